@@ -12,6 +12,9 @@ const (
 	envName  = "MUTEX_NAME"
 	envUUID  = "MUTEX_UUID"
 	envToken = "MUTEX_TOKEN"
+
+	envAskedBy     = "MUTEX_ASKED_BY" // of the command of --on-ask
+	envAskedReason = "MUTEX_ASKED_REASON"
 )
 
 func lockEnvironment(lock *mutex.Lock) []string {

@@ -39,7 +39,8 @@ const exitCodes = `mutexctl exits with one of these statuses:
   5    the lock was lost; the command was ended (even if it then succeeded)
   126  the command exists but cannot be started; the lock was not taken
   127  there is no such command; the lock was not taken
-  128+n  signal n ended the command, or mutexctl while it waited (130 is Ctrl-C, 143 is TERM)
+  128+n  signal n ended the command, or mutexctl while it waited (130 is Ctrl-C, 143 is TERM); so
+       also a command that --on-ask ended
 
 "mutexctl check" is a Nagios and Icinga plugin with their statuses: 0 OK, 1 WARNING, 2 CRITICAL,
 3 UNKNOWN, which also stands for a wrong argument.

@@ -21,6 +21,7 @@ type job struct {
 	take    *takeFlags
 	period  *periodFlags
 	grace   time.Duration // between TERM and KILL when the lock is lost
+	onAsk   onAsk
 	signals *childproc.Signals
 }
 
@@ -38,8 +39,14 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := context.WithCancel(lock.Context())
+	defer stop()
+	asked := lock.Asked()
 	for {
 		select {
+		case <-asked:
+			asked = nil
+			j.asked(ctx, lock, c)
 		case sig := <-j.signals.C():
 			c.Signal(sig)
 		case <-c.Done():

@@ -21,6 +21,7 @@ type runOptions struct {
 	autoUnlockAfter time.Duration
 	maxHold         time.Duration
 	grace           time.Duration
+	onAsk           onAsk
 }
 
 func newRun(a *app) *cobra.Command {
@@ -57,6 +58,13 @@ When the lock is lost, because somebody removed it or etcd was unreachable for t
 gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked.
 A lock that an operator removed may have a new holder at once; then only the token protects the data.
 
+When somebody asks run to finish, it says who and why on stderr, and the command goes on. With
+--on-ask=TERM (or HUP, INT, QUIT) the group then gets that signal, and KILL after --grace; with USR1
+or USR2 it gets the signal and ends when it likes. Anything else is a shell command that run starts
+once, with MUTEX_ASKED_BY and MUTEX_ASKED_REASON in its environment; it is killed when the command
+ends. In each case the lock is released when the command has ended, and run exits with the command's
+own status: 143 if TERM ended it, 0 if it tidied up and exited with 0.
+
 If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
 its last extension. On Linux the kernel then kills the command too, but not what the command started.
 So the end of mutexctl proves nothing to a witness; the end of its container, or a reboot, does.
@@ -69,6 +77,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 		Example: `  mutexctl run nightly/report -- ./report.sh
   mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
   mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
+  mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh
   mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
   */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # crontab of each replica`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
@@ -83,6 +92,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
+	f.Var(&o.onAsk, "on-ask", "what to do when somebody asks to finish: a signal for the command, or a shell command")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
@@ -157,7 +167,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	}
 	defer locks.Close() // waits for the cleanup after a wait that was given up
 	j := &job{app: o.app, s: s, locks: locks, name: name, path: path, argv: argv, take: &o.takeFlags,
-		period: &o.periodFlags, grace: o.grace, signals: signals}
+		period: &o.periodFlags, grace: o.grace, onAsk: o.onAsk, signals: signals}
 	if o.every != 0 {
 		return j.once()
 	}

@@ -66,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"put":        in((*world).put),
 			"leased":     in((*world).leased),
 			"stated":     in((*world).stated),
+			"asked":      in((*world).asked),
 			"lock":       in((*world).lock),
 			"start":      in((*world).start),
 			"console":    in((*world).console),

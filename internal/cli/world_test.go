@@ -116,6 +116,16 @@ func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
+// asked NAME REASON asks the holder of a lock to finish.
+func (w *world) asked(ts *testscript.TestScript, _ bool, args []string) {
+	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
+	ts.Check(err)
+	r := metadata.Request{UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision, By: "bob", Source: "cli",
+		At: metadata.Time{Time: time.Now()}, Reason: args[1]}
+	_, err = w.client.Put(context.Background(), w.layout.Field(args[0], metadata.FieldAsked), protocol.Marshal(r))
+	ts.Check(err)
+}
+
 // etcd PATTERN looks for a key below the prefix whose "key value", the key without the prefix, matches.
 func (w *world) etcd(ts *testscript.TestScript, neg bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Prefix(), clientv3.WithPrefix())

@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ChangedError reports that a force unlock was not done because the lock is no longer as the operator saw it. It wraps
-// [metadata.ErrChanged].
+// ChangedError reports that an operator's action was not done because the lock is no longer as the operator saw it. It
+// wraps [metadata.ErrChanged].
 type ChangedError struct {
 	Now metadata.Document // the lock as it is; not held if it has no Fields
 }
@@ -50,12 +50,12 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.
 	defer cancel()
 	removal, err := s.prepare(ctx, r)
 	if err != nil {
-		return s.changed(ctx, r, err)
+		return s.changed(ctx, r.Record.Name, err)
 	}
 	resp, err := s.commitForced(ctx, removal, a)
 	switch {
 	case err == nil:
-		return s.changed(ctx, r, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
+		return s.changed(ctx, r.Record.Name, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
 	case locktxn.Refused(err), errors.Is(err, errNotSent) && !locktxn.NoSpace(err):
 		return err
 	}
@@ -81,7 +81,8 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 	return err
 }
 
-// ErrUnknown is wrapped by an error after which it is unknown whether a force unlock was done, or may still be done.
+// ErrUnknown is wrapped by an error after which it is unknown whether an operator's action was done, or may still be
+// done.
 var ErrUnknown = errors.New("outcome unknown")
 
 // unknownError is the error of a request whose outcome is unknown.
@@ -104,19 +105,15 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		audit, err := s.audit.current(ctx, 1)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotSent, err)
-		}
-		put := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), protocol.Marshal(a), clientv3.WithLease(audit))
 		r.Lease = history
-		r.Audit = &put
-		resp, err := locktxn.ForceUnlock(s.layout, r).Commit(ctx, s.etcd)
+		resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+			r.Audit = &audit
+			return locktxn.ForceUnlock(s.layout, r)
+		})
 		if !locktxn.LeaseGone(err) || try > 0 {
 			return resp, err
 		}
 		s.history.discard(history)
-		s.audit.discard(audit)
 	}
 }
 
@@ -128,15 +125,15 @@ func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown e
 	if err != nil {
 		return unknown
 	}
-	return s.changed(ctx, r.Removal, outcomeByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
+	return s.changed(ctx, r.Record.Name, outcomeByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
 }
 
 // changed turns ErrChanged into a ChangedError with the lock as it is now.
-func (s *Store) changed(ctx context.Context, r metadata.Removal, err error) error {
+func (s *Store) changed(ctx context.Context, lock string, err error) error {
 	if err != metadata.ErrChanged {
 		return err
 	}
-	now, _, err := s.Get(ctx, r.Record.Name)
+	now, _, err := s.Get(ctx, lock)
 	if err != nil {
 		return metadata.ErrChanged
 	}

@@ -37,11 +37,11 @@ func Progress(l protocol.Layout, h Hold, alertAt, alive string) Txn {
 	}
 }
 
-// Deadlines is the half-open range of the keys of a record that a holder watches: from its deadline to its uuid, with
-// what lies between them, which is written once. Progress is not among them, so a holder is not notified of its own
-// reports.
-func Deadlines(l protocol.Layout, lock string) (from, end string) {
-	return l.Field(lock, metadata.FieldAutoUnlockAt), l.Field(lock, metadata.FieldUUID) + "\x00"
+// Watched is the half-open range of the keys of a record that a holder watches: from a request to its uuid, with its
+// deadline, extensions, and what lies between them, which is written once. Progress is not among them, so a holder is
+// not notified of its own reports.
+func Watched(l protocol.Layout, lock string) (from, end string) {
+	return l.Field(lock, metadata.FieldAsked), l.Field(lock, metadata.FieldUUID) + "\x00"
 }
 
 // Forbid puts a tombstone without ending the hold. It keeps a late send of an acquisition that was committed once from

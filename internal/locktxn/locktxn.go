@@ -141,11 +141,13 @@ func Withdraw(l protocol.Layout, lock, uuid string) Txn {
 	}
 }
 
-// ReadHold reads whether h is held, and until when. Else it reads the ending, if there is one, and the record.
+// ReadHold reads whether h is held, and what others may have written into its record: the keys from its alert to an
+// extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the record.
 func ReadHold(l protocol.Layout, h Hold) Txn {
+	end := l.Field(h.Lock, metadata.FieldExtended) + "\x00"
 	return Txn{
 		If:   HeldBy(l, h),
-		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAutoUnlockAt))},
+		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAlertAt), clientv3.WithRange(end))},
 		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
 	}
 }

@@ -14,7 +14,7 @@ type Action struct {
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string        `json:"action"`               // force-unlock
+	Action    string        `json:"action"`               // ActionForceUnlock, ActionAsk or ActionExtend
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`
@@ -23,7 +23,16 @@ type Action struct {
 	Reason    string        `json:"reason"`
 	Ticket    string        `json:"ticket,omitempty"`
 	Result    string        `json:"result"` // success, conflict, denied, error
+	// Seconds is how much time an ActionExtend gave.
+	Seconds int64 `json:"seconds,omitempty"`
 }
+
+// What an operator can do to the hold of another.
+const (
+	ActionForceUnlock = "force-unlock" // end it
+	ActionAsk         = "ask"          // ask its holder to finish
+	ActionExtend      = "extend"       // move its deadlines forward
+)
 
 // wire is what is stored as one JSON object in one key.
 type wire interface {

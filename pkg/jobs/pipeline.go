@@ -37,6 +37,7 @@ const (
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
+	StopAsked     Stop = "asked"      // somebody asked it to finish; the error is a [*mutex.AskedError]
 )
 
 // StepReport is the result of one step.
@@ -71,6 +72,10 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // each step it calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on
 // the dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx
 // ends, and when the lock is lost: then no further step begins, and the context of the running step ends.
+//
+// When somebody asks the holder to finish (see [mutex.Lock.Asked]), the running step goes on, and no further one
+// begins; the error is a [*mutex.AskedError], which says who asked and why. What must not be left half done belongs in
+// one step.
 //
 // The error is that of the report: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
@@ -138,6 +143,9 @@ func (p *pipeline) run() {
 	for i, s := range p.steps {
 		err := context.Cause(ctx)
 		if err == nil {
+			err = p.lock.AskedError()
+		}
+		if err == nil {
 			err = p.confirm(ctx, fmt.Sprintf("step %d of %d: %s", i+1, len(p.steps), s.Name))
 		}
 		if err == nil {
@@ -183,6 +191,7 @@ func (p *pipeline) stop(err error) {
 	ended := context.Cause(p.lock.Context())
 	lost, isLost := ended.(*mutex.LostError)
 	_, isPanic := errors.AsType[*PanicError](err)
+	_, isAsked := errors.AsType[*mutex.AskedError](err)
 	switch {
 	case isLost:
 		r.Stop = StopLost
@@ -199,6 +208,9 @@ func (p *pipeline) stop(err error) {
 	case p.ctx.Err() != nil:
 		r.Stop = StopCancelled
 		r.Err = because(context.Cause(p.ctx), err)
+	case isAsked:
+		r.Stop = StopAsked
+		r.Err = err
 	default:
 		r.Stop = StopFailed
 		r.Err = err

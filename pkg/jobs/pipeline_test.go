@@ -200,3 +200,28 @@ func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		})
 	}
 }
+
+func TestPipelineStopsBeforeItsNextStepWhenItIsAsked(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+		asked := func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			s.Ask("deploy", "ann", "the fix has to go out first")
+			return sleeping(time.Minute)(ctx)
+		}
+		report, err := jobs.Pipeline(context.Background(), locks, "deploy",
+			[]jobs.Step{{"fetch", asked}, {"build", sleeping(time.Minute)}})
+		e, isAsked := errors.AsType[*mutex.AskedError](err)
+		if !isAsked || e.Request.By != "ann" || report.Stop != jobs.StopAsked || report.Err != err {
+			t.Errorf("stopped %q because of %v", report.Stop, err)
+		}
+		const says = `asked: the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
+			`the fix has to go out first`
+		if !strings.Contains(report.String(), says) {
+			t.Errorf("the report says\n%v", report)
+		}
+		if report.Steps[0].State != jobs.StepDone || report.Steps[1].State != jobs.StepNotRun {
+			t.Errorf("the steps are %+v", report.Steps)
+		}
+		s.AssertFree("deploy")
+	})
+}

@@ -121,6 +121,11 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
+// Asked returns a channel that is closed when somebody asks the worker to give up this task early, see
+// [mutex.Lock.Asked]: it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the request. The
+// request is for this task alone; it does not keep [Tasks.Capture] from taking others.
+func (t *Task) Asked() <-chan struct{} { return t.lock.Asked() }
+
 // Finish puts the task into a state that a transition leads to, with a note for operators, and gives its lock back, in
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
 // [mutex.ErrUnknown] call it again with the same arguments.

@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -433,4 +434,40 @@ func nothingLeft(t *testing.T, before goleak.Option) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+		set, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"7", "8"} {
+			if _, err := set.Add(t.Context(), name, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, err := set.Capture(t.Context(), 1)
+		if err != nil || len(first) != 1 {
+			t.Fatal(first, err)
+		}
+		time.Sleep(time.Second)
+		s.Ask(set.LockName(first[0].Name()), "ann", "I look at it")
+		<-first[0].Asked()
+		second, err := set.Capture(t.Context(), 1)
+		if err != nil || len(second) != 1 {
+			t.Fatal(second, err)
+		}
+		time.Sleep(time.Second)
+		select {
+		case <-second[0].Asked():
+			t.Error("the request is taken for another task")
+		default:
+		}
+		for _, task := range []*jobs.Task{first[0], second[0]} {
+			if err := task.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

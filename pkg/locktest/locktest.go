@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -156,15 +157,9 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
-	const operator = "operator"
 	r := s.removal(name, metadata.EndedForced, operator, reason)
-	at := metadata.Time{Time: time.Now()}
-	err := s.store.ForceUnlock(context.Background(), r, protocol.Action{
-		ID: "locktest-" + r.Record.UUID, At: at, Actor: operator, Source: "locktest", Action: "force-unlock",
-		Lock: name, UUID: r.Record.UUID, Token: r.Record.Token, Revision: r.Record.Revision, Holder: r.Record.Owner,
-		Reason: reason, Result: "success",
-	})
-	if err != nil {
+	a := s.action(protocol.ActionForceUnlock, r.Record, operator, reason)
+	if err := s.store.ForceUnlock(context.Background(), r, a); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -180,11 +175,53 @@ func (s *Server) Expire(name string) {
 	}
 }
 
-func (s *Server) removal(name, ended, by, why string) metadata.Removal {
+// Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
+// [mutex.Lock.Asked].
+func (s *Server) Ask(name, by, reason string) {
+	s.t.Helper()
+	doc := s.held(name)
+	a := s.action(protocol.ActionAsk, &doc.Record, by, reason)
+	if err := s.store.AskHolder(context.Background(), &doc.Record, a); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Extend gives the holder of a lock so much more time, in whole seconds, as an operator would on the dashboard. See
+// [mutex.Lock.Extended].
+func (s *Server) Extend(name string, d time.Duration) {
+	s.t.Helper()
+	doc := s.held(name)
+	a := s.action(protocol.ActionExtend, &doc.Record, operator, "the test gave it more time")
+	a.Seconds = int64(d / time.Second)
+	if err := s.store.Extend(context.Background(), &doc.Record, a); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// operator is who acts where a test names nobody.
+const operator = "operator"
+
+// action is what an operator does to the hold in r.
+func (s *Server) action(action string, r *metadata.Record, by, reason string) protocol.Action {
+	return protocol.Action{
+		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: "locktest", Action: action,
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason,
+		Result: "success",
+	}
+}
+
+// held returns the record of a lock that must be held.
+func (s *Server) held(name string) metadata.Document {
 	s.t.Helper()
 	doc := s.AssertHeld(name)
 	if doc.Token == 0 {
 		s.t.FailNow()
 	}
+	return doc
+}
+
+func (s *Server) removal(name, ended, by, why string) metadata.Removal {
+	s.t.Helper()
+	doc := s.held(name)
 	return metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
 }

@@ -197,6 +197,33 @@ func TestProgramsMakeTheirOwnConnection(t *testing.T) {
 	}
 }
 
+func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		l, err := s.Client(mutex.Options{}).TryLock(t.Context(), "invoices", mutex.AutoUnlockAfter(10*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		before := l.Deadline()
+		s.Extend("invoices", time.Hour)
+		s.Extend("invoices", time.Hour)
+		s.Ask("invoices", "ann", "the deploy waits")
+		s.Ask("invoices", "bob", "so does mine")
+		<-l.Asked()
+		synctest.Wait()
+		if r := l.Request(); r.By != "bob" || r.Reason != "so does mine" {
+			t.Errorf("the request is %+v", r)
+		}
+		if d := l.Deadline().Sub(before); d < 2*time.Hour || d > 2*time.Hour+2*time.Second || l.Extended() == nil {
+			t.Errorf("it was given %v by %+v", d, l.Extended())
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // witness is a test that is to fail.
 type witness struct {
 	testing.TB
@@ -232,6 +259,10 @@ func TestAssertionsCanFail(t *testing.T) {
 			"waits":     {func() { s.AssertNothingLeft() }, `a waiter for lock "held" is left`},
 			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
 			"force":     {func() { s.ForceUnlock("free", "x") }, `lock "free" is free`},
+			"ask":       {func() { s.Ask("free", "ann", "x") }, `lock "free" is free`},
+			"unasked":   {func() { s.Ask("held", "ann", "") }, "a reason is needed"},
+			"extend":    {func() { s.Extend("free", time.Hour) }, `lock "free" is free`},
+			"no time":   {func() { s.Extend("held", 0) }, "must be at least a second"},
 			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},
 			"nobody":    {func() { s.AwaitHeld("free") }, `waited 30s in vain for that lock "free" is held`},
 			"somebody":  {func() { s.AwaitFree("held") }, `waited 30s in vain for that lock "held" is free`},

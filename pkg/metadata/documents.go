@@ -80,6 +80,9 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	return e
 }
 
+// SourceWaiter is the source of a request by a client that waits for the lock.
+const SourceWaiter = "waiter"
+
 // Request asks the holder of one hold to finish.
 type Request struct {
 	UUID   string `json:"uuid"`
@@ -98,8 +101,12 @@ type Extension struct {
 	Source       string `json:"source"` // as of a [Request]
 	At           Time   `json:"at"`
 	Reason       string `json:"reason"`
-	AutoUnlockAt Time   `json:"auto_unlock_at"` // as it was before
+	AutoUnlockAt Time   `json:"auto_unlock_at"`    // as it was before
+	Seconds      int64  `json:"seconds,omitempty"` // how much time was given; 0 = not said
 }
+
+// Given is how much time was given; 0 = not known.
+func (e *Extension) Given() time.Duration { return time.Duration(e.Seconds) * time.Second }
 
 // Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
 // unlockers check each other's clocks.

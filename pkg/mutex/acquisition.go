@@ -75,6 +75,9 @@ type claimer interface {
 	// explain adds to an error what is known of the holders.
 	explain(held *HeldError)
 
+	// inTheWay returns which of the holders would have to finish for this acquisition to get the lock.
+	inTheWay(of []metadata.Document) []metadata.Document
+
 	// known is what a waiter keeps of the holders, to ask whether they are still the same.
 	known(holders) locktxn.Known
 
@@ -214,12 +217,12 @@ func (a *acquisition) found(b bid) (*Lock, error) {
 func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
-		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
+		c: c, set: a.set, wanted: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
 		began: b.moment, site: a.site, outer: a.outer,
 		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
 		deadline: deadline{
 			until:   b.monotonic.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-			counted: b.moment,
+			counted: b.moment, recorded: autoUnlockAt,
 		},
 	}
 	l.origin.detached = a.draft.Process.Detached

@@ -78,7 +78,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		}
 	}
 	l := &Lock{
-		c: c, set: set, held: hold, asked: name, site: callSiteOf(""),
+		c: c, set: set, held: hold, wanted: name, site: callSiteOf(""),
 		began: moment{began.monotonic, latest(began.wall, lastAlive(&doc.Record))},
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
@@ -186,6 +186,13 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // remember keeps the progress in the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
@@ -194,6 +201,10 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 	if doc.Alive != nil {
 		l.extension.progress = doc.Alive.Progress
+	}
+	if doc.Extended != nil { // its deadlines are those that are adopted
+		revision := writtenAt(doc, metadata.FieldExtended)
+		l.news = &news{extension: doc.Extended, extended: revision, toldExtended: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
@@ -205,6 +216,7 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
 	l.deadline.counted = l.c.moment()
+	l.deadline.recorded = doc.AutoUnlockAt
 	if !doc.AutoUnlockAt.IsZero() {
 		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
 		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
@@ -214,7 +226,11 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 			}
 		}
 	}
-	return l.begin()
+	if err := l.begin(); err != nil {
+		return err
+	}
+	l.learnAll(doc)
+	return nil
 }
 
 // Detach ends the handle and leaves the hold to the process that has adopted it or will, by name and [Lock.UUID], or to

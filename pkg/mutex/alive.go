@@ -122,6 +122,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 			return false, l.gone(ctx, &now)
 		}
 		other := l.catchUp(&now, alive)
+		l.learnAll(&now)
 		if other && heartbeat {
 			return true, nil
 		}
@@ -130,12 +131,13 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 				return false, err
 			}
 		}
-		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
-		if autoUnlockAt = now.AutoUnlockAt; autoUnlockAt.IsZero() {
+		if now.AutoUnlockAt.IsZero() {
 			return false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
 		}
+		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
+		autoUnlockAt = earliest(autoUnlockAt, now.AutoUnlockAt)
 	}
-	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start)
+	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start, autoUnlockAt)
 	return false, l.err()
 }
 
@@ -200,7 +202,8 @@ func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 }
 
 // plan returns the alert and the progress that an extension writes, and keeps them. A heartbeat repeats those of the
-// last Alive, from whatever process, and moves the alert neither back nor past the auto-unlock.
+// last Alive, from whatever process, and moves the alert neither back nor past the auto-unlock. Neither of the two has
+// the alert come before the one that an operator granted.
 func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +212,7 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 		l.extension.alertFloor = time.Time{}
 		l.extension.progress = progress
 		if l.extension.alertAfterUnlock {
-			return l.extension.alertTarget, progress
+			return latest(l.extension.alertTarget, l.alertGranted()), progress
 		}
 	}
 	alertAt := autoUnlockAt
@@ -219,7 +222,7 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	if alertAt.Before(l.extension.alertFloor) {
 		alertAt = l.extension.alertFloor
 	}
-	return alertAt, l.extension.progress
+	return latest(alertAt, l.alertGranted()), l.extension.progress
 }
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {

@@ -40,27 +40,61 @@ func (l *Lock) timeLeft() time.Duration {
 	return left
 }
 
-// extendUntil moves the local deadline, never back. It is counted since a moment before the extension was sent.
-func (l *Lock) extendUntil(t time.Time, since moment) {
+// extendUntil moves the local deadline, never back, after an extension that wrote this auto-unlock. It is counted since
+// a moment before the extension was sent.
+func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if autoUnlockAt.After(l.deadline.recorded) {
+		l.deadline.recorded = autoUnlockAt
+	}
 	if l.cause == nil && t.After(l.deadline.until) {
 		l.deadline.until = t
 		l.deadline.counted = since
-		if l.deadline.watched {
-			l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
-		}
+		l.rewind()
 	}
 }
 
-// putOff moves the local deadline to the auto-unlock in the record.
-func (l *Lock) putOff(autoUnlockAt time.Time) {
-	now := l.c.moment() // before the wall clock is read, whose times are rounded down
-	l.extendUntil(now.monotonic.Add(autoUnlockAt.Sub(l.clock())-time.Millisecond-l.set.safetyMargin), now)
+// postpone moves the local deadline, never back, by as much as somebody else postponed the auto-unlock in the record:
+// another process with the uuid, or an operator, whose clock is not this machine's. So the difference to the
+// auto-unlock that the handle knew counts, and not how far away the new one is. An extension whose writer counted from
+// its own clock gives no more than it says. The caller holds mu.
+func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
+	if l.cause != nil || !autoUnlockAt.After(l.deadline.recorded) {
+		return
+	}
+	left := l.timeLeft()
+	longer := autoUnlockAt.Sub(l.deadline.recorded)
+	if l.deadline.recorded.IsZero() { // it could not be read
+		longer = autoUnlockAt.Sub(l.clock()) - time.Millisecond - l.set.safetyMargin - left
+	}
+	if most, bound := given(autoUnlockAt, by); bound {
+		longer = min(longer, most-l.set.safetyMargin-left)
+	}
+	l.deadline.recorded = autoUnlockAt
+	if longer > 0 {
+		l.deadline.until = l.deadline.until.Add(longer)
+		l.rewind()
+	}
 }
 
-func (l *Lock) deadlineIs(text string) {
-	if t, err := metadata.ParseTime(text); err == nil {
-		l.putOff(t)
+// given is how much time an extension gave from the moment when it was written, if its writer counted from its own
+// clock. It does so when that shows a later time than the auto-unlock before.
+func given(autoUnlockAt time.Time, by *metadata.Extension) (time.Duration, bool) {
+	if by == nil || by.AutoUnlockAt.IsZero() {
+		return 0, false
+	}
+	most := by.Given()
+	if most <= 0 {
+		most = autoUnlockAt.Sub(by.At.Time)
+	}
+	const rounding = time.Second // of the deadlines that an operator writes
+	return most, autoUnlockAt.Sub(by.AutoUnlockAt.Time) > most+rounding
+}
+
+// rewind sets the timer to the local deadline. The caller holds mu.
+func (l *Lock) rewind() {
+	if l.deadline.watched {
+		l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
 	}
 }

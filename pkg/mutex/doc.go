@@ -67,6 +67,8 @@
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
 //   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the
 //     one that releases it.
+//   - [Lock.Asked] tells a holder that somebody wants it to finish early, an operator or a waiter with [Urgent], and
+//     [Lock.Extended] who gave it more time.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose

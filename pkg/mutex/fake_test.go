@@ -31,6 +31,7 @@ type fake struct {
 	watches  map[chan clientv3.WatchResponse]clientv3.Op // what they read
 
 	away        bool          // requests do not arrive
+	deaf        bool          // watches are silent
 	loseAnswers int           // so many of the next transactions are committed, but not answered
 	latency     time.Duration // of every transaction
 	sent        []time.Time   // transactions, as clients sent them
@@ -188,17 +189,19 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: found}}
 }
 
-// tell sends the events to those who watch, unless the network is down: it loses them then.
+// tell sends the events of one revision to those who watch, unless the network is down: it loses them then.
 func (f *fake) tell(events []*clientv3.Event) {
 	for ch, of := range f.watches {
+		from := string(of.KeyBytes())
+		end := string(of.RangeBytes())
+		var seen []*clientv3.Event
 		for _, e := range events {
-			key := string(e.Kv.Key)
-			from := string(of.KeyBytes())
-			end := string(of.RangeBytes())
-			if (key == from || key >= from && key < end) && !f.away {
-				ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision},
-					Events: []*clientv3.Event{e}}
+			if key := string(e.Kv.Key); key == from || key >= from && key < end {
+				seen = append(seen, e)
 			}
+		}
+		if len(seen) > 0 && !f.away && !f.deaf {
+			ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Events: seen}
 		}
 	}
 }

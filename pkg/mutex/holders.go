@@ -81,21 +81,25 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left. A record that says nothing about permits has one; an unreadable number
-// counts as all of them.
+// free is how many of so many permits are left.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 {
 		return 0
 	}
 	free := limit
 	for _, d := range h.shares {
-		n := d.Permits()
-		if n == 0 {
-			n = limit
-		}
-		free -= n
+		free -= permits(&d, limit)
 	}
 	return max(free, 0)
+}
+
+// permits is how many of so many permits a share has. A record that says nothing about permits has one; an unreadable
+// number counts as all of them.
+func permits(d *metadata.Document, limit int) int {
+	if n := d.Permits(); n != 0 {
+		return n
+	}
+	return limit
 }
 
 // room reports whether there is room for one more of this kind.

@@ -11,9 +11,10 @@ import (
 // has hooks for Prometheus, package mutexlog for logs.
 //
 // A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
-// client; Lock, Alive and Unlock return after it. Lost, and Extended of a heartbeat, come from goroutines of the
-// client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program,
-// or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the handle.
+// client; Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat come from
+// goroutines of the client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it
+// ends the program, or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the
+// handle.
 type Hooks struct {
 	// Asking is called when a Lock or Do begins, before the first request: Acquired would never report a wait that does
 	// not end.
@@ -25,6 +26,13 @@ type Hooks struct {
 
 	// Extended is called after each Alive and each heartbeat.
 	Extended func(Extended)
+
+	// Asked is called when somebody asks the holder of a lock to finish, and again for each later request; see
+	// [Lock.Asked].
+	Asked func(Asked)
+
+	// GivenTime is called when somebody gave the holder of a lock more time; see [Lock.Extended].
+	GivenTime func(GivenTime)
 
 	// Lost is called when a handle ends that its holder did not end. For each handle that ends, either Lost or Released
 	// is called, except after [Lock.Detach] and [Client.Close].
@@ -81,6 +89,18 @@ type Extended struct {
 	Err       error
 }
 
+// Asked is a request to the holder of a lock to finish.
+type Asked struct {
+	Hold    *Lock
+	Request metadata.Request // its texts are whatever its writer wrote: escape them
+}
+
+// GivenTime is more time that somebody gave the holder of a lock.
+type GivenTime struct {
+	Hold      *Lock              // its Deadline is the new one
+	Extension metadata.Extension // its texts are whatever its writer wrote: escape them
+}
+
 // Reason is why a hold was lost, as a word of a small set.
 type Reason string
 
@@ -119,7 +139,8 @@ func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
 		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired),
 		Extended: both(h.Extended, others.Extended),
-		Lost:     both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
+		Asked:    both(h.Asked, others.Asked), GivenTime: both(h.GivenTime, others.GivenTime),
+		Lost: both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
 	}
 }
 

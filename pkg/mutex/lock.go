@@ -15,10 +15,10 @@ import (
 
 // Lock is a lock that this process holds, until [Lock.Unlock] or until it is lost. It is safe for concurrent use.
 type Lock struct {
-	c     *Client
-	set   settings
-	asked string // the name that the caller gave; that of the hold is another if it is a share
-	held  locktxn.Hold
+	c      *Client
+	set    settings
+	wanted string // the name that the caller gave; that of the hold is another if it is a share
+	held   locktxn.Hold
 
 	site  callSite // that took it
 	began moment   // before the acquisition was sent; its wall clock is the record's
@@ -39,6 +39,7 @@ type Lock struct {
 	cause     error // why the handle ended; nil while it is held
 	deadline  deadline
 	extension extension
+	news      *news // what others wrote for the holder; nil until there is something, or the holder wants to know
 	reentry   reentry
 	unlocking unlocking
 }
@@ -60,10 +61,11 @@ type origin struct {
 
 // deadline is when the handle ends by this machine's clock. mu guards it.
 type deadline struct {
-	until   time.Time   // monotonic
-	counted moment      // since when it is counted
-	timer   *time.Timer // runs due: first for the watch of a hold that is not short, then at the deadline
-	watched bool        // the watch was started
+	until    time.Time   // monotonic
+	counted  moment      // since when it is counted
+	recorded time.Time   // the auto-unlock in the record that it follows from, wall clock; zero if that is unknown
+	timer    *time.Timer // runs due: first for the watch of a hold that is not short, then at the deadline
+	watched  bool        // the watch was started
 }
 
 // extension is what a handle knows of the deadlines and the progress in its record. mu guards the fields below mutex.
@@ -226,6 +228,7 @@ func FromContext(ctx context.Context) *Lock {
 // Locks is the handle of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].
 type Locks struct {
 	locks  []*Lock // by name
+	whole  *Lock   // stands for all of them
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }

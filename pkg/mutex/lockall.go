@@ -20,7 +20,7 @@ func (g *Locks) handle() *Lock {
 		return first
 	}
 	return &Lock{
-		c: first.c, set: first.set, asked: first.asked, held: first.held, site: first.site, began: first.began,
+		c: first.c, set: first.set, wanted: first.wanted, held: first.held, site: first.site, began: first.began,
 		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
 	}
 }
@@ -231,6 +231,7 @@ func together(locks []*Lock) *Locks {
 		l.group = g
 	}
 	handle := g.handle()
+	g.whole = handle
 	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
 	if handle.forGroup {
 		handle.ctx = g.ctx

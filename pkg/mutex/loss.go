@@ -74,9 +74,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 		return nil, err
 	}
 	if r.Succeeded {
-		for _, kv := range r.Keys(0).Kvs {
-			l.deadlineIs(string(kv.Value))
-		}
+		l.learn(locktxn.Fields(l.c.layout, r.Keys(0)))
 		return nil, nil
 	}
 	lost := l.lostError()
@@ -151,6 +149,6 @@ func (l *Lock) finish(cause error) (first bool) {
 // the hold, in the background.
 func (l *Lock) cancelAcquisition() {
 	if l.origin.cancel != nil {
-		l.c.cancelLater(l.asked, l.held.UUID, l.origin.cancel)
+		l.c.cancelLater(l.wanted, l.held.UUID, l.origin.cancel)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reportEvery is how often a waiter with [OnWait] asks for the state of the queue, at most.
+// reportEvery is how often a waiter with [OnWait] or [Urgent] asks for the state of the queue, at most.
 const reportEvery = time.Second
 
 // A refresh reads so many of the tickets ahead, however many there are: the first of the queue, and some of the others
@@ -22,22 +22,26 @@ const (
 	farTickets  = 4
 )
 
-// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, until stop
-// is called. No call is under way when stop returns.
+// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and asks
+// the holders if the wait is [Urgent], until stop is called. No call is under way when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
-	if a.set.onWait == nil {
+	if a.set.onWait == nil && a.set.urgent == "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	u := &urgency{c: a.c, claimer: a.claimer, by: a.draft.Owner, reason: a.set.urgent}
 	v := &waitStatus{c: a.c, claimer: a.claimer, position: a.queue.position}
 	v.position.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.refresh(ctx)
+			if err == nil {
+				u.ask(ctx, w)
+			}
 			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
-			if err != nil || !news || ctx.Err() != nil {
+			if err != nil || !news || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
 			if w.Since = a.reported.Since; w.Since.IsZero() {
@@ -50,10 +54,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets ahead. It reads the queue once.
-// After that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not grow with
-// the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is noticed
-// when the rotation comes to its ticket.
+// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads the
+// queue once. After that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not
+// grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead
+// is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	claimer  claimer

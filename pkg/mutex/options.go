@@ -46,6 +46,8 @@ type settings struct {
 	detached        bool // the hold outlives the process
 	forHolder       bool // an adoption: the holder goes on
 	onWait          func(Waiting)
+	onAsked         func(metadata.Request)
+	urgent          string // why the holder is asked to finish; empty: it is not
 	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
 	with            []clientv3.Op
@@ -122,6 +124,27 @@ func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 // which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
 // does not return before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
+
+// Urgent has [Client.Lock] ask the holder to finish early, as an operator may: each holder whose turn comes while the
+// call waits, once, with this reason. Holders learn it as their [Lock.Asked] says, and may ignore it. The place in the
+// queue stays what it is. Of a lock that several can hold, those are asked who would have to finish.
+//
+// A holder that somebody has asked already is not asked again. If asking fails, the wait goes on. It costs a small
+// request each second of the wait, as [OnWait] does. Calls that do not wait ask nobody.
+func Urgent(reason string) Option {
+	return func(s *settings) {
+		if err := checkReason(reason); err != nil {
+			s.problems = append(s.problems, err)
+		}
+		s.urgent = reason
+	}
+}
+
+// OnAsked calls f when somebody asks the holder to finish: an operator, or a client that waits with [Urgent]. It is
+// called again for a later request. The calls come one after the other, from a goroutine of their own, and for a short
+// while after the lock was released. The texts of the request are whatever its writer wrote: escape them. See
+// [Lock.Asked].
+func OnAsked(f func(metadata.Request)) Option { return func(s *settings) { s.onAsked = f } }
 
 // Waiting is the state of the wait for a lock.
 type Waiting struct {

@@ -62,6 +62,8 @@ func (plainClaim) inBatch() bool { return true }
 
 func (plainClaim) explain(*HeldError) {}
 
+func (plainClaim) inTheWay(of []metadata.Document) []metadata.Document { return of }
+
 func (p plainClaim) known(h holders) locktxn.Known {
 	return locktxn.Known{Lock: p.a.lock, Token: h.writer.Token, Revision: h.revision}
 }

@@ -11,7 +11,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	a.outer = FromContext(ctx)
 	for l := a.outer; l != nil; l = l.outer {
 		hold := l.root()
-		if hold.asked != a.lock || hold.c.layout != a.c.layout || hold.c.etcd != a.c.etcd {
+		if hold.wanted != a.lock || hold.c.layout != a.c.layout || hold.c.etcd != a.c.etcd {
 			continue
 		}
 		if a.set.reentrant && hold.set.kind.covers(a.set.kind) {
@@ -50,7 +50,7 @@ func (l *Lock) enter(outer *Lock) *Lock {
 	}
 	l.reentry.count++
 	inner := &Lock{
-		c: l.c, set: l.set, asked: l.asked, held: l.held, site: l.site, began: l.began,
+		c: l.c, set: l.set, wanted: l.wanted, held: l.held, site: l.site, began: l.began,
 		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))

@@ -271,7 +271,7 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		failed <- err
 	}()
 	for key := range watches {
-		if key == "/mutexes/a/auto_unlock_at" {
+		if key == "/mutexes/a/asked" {
 			break
 		}
 	}

@@ -159,6 +159,27 @@ func (s shareClaim) explain(held *HeldError) {
 	held.Free = s.a.holders.free(k.limit)
 }
 
+// inTheWay are all holders for a writer, the writer for a reader, and for permits those who were there first and have
+// enough of them.
+func (s shareClaim) inTheWay(of []metadata.Document) (some []metadata.Document) {
+	k := s.a.set.kind
+	missing := max(k.weight, 1) - k.limit
+	for _, d := range of {
+		missing += permits(&d, k.limit)
+	}
+	for _, d := range of {
+		whole := d.Name == s.a.lock
+		switch {
+		case whole, k.name == metadata.HoldsExclusive:
+			some = append(some, d)
+		case k.name == metadata.HoldsPermits && missing > 0:
+			some = append(some, d)
+			missing -= permits(&d, k.limit)
+		}
+	}
+	return some
+}
+
 func (s shareClaim) known(h holders) locktxn.Known {
 	return locktxn.Known{Lock: s.a.lock, Token: h.writer.Token, Shares: true, Revision: h.revision}
 }

@@ -110,7 +110,7 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
 		r, err = l.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
+			return locktxn.ReleaseInDoubt(l.c.layout, l.wanted, l.held, lease)
 		})
 		if !locktxn.NoSpace(err) { // else no tombstone can be written
 			return r, err == nil, err

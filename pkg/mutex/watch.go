@@ -73,17 +73,17 @@ func (l *Lock) due() {
 
 // observe watches the hold until it is gone or the handle ends.
 func (l *Lock) observe() {
-	from, end := locktxn.Deadlines(l.c.layout, l.held.Lock)
+	from, end := locktxn.Watched(l.c.layout, l.held.Lock)
 	l.c.retry.Follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
 		if len(events) == 0 && l.awake() != nil {
 			return true
 		}
 		timeout := holderRecheck / 3
 		gone := l.goneBy(events)
-		l.extendedBy(events)
+		extended := l.learnFrom(events)
 		if gone {
 			timeout = noteTimeout
-		} else if len(events) > 0 {
+		} else if len(events) > 0 && !extended {
 			return false
 		}
 		ctx, cancel := context.WithTimeout(l.watch, timeout)
@@ -113,14 +113,4 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 		}
 	}
 	return false
-}
-
-// extendedBy takes over the deadline when another process with the uuid, a child or the parent, extended the hold.
-func (l *Lock) extendedBy(events []*clientv3.Event) {
-	key := l.c.layout.Field(l.held.Lock, metadata.FieldAutoUnlockAt)
-	for _, e := range events {
-		if e.Type == clientv3.EventTypePut && string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token {
-			l.deadlineIs(string(e.Kv.Value))
-		}
-	}
 }

@@ -14,6 +14,8 @@
 //	mutex_extensions_total{result}    Alive and heartbeats: extended, lost, error
 //	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, abandoned, removed, time
 //	mutex_releases_total{result}      Unlock: released, lost, error
+//	mutex_asked_total                 requests to finish that holders learned of
+//	mutex_given_time_total            times that somebody gave a holder more time
 //
 // All series exist from the start, so that rates include the first event. Several clients of one program may share the
 // metrics. Adopted locks count when they are extended, released or lost, but not as acquired or held.

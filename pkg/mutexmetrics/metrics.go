@@ -46,6 +46,7 @@ type Metrics struct {
 	acquisitions, extensions, lost, releases *prometheus.CounterVec
 	waiting, held                            *prometheus.GaugeVec
 	wait, hold                               *prometheus.HistogramVec
+	asked, givenTime                         *prometheus.CounterVec
 
 	groups groups
 }
@@ -55,6 +56,7 @@ type series struct {
 	acquisitions, extensions, lost, releases counts
 	waiting, held                            prometheus.Gauge
 	wait, hold                               prometheus.Observer
+	asked, givenTime                         prometheus.Counter
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -80,6 +82,9 @@ func New(o Options) *Metrics {
 			o.WaitBuckets, DefaultWaitBuckets()),
 		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was released or lost.",
 			labels, o.HoldBuckets, DefaultHoldBuckets()),
+		asked: counter("mutex_asked_total", "Requests to finish that holders of locks learned of.", labels),
+		givenTime: counter("mutex_given_time_total", "Times that somebody gave the holder of a lock more time.",
+			labels),
 	}
 	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
 	if o.MaxGroups <= 0 {
@@ -93,9 +98,9 @@ func New(o Options) *Metrics {
 	return m
 }
 
-func counter(name, help string, labels []string, by string) *prometheus.CounterVec {
+func counter(name, help string, labels []string, by ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
-		append(labels[:len(labels):len(labels)], by))
+		append(labels[:len(labels):len(labels)], by...))
 }
 
 func gauge(name, help string, labels []string) *prometheus.GaugeVec {
@@ -121,6 +126,7 @@ func (m *Metrics) series(labels ...string) *series {
 		releases:     counters(m.releases, labels, released),
 		waiting:      m.waiting.WithLabelValues(labels...), held: m.held.WithLabelValues(labels...),
 		wait: m.wait.WithLabelValues(labels...), hold: m.hold.WithLabelValues(labels...),
+		asked: m.asked.WithLabelValues(labels...), givenTime: m.givenTime.WithLabelValues(labels...),
 	}
 }
 
@@ -157,12 +163,17 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.acquisitions, m.wait, m.waiting, m.held, m.hold, m.extensions, m.lost, m.releases}
+	return []prometheus.Collector{m.acquisitions, m.wait, m.waiting, m.held, m.hold, m.extensions, m.lost, m.releases,
+		m.asked, m.givenTime}
 }
 
 // Hooks returns hooks that feed the metrics. Combine them with others: metrics.Hooks().And(others).
 func (m *Metrics) Hooks() mutex.Hooks {
-	return mutex.Hooks{Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released}
+	return mutex.Hooks{
+		Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
+		Asked:     func(e mutex.Asked) { m.groups.series(e.Hold.Name()).asked.Inc() },
+		GivenTime: func(e mutex.GivenTime) { m.groups.series(e.Hold.Name()).givenTime.Inc() },
+	}
 }
 
 func (m *Metrics) asking(e mutex.Asking) {

@@ -153,6 +153,24 @@ func TestMetricsTellWhyLocksAreLost(t *testing.T) {
 	})
 }
 
+func TestMetricsTellThatHoldersAreAskedAndGivenTime(t *testing.T) {
+	bubble(t, mutexmetrics.Options{}, func(w *world) {
+		w.want(`
+			mutex_asked_total 0
+			mutex_given_time_total 0`)
+		l := w.take("a")
+		time.Sleep(time.Second)
+		w.server.Ask("a", "ann", "the deploy waits")
+		w.server.Extend("a", time.Hour)
+		time.Sleep(time.Second)
+		w.want(`
+			mutex_asked_total 1
+			mutex_given_time_total 1
+			mutex_extensions_total extended 0`)
+		l.Unlock()
+	})
+}
+
 // Of a hold that is detached, or whose client is closed, no hook is told.
 func TestHeldLocksAreThoseWithALiveHandle(t *testing.T) {
 	bubble(t, mutexmetrics.Options{}, func(w *world) {

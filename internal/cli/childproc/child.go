@@ -164,9 +164,12 @@ func (c *Child) Signal(sig os.Signal) {
 // End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a
 // shell ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none,
 // because it would have to run for that, although the lock is lost.
-func (c *Child) End(grace time.Duration) {
+func (c *Child) End(grace time.Duration) { c.EndWith(unix.SIGTERM, grace) }
+
+// EndWith is [Child.End] with another signal than TERM.
+func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
 	if !c.suspended.Load() {
-		c.Signal(unix.SIGTERM)
+		c.Signal(sig)
 		c.untilGone(time.After(grace))
 	}
 	c.Signal(unix.SIGKILL)

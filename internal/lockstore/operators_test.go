@@ -1,0 +1,266 @@
+package lockstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// deeds are what an operator does to a hold without ending it.
+var deeds = map[string]struct {
+	do   func(w world, r *metadata.Record, a protocol.Action) error
+	done func(r *metadata.Record) bool
+}{
+	protocol.ActionAsk: {
+		func(w world, r *metadata.Record, a protocol.Action) error { return w.AskHolder(w.Context(), r, a) },
+		func(r *metadata.Record) bool { return r.Asked != nil },
+	},
+	protocol.ActionExtend: {
+		func(w world, r *metadata.Record, a protocol.Action) error { return w.Extend(w.Context(), r, a) },
+		func(r *metadata.Record) bool { return r.Extended != nil },
+	},
+}
+
+func deed(what string, r *metadata.Record) protocol.Action {
+	a := action(r)
+	a.Action = what
+	a.Reason = "the deploy waits"
+	if what == protocol.ActionExtend {
+		a.Seconds = 1800
+	}
+	return a
+}
+
+func TestAskHolder(t *testing.T) {
+	w := start(t)
+	r := w.hold("a/b", uuid(1))
+	w.alive(r, at.Add(time.Hour)) // the person saw it before
+	a := deed(protocol.ActionAsk, r)
+	if err := w.AskHolder(t.Context(), r, a); err != nil {
+		t.Fatal(err)
+	}
+	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
+	now := w.record("a/b")
+	if now.Asked == nil || *now.Asked != want || now.UUID != r.UUID || !now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
+		t.Errorf("the record is %+v, asked %+v", now, now.Asked)
+	}
+	actions, err := w.Audit(t.Context(), 10)
+	if err != nil || len(actions) != 1 || actions[0] != a {
+		t.Errorf("audit %+v, %v", actions, err)
+	}
+}
+
+func TestExtendMovesBothDeadlines(t *testing.T) {
+	for name, c := range map[string]struct {
+		now                   time.Time
+		alertAt, autoUnlockAt time.Time // wanted
+	}{
+		"of a hold whose time runs": {at, at.Add(31 * time.Minute), at.Add(32 * time.Minute)},
+		"of one that alerts": {at.Add(90 * time.Second), at.Add(31*time.Minute + 30*time.Second),
+			at.Add(32 * time.Minute)},
+		"of one whose time is over":       {at.Add(time.Hour), at.Add(90 * time.Minute), at.Add(90 * time.Minute)},
+		"between two seconds: rounded up": {at.Add(time.Hour - 1), at.Add(90 * time.Minute), at.Add(90 * time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			r := w.hold("a", uuid(1))
+			a := deed(protocol.ActionExtend, r)
+			a.At = metadata.Time{Time: c.now}
+			if err := w.Extend(t.Context(), r, a); err != nil {
+				t.Fatal(err)
+			}
+			now := w.record("a")
+			if !now.AlertAt.Equal(c.alertAt) || !now.AutoUnlockAt.Equal(c.autoUnlockAt) {
+				t.Errorf("alert at %v, auto-unlock at %v; want %v and %v", now.AlertAt, now.AutoUnlockAt, c.alertAt,
+					c.autoUnlockAt)
+			}
+			want := metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
+				Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: 1800}
+			if now.Extended == nil || *now.Extended != want {
+				t.Errorf("the record says %+v, want %+v", now.Extended, want)
+			}
+		})
+	}
+}
+
+// A deadline that is moved between the look and the deed: the person decided on what is no longer so.
+func TestExtendAfterTheHolderExtended(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	w.alive(r, at.Add(time.Hour))
+	err := w.Extend(t.Context(), r, deed(protocol.ActionExtend, r))
+	var changed *lockstore.ChangedError
+	if !errors.As(err, &changed) || changed.Now.UUID != r.UUID || w.record("a").Extended != nil {
+		t.Errorf("error %v, record %+v", err, w.record("a"))
+	}
+}
+
+func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
+	for what, d := range deeds {
+		t.Run(what, func(t *testing.T) {
+			w := start(t)
+			r := w.hold("a", uuid(1))
+			w.release(r)
+			var changed *lockstore.ChangedError
+			if err := d.do(w, r, deed(what, r)); !errors.As(err, &changed) || changed.Now.Token != 0 {
+				t.Errorf("after a release: %v", err)
+			}
+			next := w.hold("a", uuid(2))
+			if err := d.do(w, r, deed(what, r)); !errors.As(err, &changed) || changed.Now.Token != next.Token {
+				t.Errorf("after another took it: %v", err)
+			}
+			if d.done(w.record("a")) || len(w.keys(w.l.Audits())) > 0 {
+				t.Errorf("left: %v", w.keys(w.l.Prefix()))
+			}
+		})
+	}
+}
+
+func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
+	for what, d := range deeds {
+		unknown := func(err error) bool { return errors.Is(err, lockstore.ErrUnknown) }
+		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
+		fine := func(err error) bool { return err == nil }
+		for name, c := range map[string]struct {
+			committed, late bool
+			check           func(error) bool
+		}{
+			"though it was done":                            {true, false, fine},
+			"and which was not done":                        {false, false, unknown},
+			"while another took it":                         {false, true, changed},
+			"though it was done, and another took it since": {true, true, fine},
+		} {
+			t.Run(what+" "+name, func(t *testing.T) {
+				line := &wire{}
+				w := on(t, line.client(t, etcdtest.Start(t)))
+				r := w.hold("a", uuid(1))
+				sent := 0
+				line.onTxn(func(req *pb.TxnRequest, send func() error) error {
+					if !writes(req) {
+						return send()
+					}
+					if sent++; c.committed {
+						if err := send(); err != nil {
+							t.Error(err)
+						}
+					}
+					if c.late {
+						line.onTxn(nil)
+						w.release(r)
+						w.hold("a", uuid(2))
+					}
+					return errLost
+				})
+				if err := d.do(w, r, deed(what, r)); !c.check(err) || sent != 1 {
+					t.Errorf("error %v, sent %d times", err, sent)
+				}
+			})
+		}
+	}
+}
+
+// A deadline that moved cannot be compared with success any more, so nothing is on its way.
+func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
+	line := &wire{}
+	w := on(t, line.client(t, etcdtest.Start(t)))
+	r := w.hold("a", uuid(1))
+	line.onTxn(func(*pb.TxnRequest, func() error) error {
+		line.onTxn(nil)
+		w.alive(r, at.Add(time.Hour))
+		return errLost
+	})
+	if err := w.Extend(t.Context(), r, deed(protocol.ActionExtend, r)); !errors.Is(err, metadata.ErrChanged) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
+	for what, d := range deeds {
+		t.Run(what, func(t *testing.T) {
+			s := etcdtest.Start(t, etcdtest.Quota(4<<20))
+			w := on(t, s.Client(t))
+			r := w.hold("a", uuid(1))
+			s.Fill(t, "/fill/")
+			err := d.do(w, r, deed(what, r))
+			if !errors.Is(err, lockstore.ErrNoSpace) || d.done(w.record("a")) {
+				t.Errorf("error %v, record %+v", err, w.record("a"))
+			}
+		})
+		t.Run(what+" that it still did", func(t *testing.T) {
+			line := &wire{}
+			w := on(t, line.client(t, etcdtest.Start(t)))
+			r := w.hold("a", uuid(1))
+			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+				line.onTxn(nil)
+				if err := send(); err != nil {
+					t.Error(err)
+				}
+				return rpctypes.ErrGRPCNoSpace
+			})
+			if err := d.do(w, r, deed(what, r)); err != nil || !d.done(w.record("a")) {
+				t.Errorf("what was done is told as %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatOperatorsCannotDo(t *testing.T) {
+	type change = func(r *metadata.Record, a *protocol.Action)
+	reason := func(reason string) change {
+		return func(_ *metadata.Record, a *protocol.Action) { a.Reason = reason }
+	}
+	seconds := func(n int64) change {
+		return func(_ *metadata.Record, a *protocol.Action) {
+			if a.Action == protocol.ActionExtend {
+				a.Seconds = n
+			}
+		}
+	}
+	record := func(f func(r *metadata.Record)) change {
+		return func(r *metadata.Record, _ *protocol.Action) { f(r) }
+	}
+	for name, c := range map[string]struct {
+		change       change
+		ask, extends bool // is refused
+	}{
+		"no reason":             {reason(" "), true, true},
+		"a reason of two lines": {reason("a\nb"), true, true},
+		"a long reason":         {reason(strings.Repeat("x", 1025)), true, true},
+		"a reason long in JSON": {reason(strings.Repeat("<", 500)), true, true},
+		"a misplaced record":    {record(func(r *metadata.Record) { r.Misplaced = true }), true, true},
+		"no uuid":               {record(func(r *metadata.Record) { r.UUID = "" }), true, true},
+		"nobody's record":       {record(func(r *metadata.Record) { r.Token = 0 }), true, true},
+		"no alert deadline":     {record(func(r *metadata.Record) { r.AlertAt = time.Time{} }), false, true},
+		"no auto-unlock":        {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true},
+		"a dead holder": {record(func(r *metadata.Record) {
+			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, Revision: r.Revision + 1}
+		}), false, true},
+		"no time":             {seconds(0), false, true},
+		"less than no time":   {seconds(-60), false, true},
+		"more than a week":    {seconds(7*86400 + 1), false, true},
+		"after the year 2286": {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Unix(9_999_999_000, 0) }), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			for what, refused := range map[string]bool{protocol.ActionAsk: c.ask, protocol.ActionExtend: c.extends} {
+				r := w.hold(what, uuid(1))
+				a := deed(what, r)
+				c.change(r, &a)
+				err := deeds[what].do(w, r, a)
+				var no *lockstore.RefusedError
+				if refused && (!errors.As(err, &no) || deeds[what].done(w.record(what))) || !refused && err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}

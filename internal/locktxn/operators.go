@@ -1,0 +1,60 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// AskHolder puts a request to finish into the record of the hold that it names, in the place of an earlier one. also
+// are puts that go with it, such as an operator's audit entry. Else it reads the record.
+func AskHolder(l protocol.Layout, lock string, r metadata.Request, also ...clientv3.Op) Txn {
+	put := clientv3.OpPut(l.Field(lock, metadata.FieldAsked), protocol.Marshal(r))
+	return Txn{
+		If:   HeldBy(l, Hold{Lock: lock, UUID: r.UUID, Token: r.Token}),
+		Then: append([]clientv3.Op{put}, also...),
+		Else: []clientv3.Op{read(l, lock)},
+	}
+}
+
+// AskOnce is [AskHolder] of a client that waits: it replaces no request that the hold has already. A key asked that is
+// older than the hold is a leftover.
+func AskOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
+	t := AskHolder(l, lock, r)
+	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
+	return Txn{If: append(t.If, asked), Then: t.Then}
+}
+
+// Extension gives a hold more time. Its record is the one that was shown to the operator.
+type Extension struct {
+	Record                *metadata.Record
+	AlertAt, AutoUnlockAt string // the new deadlines
+	By                    metadata.Extension
+	Audit                 clientv3.Op
+}
+
+// Extend moves both deadlines of a hold forward, if nobody has moved them since they were shown. Else it reads the
+// record.
+func Extend(l protocol.Layout, e Extension) Txn {
+	lock := e.Record.Name
+	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
+	return Txn{
+		If: append(HeldBy(l, Hold{Lock: lock, UUID: e.Record.UUID, Token: e.Record.Token}),
+			clientv3.Compare(clientv3.ModRevision(deadline), "=", e.Record.DeadlineRevision),
+			clientv3.Compare(clientv3.Value(deadline), "<", e.AutoUnlockAt)),
+		Then: []clientv3.Op{
+			clientv3.OpPut(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
+			clientv3.OpPut(deadline, e.AutoUnlockAt),
+			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), protocol.Marshal(e.By)),
+			e.Audit,
+		},
+		Else: []clientv3.Op{read(l, lock)},
+	}
+}
+
+// ReadAction reads whether the action with this audit key was recorded, which happens together with the action, and
+// then the record of its lock.
+func ReadAction(l protocol.Layout, audit, lock string) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(audit, clientv3.WithCountOnly()), read(l, lock)}}
+}

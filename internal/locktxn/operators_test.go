@@ -1,0 +1,154 @@
+package locktxn_test
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func request(h locktxn.Hold) metadata.Request {
+	return metadata.Request{UUID: h.UUID, Token: h.Token, By: "ann", Source: "cli", Reason: "the deploy waits"}
+}
+
+func (s store) auditKey() string { return s.l.Audit(time.Unix(1_553_683_000, 0), "1") }
+
+// without returns the transaction with one compare left out.
+func without(t locktxn.Txn, n int) locktxn.Txn {
+	compares := append([]clientv3.Cmp{}, t.If[:n]...)
+	t.If = append(compares, t.If[n+1:]...)
+	return t
+}
+
+func TestAskHolder(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	audit := clientv3.OpPut(s.auditKey(), "{}")
+	s.done("ask", locktxn.AskHolder(s.l, "a", request(h), audit))
+	if got := s.record("a"); got.Asked == nil || *got.Asked != request(h) || len(got.Problems) > 0 {
+		t.Errorf("the record has %+v, %v", got.Asked, got.Problems)
+	}
+	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
+	if locktxn.Keys(read, 0).Count != 1 || len(locktxn.Fields(s.l, locktxn.Keys(read, 1))) == 0 {
+		t.Errorf("what was done is read as %v", read.Responses)
+	}
+	again := request(h)
+	again.By = "bob"
+	s.done("ask again", locktxn.AskHolder(s.l, "a", again))
+	if got := s.record("a").Asked; got == nil || got.By != "bob" {
+		t.Errorf("after the second request: %+v", got)
+	}
+	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
+	if s.record("a").Asked == nil {
+		t.Error("alive takes the request away")
+	}
+}
+
+// Each compare is needed: there is a hold that it alone spares.
+func TestARequestIsForOneHold(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	for n, wrong := range []locktxn.Hold{
+		{Lock: "a", UUID: other, Token: h.Token}, {Lock: "a", UUID: mine, Token: h.Token - 1},
+	} {
+		ask := locktxn.AskHolder(s.l, "a", request(wrong))
+		read := s.refused("ask another hold", ask)
+		if len(locktxn.Keys(read, 0).Kvs) == 0 {
+			t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
+		}
+		s.done("the same without its guard", without(ask, n))
+	}
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("ask a hold that is over", locktxn.AskHolder(s.l, "a", request(h)))
+}
+
+// A request that is older than the hold keeps nobody from asking.
+func TestAskOnce(t *testing.T) {
+	s := start(t)
+	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
+	h := s.hold("a", mine)
+	s.done("ask", locktxn.AskOnce(s.l, "a", request(h)))
+	again := request(h)
+	again.By = "bob"
+	s.refused("ask once more", locktxn.AskOnce(s.l, "a", again))
+	if got := s.record("a").Asked; got == nil || got.By != "ann" {
+		t.Errorf("the request is %+v", got)
+	}
+	s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", again), 2))
+}
+
+func TestAskOnceIsForOneHold(t *testing.T) {
+	for n, wrong := range []func(*metadata.Request){
+		func(r *metadata.Request) { r.UUID = other }, func(r *metadata.Request) { r.Token-- },
+	} {
+		s := start(t)
+		r := request(s.hold("a", mine))
+		wrong(&r)
+		s.refused("ask another hold", locktxn.AskOnce(s.l, "a", r))
+		s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", r), n))
+	}
+}
+
+func (s store) extension(to string) locktxn.Extension {
+	s.Helper()
+	r := s.record("a")
+	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
+		By:    metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", Reason: "slow disk", Seconds: 60},
+		Audit: clientv3.OpPut(s.auditKey(), "{}")}
+}
+
+func TestExtend(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	e := s.extension(last)
+	s.done("extend", locktxn.Extend(s.l, e))
+	r := s.record("a")
+	if metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last || r.Extended == nil ||
+		*r.Extended != e.By || len(r.Problems) > 0 || len(s.keys(".audit/")) != 1 {
+		t.Errorf("after it: %+v", r)
+	}
+	s.refused("extend from what was shown before", locktxn.Extend(s.l, e))
+	alive := s.refused("alive with an earlier deadline", locktxn.Alive(s.l, h, later, later, later))
+	if len(locktxn.Keys(alive, 0).Kvs) == 0 {
+		t.Error("the holder cannot tell that it still holds the lock")
+	}
+}
+
+// Each compare is needed: there is a record that it alone spares.
+func TestMoreTimeIsForWhatWasShown(t *testing.T) {
+	for n, c := range []struct {
+		what   string
+		change func(s store, e *locktxn.Extension)
+	}{
+		{"another uuid", func(_ store, e *locktxn.Extension) { e.Record.UUID = other }},
+		{"another token", func(_ store, e *locktxn.Extension) { e.Record.Token-- }},
+		{"a deadline that was written meanwhile", func(s store, e *locktxn.Extension) {
+			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
+		}},
+		{"a deadline that would go back", func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := start(t)
+			h := s.hold("a", mine)
+			e := s.extension(last)
+			c.change(s, &e)
+			s.refused("extend", locktxn.Extend(s.l, e))
+			s.done("the same without its guard", without(locktxn.Extend(s.l, e), n))
+			s.done("release", locktxn.Release(s.l, h))
+			s.refused("extend a hold that is over", locktxn.Extend(s.l, e))
+		})
+	}
+}
+
+// An operator's documents are read as the holder's library reads them.
+func TestAnExtensionSaysHowMuchWasGiven(t *testing.T) {
+	e := metadata.Extension{By: "ann", Seconds: 1800}
+	got, err := protocol.Unmarshal[metadata.Extension]([]byte(protocol.Marshal(e)))
+	if err != nil || got != e || got.Given() != 30*time.Minute {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

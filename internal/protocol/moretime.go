@@ -1,0 +1,92 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// MaxMoreTime is the most time that an operator can give a holder at once. Whoever needs more of it looks again.
+const MaxMoreTime = 7 * 24 * time.Hour
+
+// MoreTime returns the deadlines of a hold that is given more time: each is moved forward by d from now or, if that is
+// later, from where it is, and the alert is not after the auto-unlock. The times are in whole seconds, rounded up.
+func MoreTime(r *metadata.Record, d time.Duration, now time.Time) (alertAt, autoUnlockAt time.Time) {
+	autoUnlockAt = later(r.AutoUnlockAt, now).Add(d)
+	alertAt = later(r.AlertAt, now).Add(d)
+	if alertAt.After(autoUnlockAt) {
+		alertAt = autoUnlockAt
+	}
+	return upToSeconds(alertAt), upToSeconds(autoUnlockAt)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
+
+// CheckMoreTime returns why a hold cannot be given more time, as a sentence, or nil. now is the operator's clock.
+func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
+	if err := CheckMoreTimeOf(d); err != nil {
+		return err
+	}
+	switch {
+	case r.Misplaced:
+		return errMisplaced
+	case r.UUID == "" || r.Token == 0:
+		return errors.New("the record has no uuid that can be read, so nobody can tell whose hold it is")
+	case r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero():
+		return errors.New("the record has a deadline that is missing or cannot be read, so it cannot be moved")
+	case r.Proven():
+		return errors.New("the holder has ended, so more time cannot help it")
+	}
+	_, until := MoreTime(r, d, now)
+	if read, err := metadata.ParseTime(metadata.FormatTime(until)); err != nil || !read.Equal(until) {
+		return errors.New("the new deadline is later than a record can say")
+	}
+	return nil
+}
+
+// CheckMoreTimeOf returns what is wrong with an amount of time to give, as a sentence, or nil.
+func CheckMoreTimeOf(d time.Duration) error {
+	switch {
+	case d < time.Second:
+		return errors.New("the time to give must be at least a second")
+	case d > MaxMoreTime:
+		return errors.New("at most 7 days can be given at once")
+	}
+	return nil
+}
+
+// CheckAsk returns why the holder of a record cannot be asked to finish, as a sentence, or nil.
+func CheckAsk(r *metadata.Record) error {
+	switch {
+	case r.Misplaced:
+		return errMisplaced
+	case r.UUID == "" || r.Token == 0:
+		return errors.New("the record has no uuid that can be read, so a request could not name the hold")
+	}
+	return nil
+}
+
+var errMisplaced = errors.New("the record lies at the keys of no lock, so no holder watches it")
+
+// CheckReason returns what is wrong with an operator's reason, as a sentence, or nil. The reason is one line of text.
+func CheckReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return errors.New("a reason is needed: the record and the audit trail keep it")
+	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason), strings.ContainsFunc(reason, unicode.IsControl):
+		return fmt.Errorf("the reason must be one line of at most %d bytes", metadata.MaxTextBytes)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// request is one for the present holder of a record.
+func request(doc metadata.Document, by, reason string) metadata.Request {
+	return metadata.Request{UUID: doc.UUID, Token: doc.Token, By: by, Source: "cli", Reason: reason,
+		At: metadata.Time{Time: time.Now()}}
+}
+
+// ask asks the holder of a record as an operator does.
+func ask(t testing.TB, f *fake, record, by, reason string) {
+	t.Helper()
+	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(f.record(t, record), by, reason)))
+}
+
+// isAsked reports whether the channel is closed once nothing moves any more.
+func isAsked(asked <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-asked:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
+	var told []string
+	o := mutex.Options{Hooks: mutex.Hooks{Asked: func(e mutex.Asked) {
+		told = append(told, "hook "+e.Hold.Name()+" "+e.Request.By)
+	}}}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) { told = append(told, "option "+r.By) }))
+		asked := l.Asked()
+		time.Sleep(time.Second)
+		if isAsked(asked) || l.Request() != nil || l.AskedError() != nil {
+			t.Error("it was asked before anybody did")
+		}
+		before := time.Now()
+		ask(t, f, "a", "ann", "the deploy waits")
+		<-asked
+		if took := time.Since(before); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if r := l.Request(); r == nil || r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" ||
+			!r.At.Equal(before) {
+			t.Errorf("the request is %+v", r)
+		}
+		time.Sleep(5 * time.Second)
+		const says = `the holder of lock "a" was asked to finish by ann 5 seconds ago: the deploy waits`
+		if err := l.AskedError(); err == nil || err.Error() != says {
+			t.Errorf("got  %v\nwant %s", err, says)
+		}
+		ask(t, f, "a", "bob", "really")
+		synctest.Wait()
+		if r := l.Request(); r.By != "bob" || !isAsked(l.Asked()) || l.Context().Err() != nil {
+			t.Errorf("after the second: %+v", r)
+		}
+		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
+			t.Errorf("told %s", got)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if l.Request() == nil || !isAsked(l.Asked()) {
+			t.Error("the end of the hold takes the request back")
+		}
+	})
+}
+
+func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
+	for name, write := range map[string]func(f *fake, ask func()){
+		"before the watch": func(_ *fake, ask func()) { ask() },
+		"while it watches": func(_ *fake, ask func()) {
+			time.Sleep(time.Second)
+			ask()
+		},
+		"while its watch is out": func(f *fake, ask func()) {
+			time.Sleep(time.Second)
+			f.set(func() { f.deaf = true })
+			ask()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+				l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+				write(f, func() { ask(t, f, "a", "ann", "now") })
+				time.Sleep(2 * time.Minute)
+				if !isAsked(l.Asked()) {
+					t.Error("it does not know")
+				}
+				l.Unlock()
+			})
+		})
+	}
+}
+
+func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.set(func() { f.deaf = true })
+		time.Sleep(time.Second)
+		ask(t, f, "a", "ann", "now")
+		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
+		if err := l.Alive(t.Context(), "soon"); err != nil || !isAsked(l.Asked()) {
+			t.Errorf("alive: %v, asked: %v", err, l.Request())
+		}
+		l.Unlock()
+	})
+}
+
+func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
+	for name, change := range map[string]func(*metadata.Request){
+		"another uuid":  func(r *metadata.Request) { r.UUID = "0f8fad5b-d9cb-469f-a165-70867728950e" },
+		"another token": func(r *metadata.Request) { r.Token++ },
+		"huge":          func(r *metadata.Request) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+				l := take(t, locks, "a")
+				time.Sleep(time.Second)
+				r := request(f.record(t, "a"), "ann", "now")
+				change(&r)
+				f.put("/mutexes/a/asked", protocol.Marshal(r))
+				if isAsked(l.Asked()) {
+					t.Errorf("it heeds %+v", l.Request())
+				}
+				for _, value := range []string{"", "ann", "[]", "{", `{"uuid":1}`} {
+					f.put("/mutexes/a/asked", value)
+				}
+				time.Sleep(2 * time.Minute)
+				if isAsked(l.Asked()) {
+					t.Errorf("it heeds %+v", l.Request())
+				}
+				ask(t, f, "a", "ann", "after all")
+				if !isAsked(l.Asked()) {
+					t.Error("it no longer heeds a good one")
+				}
+				l.Unlock()
+			})
+		})
+	}
+}
+
+func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
+	plain := func(t *testing.T, _ *fake, locks *mutex.Client) *mutex.Lock { return take(t, locks, "a") }
+	share := func(t *testing.T, _ *fake, locks *mutex.Client) *mutex.Lock {
+		return take(t, locks, "a", mutex.Semaphore(3))
+	}
+	adopted := func(t *testing.T, f *fake, locks *mutex.Client) *mutex.Lock {
+		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, f, "a", "bob", "before the adoption")
+		l, err := locks.Adopt(t.Context(), r.Lock, r.UUID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isAsked(l.Asked()) || l.Request().By != "bob" {
+			t.Errorf("what was asked before: %+v", l.Request())
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		take   func(*testing.T, *fake, *mutex.Client) *mutex.Lock
+		inner  []mutex.Option
+		record string
+	}{
+		"of a plain lock":  {plain, nil, "a"},
+		"of a share":       {share, []mutex.Option{mutex.Semaphore(3)}, "a#1"},
+		"of a reservation": {adopted, nil, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+				l := c.take(t, f, locks)
+				inner, err := locks.Lock(l.Context(), "a", append(c.inner, mutex.Reentrant())...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				ask(t, f, c.record, "ann", "now")
+				for of, handle := range map[string]*mutex.Lock{"outer": l, "inner": inner} {
+					if !isAsked(handle.Asked()) || handle.Request().By != "ann" {
+						t.Errorf("the %s handle: %+v", of, handle.Request())
+					}
+				}
+				inner.Unlock()
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		both, err := locks.LockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		early := both.Asked()
+		whole := mutex.FromContext(both.Context())
+		time.Sleep(time.Second)
+		if isAsked(early) || both.Request() != nil || isAsked(whole.Asked()) {
+			t.Error("asked before anybody did")
+		}
+		ask(t, f, "b", "ann", "now")
+		if !isAsked(early) || !isAsked(both.Asked()) || both.Request().By != "ann" || !isAsked(whole.Asked()) {
+			t.Errorf("the request is %+v", both.Request())
+		}
+		if err := whole.AskedError(); err == nil || !strings.Contains(err.Error(), `lock "b" was asked`) {
+			t.Errorf("the error is %v", err)
+		}
+		if all := both.All(); isAsked(all[0].Asked()) || !isAsked(all[1].Asked()) {
+			t.Error("the handles of the locks mix up their requests")
+		}
+		late, err := locks.Lock(both.Context(), "a", mutex.Reentrant())
+		if err != nil || !isAsked(late.Asked()) {
+			t.Errorf("the inner handle is not asked: %v", err)
+		}
+		late.Unlock()
+		if err := both.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoHoldIsNeverAsked(t *testing.T) {
+	for name, l := range map[string]*mutex.Lock{
+		"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {},
+	} {
+		if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
+			t.Errorf("%s is asked", name)
+		}
+	}
+	var none *mutex.Locks
+	if none.Asked() != nil || none.Request() != nil {
+		t.Error("no locks are asked")
+	}
+}
+
+func TestRequestOfAHostileWriterIsHarmlessInTheError(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		ask(t, f, "a", "\x1b[2J", strings.Repeat("\u202e\n", 300))
+		time.Sleep(time.Second)
+		err := l.AskedError()
+		if err == nil || strings.ContainsAny(err.Error(), "\n\x1b\u202e") || len(err.Error()) > 2000 {
+			t.Errorf("%q", err)
+		}
+		asked, isAsked := errors.AsType[*mutex.AskedError](err)
+		if !isAsked || asked.Lock != "a" || asked.Request.By != "\x1b[2J" {
+			t.Errorf("%+v", asked)
+		}
+		l.Unlock()
+	})
+}
+
+// A holder that works in OnAsked must still learn of a loss at once.
+func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		var told []string
+		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) {
+			time.Sleep(time.Minute)
+			told = append(told, r.By)
+		}))
+		time.Sleep(time.Second)
+		for i := range 5 {
+			ask(t, f, "a", fmt.Sprint(i), "now")
+			synctest.Wait()
+		}
+		began := time.Now()
+		f.remove("/mutexes/a/uuid")
+		<-l.Lost()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the loss was noticed after %v", took)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if got := strings.Join(told, " "); got != "0 4" {
+			t.Errorf("told %s, want the first and the latest", got)
+		}
+	})
+}
+
+func TestWatchOfARealEtcdTellsOfARequest(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	l := take(t, newClient(t, etcd), "a")
+	asked := l.Asked()
+	etcdtest.Put(t, etcd, "/mutexes/a/asked", protocol.Marshal(request(read(t, etcd, "a"), "ann", "now")))
+	<-asked
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}

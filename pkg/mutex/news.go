@@ -1,0 +1,212 @@
+package mutex
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// news is what others wrote into the record for its holder: a request to finish, and more time. mu of its handle guards
+// it.
+type news struct {
+	request   *metadata.Request // the latest; nil when there is none
+	requested int64             // its revision
+	asked     chan struct{}     // closed with the first request; nil until somebody wants to know
+	listeners []func()          // called with the first request, without mu
+
+	extension *metadata.Extension // the latest; nil when there is none
+	extended  int64               // its revision
+	alertAt   time.Time           // the alert that it granted, wall clock; zero if that is not known
+
+	telling                     bool // a goroutine tells the holder
+	toldRequested, toldExtended int64
+}
+
+// hear returns what is known, to add to it. The caller holds mu.
+func (l *Lock) hear() *news {
+	if l.news == nil {
+		l.news = &news{}
+	}
+	return l.news
+}
+
+// alertGranted returns the alert that an operator granted, zero if none did. The caller holds mu.
+func (l *Lock) alertGranted() time.Time {
+	if l.news == nil {
+		return time.Time{}
+	}
+	return l.news.alertAt
+}
+
+// learnFrom takes over what others wrote, by the events of a watch. It reports whether one of them gave more time: then
+// the alert, which is not watched, has to be read.
+func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
+	var fields []metadata.Field
+	record := l.c.layout.Record(l.held.Lock)
+	for _, e := range events {
+		if e.Type != clientv3.EventTypePut || e.Kv.ModRevision <= l.held.Token {
+			continue
+		}
+		name := strings.TrimPrefix(string(e.Kv.Key), record)
+		switch name {
+		case metadata.FieldExtended:
+			extended = true
+		case metadata.FieldAsked, metadata.FieldAutoUnlockAt:
+		default:
+			continue
+		}
+		fields = slices.DeleteFunc(fields, func(f metadata.Field) bool { return f.Name == name })
+		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
+	}
+	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt { // as after each of the holder's own extensions
+		l.deadlineIs(fields[0].Value)
+	} else if len(fields) > 0 {
+		l.learn(fields)
+	}
+	return extended
+}
+
+// deadlineIs takes over the auto-unlock in the record.
+func (l *Lock) deadlineIs(value string) {
+	if t, err := metadata.ParseTime(value); err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.postpone(t, nil)
+	}
+}
+
+// learn takes over what others wrote into these fields of the hold's record.
+func (l *Lock) learn(fields []metadata.Field) {
+	doc := metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
+		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
+	l.learnAll(&doc)
+}
+
+// learnAll takes over what others wrote into the hold's record. A request or extension that cannot be read, or is meant
+// for another hold, is not in it.
+func (l *Lock) learnAll(doc *metadata.Document) {
+	l.mu.Lock()
+	if l.cause != nil {
+		l.mu.Unlock()
+		return
+	}
+	var listeners []func()
+	if doc.Asked != nil {
+		listeners = l.request(doc.Asked, writtenAt(doc, metadata.FieldAsked))
+	}
+	by := l.grant(doc)
+	l.postpone(doc.AutoUnlockAt, by)
+	n := l.news
+	tell := n != nil && !n.telling && (n.requested > n.toldRequested || n.extended > n.toldExtended)
+	if tell {
+		n.telling = true
+	}
+	l.mu.Unlock()
+	for _, f := range listeners {
+		f()
+	}
+	if tell {
+		l.c.spawn(l.tell)
+	}
+}
+
+// request takes over a request with this revision, and returns whom to call because it is the first. The caller holds
+// mu.
+func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func()) {
+	n := l.hear()
+	if revision <= n.requested {
+		return nil
+	}
+	if n.requested == 0 && n.asked != nil {
+		close(n.asked)
+	}
+	listeners = n.listeners
+	n.listeners = nil
+	n.request = r
+	n.requested = revision
+	return listeners
+}
+
+// grant takes over an extension, and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
+	e := doc.Extended
+	if e == nil {
+		return nil
+	}
+	n := l.hear()
+	revision := writtenAt(doc, metadata.FieldExtended)
+	last := doc.DeadlineRevision == revision
+	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > n.extended {
+		n.extension = e
+		n.extended = revision
+		if last && longer > 0 && !e.AutoUnlockAt.IsZero() { // for a heartbeat, which does not report progress
+			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
+		}
+	}
+	if revision == n.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
+		n.alertAt = latest(n.alertAt, doc.AlertAt)
+	}
+	if !last {
+		return nil
+	}
+	return e
+}
+
+// writtenAt returns the mod revision of a field, 0 if the record does not have it.
+func writtenAt(doc *metadata.Document, field string) int64 {
+	for _, f := range doc.Fields {
+		if f.Name == field {
+			return f.ModRevision
+		}
+	}
+	return 0
+}
+
+// tell reports what is new to the log, the hooks and the holder, until there is nothing.
+func (l *Lock) tell() {
+	for {
+		l.mu.Lock()
+		n := l.news
+		asked := n.requested > n.toldRequested
+		extended := n.extended > n.toldExtended
+		request := n.request
+		extension := n.extension
+		n.toldRequested = n.requested
+		n.toldExtended = n.extended
+		n.telling = asked || extended
+		l.mu.Unlock()
+		switch {
+		case !asked && !extended:
+			return
+		case asked:
+			l.tellAsked(request)
+		}
+		if extended {
+			l.tellExtended(extension)
+		}
+	}
+}
+
+func (l *Lock) tellAsked(r *metadata.Request) {
+	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
+		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
+	if hook := l.c.opts.Hooks.Asked; hook != nil {
+		hook(Asked{Hold: l, Request: *r})
+	}
+	if l.set.onAsked != nil {
+		l.set.onAsked(*r)
+	}
+}
+
+func (l *Lock) tellExtended(e *metadata.Extension) {
+	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
+		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
+	if hook := l.c.opts.Hooks.GivenTime; hook != nil {
+		hook(GivenTime{Hold: l, Extension: *e})
+	}
+}
