@@ -54,6 +54,27 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 	})
 }
 
+func TestAnAlertTellsWhoAskedAndWhoGaveTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("nightly")
+		at := metadata.Time{Time: time.Unix(1_553_682_600, 0)}
+		r.Asked = &metadata.Request{By: "ann", At: at, Reason: "the deploy waits\x1b"}
+		r.Extended = &metadata.Extension{At: at, Reason: "slow disk"}
+		w.holds(r)
+		defer w.start(w.config())()
+		time.Sleep(time.Minute)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAlerting nightly +4m0s")
+		if got := told[0].Annotations["asked"]; got != `by ann at 2019-03-27 10:30:00Z: the deploy waits\x1b` {
+			t.Errorf("asked %s", got)
+		}
+		if got := told[0].Annotations["extended"]; got != "by somebody at 2019-03-27 10:30:00Z: slow disk" {
+			t.Errorf("extended %s", got)
+		}
+	})
+}
+
 func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -73,7 +73,32 @@ func (p *Pusher) write(n need, frame string) alert {
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
 				"unless the unlockers have defaults for such locks.", oneLine(h.lock), h.who()))
 	}
+	if n.record != nil {
+		set(a.notes, "asked", asked(n.record))
+		set(a.notes, "extended", extended(n.record))
+	}
 	return a
+}
+
+// asked is who asked the holder to finish. It has the time and not an age, so that the alert stays the same.
+func asked(r *metadata.Record) string {
+	if r.Asked == nil {
+		return ""
+	}
+	return byWhom(r.Asked.By, r.Asked.At.Time, r.Asked.Reason)
+}
+
+// extended is who gave the holder more time.
+func extended(r *metadata.Record) string {
+	if r.Extended == nil {
+		return ""
+	}
+	return byWhom(r.Extended.By, r.Extended.At.Time, r.Extended.Reason)
+}
+
+func byWhom(who string, at time.Time, reason string) string {
+	return "by " + cmp.Or(oneLine(who), "somebody") + " at " + at.UTC().Format("2006-01-02 15:04:05Z") + ": " +
+		oneLine(reason)
 }
 
 // removed returns the alert about a lock that an unlocker removed. Its end is known from the beginning.

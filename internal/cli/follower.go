@@ -98,7 +98,7 @@ func (f *follower) reportEnd(e end) error {
 	}
 	delete(f.reported, holdOf(e.record))
 	if e.ending == nil {
-		e.ending = new(metadata.NewEnding(e.record, metadata.EndedReleased, "", "", time.Time{}))
+		e.ending = new(metadata.Released(e.record, time.Time{}))
 	}
 	return f.write(e.record, "ended", e.ending)
 }

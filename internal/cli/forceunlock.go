@@ -4,31 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noUUID is the --uuid of a record that has none.
-const noUUID = "none"
-
 type forceUnlockOptions struct {
-	app            *app
-	names          names
-	uuid           string
-	reason, ticket string
-	yes            bool
+	app  *app
+	deed deed
+	yes  bool
 }
 
 func newForceUnlock(a *app) *cobra.Command {
@@ -53,15 +42,11 @@ source "cli".`,
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeNames,
 	}
-	o.names.flag(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
-	f.StringVar(&o.reason, "reason", "", "why, for history and audit trail (required)")
-	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
-	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
-	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // for this one hold only
+	o.deed.flags(cmd, "why, for history and audit trail (required)")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
+	flags.CommandLineOnly(cmd.Flags(), "yes") // for this one hold only
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parse(args[0])
+		name, err := o.deed.names.parse(args[0])
 		if err != nil {
 			return err
 		}
@@ -74,14 +59,11 @@ source "cli".`,
 }
 
 func (o *forceUnlockOptions) check() error {
-	o.reason = strings.TrimSpace(o.reason)
+	if err := o.deed.check(); err != nil {
+		return err
+	}
 	switch {
-	case o.reason == "":
-		return usagef("give a --reason: it is kept in history and audit")
-	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason,
-		unicode.IsControl):
-		return usagef("--reason must be one line of at most %d bytes", metadata.MaxTextBytes)
-	case o.yes && o.uuid == "":
+	case o.yes && o.deed.uuid == "":
 		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
 	case !o.yes && !o.app.interactive():
 		return usagef("there is no terminal to ask on: give --uuid and --yes")
@@ -95,13 +77,9 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	doc, err := s.get(ctx, name)
+	doc, err := o.deed.read(ctx, s, name)
 	if err != nil {
-		return s.orShares(ctx, name, err)
-	}
-	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
-		return heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name), text.Visible(o.uuid),
-			s.holder(&doc.Record))
+		return err
 	}
 	if !o.yes {
 		if err := o.confirm(ctx, &doc); err != nil {
@@ -137,29 +115,13 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 }
 
 func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
-	now := o.app.Now()
-	actor := operator()
+	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
 	removal := metadata.Removal{
 		Record: &doc.Record,
-		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
-	}
-	action := protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli",
-		Client: "mutexctl " + build.Current().Version,
-		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
-		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
+		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, action.Actor, action.Reason, action.At.Time),
 	}
 	request, cancel := s.request(ctx)
 	defer cancel()
 	err := s.store.ForceUnlock(request, removal, action)
-	var changed *lockstore.ChangedError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return heldf("nothing was done: %s is held by %s now", text.Visible(doc.Name), s.holder(&changed.Now.Record))
-	case errors.As(err, &changed):
-		return noLockf("nothing was done: nobody holds %s any more", text.Visible(doc.Name))
-	}
-	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
+	return o.deed.outcome(ctx, s, doc.Name, "force-unlock "+text.Visible(doc.Name), err)
 }

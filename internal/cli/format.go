@@ -133,8 +133,9 @@ func count(n int, noun string) string {
 
 func endingSentence(e *metadata.Ending) string {
 	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced: "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
+		metadata.EndedReleased: "released", metadata.EndedYielded: "released",
+		metadata.EndedAutoUnlocked: "auto-unlocked",
+		metadata.EndedForced:       "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
 	}[e.Ended]
 	if words == "" {
 		words = "ended (" + text.Visible(e.Ended) + ")"

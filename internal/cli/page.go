@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -90,6 +91,7 @@ func (p *page) lock(doc *metadata.Document) {
 	if doc.Alive != nil {
 		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
 	}
+	p.operators(&doc.Record)
 	p.fact("uuid", text.Visible(doc.UUID))
 	p.fact("token", number(doc.Token))
 	p.fact("revision", number(doc.Revision))
@@ -99,6 +101,16 @@ func (p *page) lock(doc *metadata.Document) {
 	}
 	for _, problem := range doc.Problems {
 		p.fact("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
+	}
+}
+
+// operators shows what was done to the hold by others than its holder.
+func (p *page) operators(r *metadata.Record) {
+	if r.Asked != nil {
+		p.fact("to finish", protocol.AskedWords(r, p.now))
+	}
+	if r.Extended != nil {
+		p.fact("more time", protocol.ExtendedWords(r, p.now))
 	}
 }
 

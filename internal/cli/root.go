@@ -70,7 +70,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	root.AddCommand(
 		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newPeriods(a), newTasks(a), newCheck(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newForceUnlock(a), newResetPeriod(a), newSweep(a),
+		newAsk(a), newExtend(a), newForceUnlock(a), newResetPeriod(a), newSweep(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)

@@ -44,6 +44,14 @@ A statement of a witness:
 
 ` + lockjson.StatementShape().Help() + `
 
+A request to finish:
+
+` + lockjson.AskedShape().Help() + `
+
+More time:
+
+` + lockjson.ExtendedShape().Help() + `
+
 A waiter:
 
 ` + lockjson.WaiterShape().Help() + `

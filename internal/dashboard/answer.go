@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -20,11 +21,11 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 	}
 }
 
-// handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
-func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
+// handleAction is handle for an operator's action. Who may not is told so before the body is read.
+func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.site.RequestOf(r)
-		err := d.unlock.MayUnlock(made.Caller)
+		err := o.May(made.Caller)
 		if err == nil {
 			err = receive(w, r, kind)
 		}
@@ -32,7 +33,7 @@ func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
 			d.answer(w, made, do)
 			return
 		}
-		d.unlock.Refused(made, err)
+		o.Refused(made, err)
 		d.fail(w, r, err)
 	}
 }

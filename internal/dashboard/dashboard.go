@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -17,7 +18,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/dashboard/unlock"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
@@ -29,7 +29,7 @@ type Dashboard struct {
 	traces   *backtraces.Store
 	pages    *pages.Pages
 	api      *api.API
-	unlock   *unlock.Handler
+	actions  *actions.Handler
 	hosts    hosts
 	route    string // prefix under which requests arrive
 	assets   assets
@@ -59,7 +59,7 @@ func New(config setup.Config) (*Dashboard, error) {
 	}
 	d.pages = pages.New(d.site, d.traces)
 	d.api = api.New(d.site, d.pages)
-	d.unlock = unlock.New(d.site, d.traces, d.api)
+	d.actions = actions.New(d.site, d.traces, d.api)
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -120,13 +120,15 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
 		d.fail(w, r, site.ErrMethod)
 	})
-	post := func(path, kind string, do site.Action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
 	get("lock", access.View, d.pages.ServeLock)
 	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
-	get("unlock", access.View, d.unlock.ServeForm)
-	post("unlock", "application/x-www-form-urlencoded", d.unlock.ServePost)
+	for _, o := range d.actions.All() {
+		get(o.Page(), access.View, o.ServeForm)
+		mux.Post(d.route+o.Page(), d.handleAction(o, "application/x-www-form-urlencoded", o.ServePost))
+		mux.Post(d.route+o.API(), d.handleAction(o, "application/json", o.ServeAPI))
+	}
 	get("waiting", access.View, d.pages.ServeWaiting)
 	get("owners", access.View, d.pages.ServeOwners)
 	get("history", access.View, d.pages.ServeHistory)
@@ -142,7 +144,6 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/history", access.View, d.api.ServeHistory)
 	get("api/v1/audit", access.Audit, d.api.ServeAudit)
 	get("api/v1/status", access.View, d.api.ServeStatus)
-	post("api/v1/lock/force-unlock", "application/json", d.unlock.ServeAPI)
 	return mux, nil
 }
 

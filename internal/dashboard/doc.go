@@ -3,7 +3,7 @@
 //
 // A request travels one way. The door (door.go) finds out who asks and makes the request one value: a caller, a now, a
 // freshness, a snapshot. What the caller may do is checked before the handler runs (answer.go). Package locks filters
-// and sorts the snapshot; a struct is filled from it and becomes HTML (packages pages and unlock) or JSON (package
+// and sorts the snapshot; a struct is filled from it and becomes HTML (packages pages and actions) or JSON (package
 // api). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys, and falls back to
 // the snapshot when etcd is away.
 //

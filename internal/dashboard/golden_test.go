@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -73,6 +74,10 @@ func golden() []struct {
 			s.endings[e.UUID] = &e
 			return s
 		}, "/lock?name=" + stuck + "&hold=" + uuid("ended")},
+		{"lock-asked", asked, "/lock?name=" + stuck},
+		{"ask", asked, "/ask?name=" + stuck + "&hold=" + uuid(stuck)},
+		{"extend", asked, "/extend?name=" + stuck + "&hold=" + uuid(stuck)},
+		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron")},
 		{"lock-not-held", lived, "/lock?name=nobody"},
 		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E"},
 		{"lock-shared", shared, "/lock?name=pool"},
@@ -109,7 +114,7 @@ func golden() []struct {
 func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 	for _, g := range golden() {
 		s := g.scene(t)
-		d, _ := operated(t, s)
+		d, _ := operated(t, s, gentle(t, s, new([]protocol.Action)))
 		page := get(d, g.path, "X-Forwarded-User", "chief")
 		checkGolden(t, g.name, fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
 	}

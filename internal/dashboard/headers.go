@@ -95,8 +95,10 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
-		d.unlock.CountDenied()
+	for _, o := range d.actions.All() {
+		if path := strings.TrimPrefix(r.URL.Path, d.route); !isRead(r) && (path == o.Page() || path == o.API()) {
+			o.CountDenied()
+		}
 	}
 	d.fail(w, r, site.ErrCrossOrigin)
 }

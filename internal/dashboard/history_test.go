@@ -177,7 +177,7 @@ func TestAuditShowsWhoDidWhat(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t, withAudit)
 	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7 curl/8.5.0 "+
-		stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
+		"force unlock "+stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
 	wantWords(t, ok(t, d, "/audit?q=bob"), "No action matches. 1 hidden by this search.")
 	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) ||
 		!strings.Contains(page, `"matched":1`) {

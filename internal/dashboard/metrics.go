@@ -32,14 +32,14 @@ func newMetrics() *metrics {
 func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 	d.metrics.requests.Describe(ch)
 	d.metrics.seconds.Describe(ch)
-	d.unlock.Describe(ch)
+	d.actions.Describe(ch)
 }
 
 // Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
-	d.unlock.Collect(ch)
+	d.actions.Collect(ch)
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

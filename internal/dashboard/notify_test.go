@@ -24,9 +24,9 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 		metric   string
 		says     string
 	}{
-		"at once":             {0, `success`, "a force unlock was told"},
-		"after two failures":  {2, `success`, "a force unlock was told"},
-		"to nobody who hears": {9, `error`, "a force unlock could not be told"},
+		"at once":             {0, `success`, "a notice was sent"},
+		"after two failures":  {2, `success`, "a notice was sent"},
+		"to nobody who hears": {9, `error`, "a notice could not be sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ const runEvery = 3 * time.Second
 // without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	var notifying sync.WaitGroup
-	notifying.Go(func() { d.unlock.Run(ctx) })
+	notifying.Go(func() { d.actions.Run(ctx) })
 	defer notifying.Wait()
 	for {
 		now := d.site.Config.Now()

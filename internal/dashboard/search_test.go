@@ -40,7 +40,7 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	}
 	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 auto-unlocked", "1 hold of 10")
 	wantWords(t, ok(t, d, "/history?q=ended:stolen"),
-		"Left out ended:stolen: no such end: released auto-unlocked abandoned force-unlocked alerted.")
+		"Left out ended:stolen: no such end: released yielded auto-unlocked abandoned force-unlocked alerted.")
 	wantWords(t, ok(t, d, "/?q=ended:released"), "No lock matches.")
 	if found, _ := fetch[map[string]any](t, d,
 		"/api/v1/history?q=ended:force-unlocked"); len(found["holds"].([]any)) != 1 {

@@ -39,6 +39,8 @@ type Lock struct {
 	Process             *Process   `json:"process"`
 	Death               *Statement `json:"death"`
 	Suspicion           *Statement `json:"suspicion"`
+	Asked               *Asked     `json:"asked"`
+	Extended            *Extended  `json:"extended"`
 	URL                 string     `json:"url,omitempty"`
 }
 
@@ -97,6 +99,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		Kind:     Known(share.Kind), ShareOf: Known(share.Lock),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
+		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)

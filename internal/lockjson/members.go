@@ -42,6 +42,8 @@ func LockShape() Shape {
 		{"process", "which process holds the lock; null when the record does not say"},
 		{"death", "a witness's proof that the holder has ended; null when there is none"},
 		{"suspicion", "a witness's reason to believe so, which proves nothing; null when there is none"},
+		{"asked", "the request to the holder to finish; null when there is none"},
+		{"extended", "who gave the holder more time; null when nobody did"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
 }
@@ -86,7 +88,7 @@ func EndingShape() Shape {
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"ended_at", "when the hold ended"},
-		{"how", "released, auto_unlocked, abandoned or forced; null when unknown"},
+		{"how", "released, yielded (released on request), auto_unlocked, abandoned or forced; null when unknown"},
 		{"by, why", "who ended it for the holder, and for what reason"},
 	}}
 }

@@ -50,6 +50,7 @@ func TestAskHolder(t *testing.T) {
 	}
 	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
 	now := w.record("a/b")
+	want.Revision = now.Revision
 	if now.Asked == nil || *now.Asked != want || now.UUID != r.UUID || !now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
 		t.Errorf("the record is %+v, asked %+v", now, now.Asked)
 	}

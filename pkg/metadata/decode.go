@@ -112,7 +112,9 @@ func (d *decoder) key(f Field) {
 		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)),
 			Revision: f.ModRevision}
 	case FieldAsked:
-		d.doc.Asked = document[Request](d, f)
+		if d.doc.Asked = document[Request](d, f); d.doc.Asked != nil {
+			d.doc.Asked.Revision = f.ModRevision
+		}
 	case FieldExtended:
 		d.doc.Extended = document[Extension](d, f)
 	default:

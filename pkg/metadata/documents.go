@@ -28,9 +28,10 @@ type Waiter struct {
 	Seen time.Duration `json:"-"`
 }
 
-// How a hold ended. All but the first are written to etcd.
+// How a hold ended. All but the first two are written to etcd.
 const (
 	EndedReleased     = "released"
+	EndedYielded      = "yielded"       // released by its holder after somebody had asked it to finish
 	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
 	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
 	EndedForced       = "forced"        // by an operator
@@ -65,6 +66,14 @@ func (r *Record) HistoryID() string {
 	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
+// Released returns the ending of a hold that its holder released: yielded, if it was asked to finish.
+func Released(r *Record, at time.Time) Ending {
+	if r.Asked == nil {
+		return NewEnding(r, EndedReleased, "", "", at)
+	}
+	return NewEnding(r, EndedYielded, "", "asked by "+r.Asked.By+": "+r.Asked.Reason, at)
+}
+
 // NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, why a sentence.
 func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	e := Ending{
@@ -91,6 +100,13 @@ type Request struct {
 	Source string `json:"source"` // where the name comes from: cli, basic, mtls, header, or waiter
 	At     Time   `json:"at"`
 	Reason string `json:"reason"`
+
+	Revision int64 `json:"-"` // mod revision of its key, set by Decode
+}
+
+// Answered reports whether the holder was asked to finish and has called alive since.
+func (r *Record) Answered() bool {
+	return r.Asked != nil && r.Alive != nil && r.Alive.Revision > r.Asked.Revision
 }
 
 // Extension tells that somebody else moved the deadlines of one hold forward.

@@ -147,6 +147,9 @@ func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	if !ok {
 		return Never
 	}
+	if r.Extended != nil && r.Seen.Arrived != 0 {
+		return grantedUntil(r) // the last change may have been an operator's, who did not begin the time to live anew
+	}
 	return add(r.Seen.Changed, ttl)
 }
 
@@ -160,7 +163,8 @@ func timeToLive(r *metadata.Record) (time.Duration, bool) {
 }
 
 // grantedUntil returns until when the holder has the lock by our monotonic clock, whatever its own clock shows: its
-// time to live after its write was watched arriving. A write that was not watched says nothing.
+// time to live after its write was watched arriving, and what an operator has added to that since. A write that was not
+// watched says nothing.
 func grantedUntil(r *metadata.Record) time.Duration {
 	ttl, ok := timeToLive(r)
 	if !ok || r.Seen.Arrived == 0 {

@@ -50,6 +50,14 @@ func arrivedAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) { r.Seen.Changed, r.Seen.Arrived = d, d }
 }
 
+// givenAt is a record that was last changed by an operator, who gave more time.
+func givenAt(d time.Duration) func(*metadata.Record) {
+	return func(r *metadata.Record) {
+		r.Extended = &metadata.Extension{By: "ann"}
+		r.Seen.Changed = d
+	}
+}
+
 func lockedAt(t time.Time) func(*metadata.Record) { return func(r *metadata.Record) { r.LockedAt = t } }
 
 func decision(heldBack Rule, at time.Duration) Decision { return Decision{HeldBack: heldBack, At: at} }
@@ -112,6 +120,12 @@ func TestDecide(t *testing.T) {
 			130 * sec, decision(Clock, 180*sec)},
 		{"an alive behind the deadline counts for nothing", lock(changedAt(60*sec), aliveAt(time.Hour)),
 			good(unverified), 130 * sec, decision(Clock, 180*sec)},
+		{"more time from an operator, for a lock that was watched arriving, is no longer than was given",
+			lock(arrivedAt(sec), givenAt(60*sec)), good(unverified), 125 * sec, decision("", 125*sec)},
+		{"more time from an operator, for a lock that was listed, counts from then", lock(givenAt(60 * sec)),
+			good(unverified), 130 * sec, decision(Clock, 180*sec)},
+		{"more time from an operator starts the warning anew", lock(arrivedAt(sec), givenAt(110*sec)), good(),
+			125 * sec, decision(Gap, 140*sec)},
 		{"without a known time to live only a verified clock helps", lock(lockedAt(time.Time{})), good(unverified),
 			time.Hour, decision(Clock, Never)},
 		{"a locked_at behind the deadline counts for nothing", lock(lockedAt(start.Add(time.Hour))), good(unverified),

@@ -119,7 +119,7 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 func isPublic(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
-		"web.identity", "locks.prefix", "log.level":
+		"web.enable-ask-and-extend", "web.identity", "locks.prefix", "log.level":
 		return true
 	}
 	return strings.HasPrefix(name, "sweep.")

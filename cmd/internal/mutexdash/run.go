@@ -135,6 +135,10 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 	if o.access.forceUnlock {
 		config.ForceUnlock = r.forceUnlock
 	}
+	if o.access.gentle {
+		config.AskHolder = r.askHolder
+		config.Extend = r.extend
+	}
 	r.pages, err = dashboard.New(config)
 	return r, err
 }
@@ -176,8 +180,26 @@ func (r *components) config(o options, log zerolog.Logger) setup.Config {
 
 // forceUnlock removes a hold.
 func (r *components) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
-	err := r.store.ForceUnlock(ctx, removal, a)
-	if errors.Is(err, lockstore.ErrUnknown) {
+	return outcome(r.store.ForceUnlock(ctx, removal, a))
+}
+
+// askHolder asks a holder to finish.
+func (r *components) askHolder(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(r.store.AskHolder(ctx, record, a))
+}
+
+// extend gives a holder more time.
+func (r *components) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(r.store.Extend(ctx, record, a))
+}
+
+// outcome is an error of the store as the dashboard knows it.
+func outcome(err error) error {
+	var refused *lockstore.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return &setup.RefusedError{Why: refused.Error()}
+	case errors.Is(err, lockstore.ErrUnknown):
 		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
 	}
 	return err

@@ -53,8 +53,9 @@ const (
 	widest6 = 7
 )
 
-// Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
-func (c *Config) Check(unlock bool) error {
+// Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on, gentle that
+// asking holders to finish and giving them more time are.
+func (c *Config) Check(unlock, gentle bool) error {
 	if c.Source == "" {
 		c.Source = SourceNone
 	}
@@ -72,7 +73,7 @@ func (c *Config) Check(unlock bool) error {
 	case c.Source == SourceBasic && c.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")
 	}
-	return c.checkPermissions(unlock)
+	return c.checkPermissions(unlock, gentle)
 }
 
 func (c *Config) checkProxies() error {
@@ -85,14 +86,20 @@ func (c *Config) checkProxies() error {
 	return nil
 }
 
-func (c *Config) checkPermissions(unlock bool) error {
+func (c *Config) checkPermissions(unlock, gentle bool) error {
 	switch {
 	case c.Source == SourceNone && unlock:
 		return errors.New("force unlock needs to know who does it: choose an identity other than none")
+	case c.Source == SourceNone && gentle:
+		return errors.New("asking holders to finish, and giving them more time, needs to know who does it: choose an " +
+			"identity other than none")
 	case c.Source == SourceNone && c.Permissions != nil:
 		return errors.New("permissions need an identity other than none")
 	case unlock && (c.Permissions == nil || !c.Permissions.anyone(Unlock)):
 		return errors.New("force unlock is switched on, but no permission file gives anybody the permission unlock")
+	case gentle && (c.Permissions == nil || !c.Permissions.anyone(Ask) && !c.Permissions.anyone(Extend)):
+		return errors.New("asking holders to finish and giving them more time are switched on, but no permission file " +
+			"gives anybody the permission ask or extend")
 	case c.Permissions != nil && len(c.Permissions.Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
 		return errors.New("the permissions name groups, which only identity header with a groups header knows")
 	}

@@ -20,12 +20,14 @@ type Permission string
 const (
 	View      Permission = "view"      // all pages but those below
 	Backtrace Permission = "backtrace" // where in the code a lock was taken; may tell secrets
-	Audit     Permission = "audit"     // who ended whose holds
+	Audit     Permission = "audit"     // what operators did to whose holds
 	Unlock    Permission = "unlock"    // end the hold of somebody else
+	Ask       Permission = "ask"       // ask a holder to finish
+	Extend    Permission = "extend"    // give a holder more time
 	Anybody   Permission = ""          // no permission is needed
 )
 
-func permissions() []Permission { return []Permission{View, Backtrace, Audit, Unlock} }
+func permissions() []Permission { return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend} }
 
 // scope is between a permission and the owner for whose locks alone it is given: "unlock owner:billing".
 const scope = " owner:"
@@ -53,9 +55,9 @@ type Permissions struct {
 //
 //	everyone: [view]
 //	users:
-//	  ann@example.org: [view, backtrace, audit, unlock]
+//	  ann@example.org: [view, backtrace, audit, unlock, ask, extend]
 //	groups:
-//	  on-call: [view, backtrace, unlock]
+//	  on-call: [view, backtrace, unlock, ask, extend]
 //	  team-billing: [view, backtrace owner:billing-*, unlock owner:billing-*]
 func ParsePermissions(file []byte) (*Permissions, error) {
 	var p Permissions
@@ -82,13 +84,13 @@ func (p *Permissions) check() error {
 		for _, one := range list {
 			what, pattern, scoped := strings.Cut(string(one), scope)
 			if scoped && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2 ||
-				what != string(Unlock) && what != string(Backtrace)) {
-				return fmt.Errorf("%s has the permission %q, but only backtrace and unlock can be given for one "+
-					"owner, as in \"unlock owner:billing-*\"", who, one)
+				what == string(View) || what == string(Audit)) {
+				return fmt.Errorf("%s has the permission %q, but only backtrace, unlock, ask and extend can be given "+
+					"for one owner, as in \"unlock owner:billing-*\"", who, one)
 			}
 			if !slices.Contains(permissions(), one.what()) {
-				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit and unlock", who,
-					one)
+				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit, unlock, "+
+					"ask and extend", who, one)
 			}
 		}
 		if len(list) > 0 && !slices.Contains(list, View) && !slices.Contains(p.Everyone, View) {

@@ -67,7 +67,7 @@ const (
 
 // See notes a hold that went; ending is nil when its holder released it.
 func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) {
-	e := metadata.NewEnding(r, metadata.EndedReleased, "", "", now)
+	e := metadata.Released(r, now)
 	if ending != nil {
 		e = *ending
 	}
@@ -75,6 +75,7 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 	e.Attributes = nil
 	e.Purpose = text.Clip(e.Purpose, maxTextSeen)
 	e.Progress = text.Clip(e.Progress, maxTextSeen)
+	e.Why = text.Clip(e.Why, maxTextSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {

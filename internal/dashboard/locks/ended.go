@@ -13,6 +13,8 @@ func EndedWord(ended string) string {
 		return "force-unlocked"
 	case metadata.EndedReleased:
 		return "released"
+	case metadata.EndedYielded:
+		return "yielded"
 	}
 	return "ended"
 }
@@ -22,8 +24,9 @@ const alerted = "alerted"
 
 // endedWords are the words for how a hold can have ended.
 func endedWords() []string {
-	return []string{EndedWord(metadata.EndedReleased), EndedWord(metadata.EndedAutoUnlocked),
-		EndedWord(metadata.EndedAbandoned), EndedWord(metadata.EndedForced), alerted}
+	return []string{EndedWord(metadata.EndedReleased), EndedWord(metadata.EndedYielded),
+		EndedWord(metadata.EndedAutoUnlocked), EndedWord(metadata.EndedAbandoned), EndedWord(metadata.EndedForced),
+		alerted}
 }
 
 // HadAlerted reports whether people were alerted before the hold ended.

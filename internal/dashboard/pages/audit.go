@@ -1,14 +1,17 @@
 package pages
 
 import (
+	"time"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// auditPage is who ended whose holds.
+// auditPage is what operators did to whose holds.
 type auditPage struct {
 	site.SearchPage
 	Actions []actionView
@@ -22,6 +25,7 @@ type actionView struct {
 	Actor          string
 	Source, Client string
 	Agent          string // the person's program
+	What           string
 	Name, URL      string
 	Holder         string
 	Reason, Ticket string
@@ -50,6 +54,7 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
 			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
+			What:  actionWords(&a),
 			Name:  text.Clip(a.Lock, site.MaxNameShown),
 			URL:   p.site.URLs.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
@@ -59,4 +64,17 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		v.Next = p.site.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
 	}
 	return p.site.Render("audit", v)
+}
+
+// actionWords says what an operator did.
+func actionWords(a *protocol.Action) string {
+	switch a.Action {
+	case protocol.ActionForceUnlock:
+		return "force unlock"
+	case protocol.ActionAsk:
+		return "asked to finish"
+	case protocol.ActionExtend:
+		return "gave " + text.Duration(time.Duration(a.Seconds)*time.Second) + " more"
+	}
+	return text.Clip(a.Action, site.MaxWordShown)
 }

@@ -57,11 +57,13 @@ type lockPage struct {
 	Free     bool // nobody holds the lock any more
 	Past     lockPast
 	Cycles   []cycleView
-	Current  string // link to the current hold when another was asked for
-	Force    string // where the hold can be ended by force
-	Framed   bool   // the page may be in a frame, where that one is not shown
-	NoForce  string // why it cannot
-	Unlock   string // how to end the hold on the command line
+	Current  string       // link to the current hold when another was asked for
+	Done     []string     // what operators did to the hold, in sentences
+	Gentle   []gentleLink // what can be done without taking anything away
+	Force    string       // where the hold can be ended by force
+	Framed   bool         // the page may be in a frame, where that one is not shown
+	NoForce  string       // why it cannot
+	Unlock   string       // how to end the hold on the command line
 }
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
@@ -118,6 +120,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
 	v.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
+	v.Done = DoneTo(row.Record, v.Viewpoint.Now)
+	p.fillGentle(&v, r, lock)
 	p.fillForce(&v, r, lock)
 	v.Fields = p.fieldViews(c, lock.Document)
 	return v
@@ -155,7 +159,7 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case v.Stale || lock.Unread != "" && !lock.Silent:
 		v.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		v.Force = p.site.URLs.Unlock(row.Name, row.UUID, FromView(p.site.URLs, r))
+		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(p.site.URLs, r))
 		v.Framed = len(p.site.Config.FrameAncestors) > 0
 	}
 }

@@ -59,8 +59,13 @@ type Config struct {
 	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
 
-	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets,
-	// such as an address.
+	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record the
+	// action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock, and [*RefusedError].
+	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
+	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
+
+	// Notify tells somebody outside of what an operator did, in JSON. Nil: nobody is told. Its error must not hold
+	// secrets, such as an address.
 	Notify func(ctx context.Context, notice []byte) error
 
 	Access access.Config    // who callers are and what they may do
@@ -133,7 +138,7 @@ func (c *Config) Check() error {
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.Check(c.ForceUnlock != nil); err != nil {
+	if err := c.Access.Check(c.ForceUnlock != nil, c.AskHolder != nil || c.Extend != nil); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil
@@ -154,5 +159,10 @@ func checkAncestors(list []string) error {
 	return nil
 }
 
-// ErrUnknown says that nobody can tell yet whether a hold was removed.
+// RefusedError says why an action makes no sense for a hold. Nothing was done.
+type RefusedError struct{ Why string } // a sentence
+
+func (e *RefusedError) Error() string { return e.Why }
+
+// ErrUnknown says that nobody can tell yet whether an action was done.
 var ErrUnknown = errors.New("outcome unknown")

@@ -74,9 +74,9 @@ func (u URLs) Backtrace(name, hold string) string {
 	return u.named("lock/backtrace", name, "hold", hold)
 }
 
-// Unlock is the link to the page that asks whether a hold shall be ended by force.
-func (u URLs) Unlock(name, hold, view string) string {
-	return u.named("unlock", name, "hold", hold, "from", view)
+// Act is the link to the form of an operator's action on a hold: unlock, ask or extend.
+func (u URLs) Act(form, name, hold, view string) string {
+	return u.named(form, name, "hold", hold, "from", view)
 }
 
 // LockAPI is the link to a lock as JSON, with all there is.

@@ -31,6 +31,7 @@
 {{- include "unlocker.flag" (list "web.permissions-file" "/etc/unlocker/permissions/permissions.yaml") }}
 {{- end }}
 {{- include "unlocker.flag" (list "web.enable-force-unlock" $c.forceUnlock) }}
+{{- include "unlocker.flag" (list "web.enable-ask-and-extend" $c.askAndExtend) }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
 {{- with $c.extraArgs }}
 {{- toYaml . | nindent 0 }}

@@ -92,11 +92,14 @@
 {{- if and (ne $source "header") (or .identity.header .identity.groupsHeader .identity.trustedProxies) -}}
 {{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
 {{- end -}}
-{{- if and .unlockWebhook.secret (not .forceUnlock) -}}
+{{- if and .unlockWebhook.secret (not .forceUnlock) (not .askAndExtend) -}}
 {{- fail "mutexdash.unlockWebhook reports force unlocks, and mutexdash.forceUnlock is off" -}}
 {{- end -}}
 {{- if and .hsts (not .webConfig.tls) -}}
 {{- fail "mutexdash.hsts is for pages by TLS, and mutexdash.webConfig.tls is off" -}}
+{{- end -}}
+{{- if and .askAndExtend (eq $source "none") -}}
+{{- fail "mutexdash.askAndExtend needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
 {{- end -}}
 {{- if .forceUnlock -}}
 {{- if eq $source "none" -}}

@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and
-// nothing depends on it: what was done stands in the history and in the audit.
+// What an operator did can be told to somebody outside, such as the channel of the owner. It happens after the answer,
+// and nothing depends on it: what was done stands in the history and in the audit.
 const (
 	maxNotices    = 64 // that wait; a person does one at a time
 	noticeTimeout = 5 * time.Second
@@ -20,7 +20,7 @@ const (
 
 // noticeJSON is what is told.
 type noticeJSON struct {
-	Event  string `json:"event"` // force-unlock
+	Event  string `json:"event"` // force-unlock, ask or extend
 	ID     string `json:"audit_id"`
 	At     string `json:"at"`
 	Lock   string `json:"name"`
@@ -30,7 +30,8 @@ type noticeJSON struct {
 	Actor  string `json:"actor"`
 	Reason string `json:"reason"`
 	Ticket string `json:"ticket,omitempty"`
-	URL    string `json:"url,omitempty"` // the page of the hold, where the external URL is known
+	More   int64  `json:"seconds,omitempty"` // given by an extend
+	URL    string `json:"url,omitempty"`     // the page of the hold, where the external URL is known
 }
 
 // tell queues the notice of what was done.
@@ -39,7 +40,7 @@ func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
-		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
+		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket, More: a.Seconds}
 	if h.site.URLs.Origin != "" {
 		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(asked.Name, asked.historyID())
 	}
@@ -53,7 +54,7 @@ func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 	}
 	h.metrics.notices.WithLabelValues("dropped").Inc()
 	h.site.Config.Log.Error().Err(err).Str("audit_id", a.ID).
-		Msg("the notice of a force unlock is not sent: too many wait")
+		Msg("a notice is not sent: too many wait")
 }
 
 // Run sends what is queued until ctx ends.
@@ -81,11 +82,11 @@ func (h *Handler) sendNotice(ctx context.Context, body []byte) {
 		err = h.site.Config.Notify(sending, body)
 		if cancel(); err == nil {
 			h.metrics.notices.WithLabelValues("success").Inc()
-			h.site.Config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
+			h.site.Config.Log.Info().RawJSON("notice", body).Msg("a notice was sent")
 			return
 		}
 	}
 	h.metrics.notices.WithLabelValues("error").Inc()
 	h.site.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
-		noticeTries).Msg("a force unlock could not be told")
+		noticeTries).Msg("a notice could not be sent")
 }

@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -49,18 +50,18 @@ type unlockPage struct {
 }
 
 // ServeForm shows the confirmation page. It changes nothing.
-func (h *Handler) ServeForm(r *site.Request) (site.Answer, error) {
-	if err := h.MayUnlock(r.Caller); err != nil {
+func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
+	if err := o.May(r.Caller); err != nil {
 		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return site.Answer{}, h.whenFresh(r, err)
+		return site.Answer{}, o.whenFresh(r, err)
 	}
-	return h.unlockAnswer(r, Request{}, "", nil)
+	return o.answer(r, Request{}, "", nil)
 }
 
-// whenFresh adds to the refusal of a force unlock what can be done while the snapshot is stale.
-func (h *Handler) whenFresh(r *site.Request, err error) error {
+// whenFresh adds to a refusal what can be done while the snapshot is stale.
+func (o *Operation) whenFresh(r *site.Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
@@ -68,8 +69,8 @@ func (h *Handler) whenFresh(r *site.Request, err error) error {
 	}
 	p := *old
 	p.Name = name
-	p.Command = "mutexctl force-unlock " + site.Shell(name)
-	p.Link = h.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(h.site.URLs, r))
+	p.Command = "mutexctl " + o.action + " " + site.Shell(name)
+	p.Link = o.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(o.site.URLs, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -78,37 +79,43 @@ func (h *Handler) whenFresh(r *site.Request, err error) error {
 	return &p
 }
 
-// unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (h *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	lock, err := h.site.Find(r)
+// answer is the form, with what was typed before and what was wrong about it.
+func (o *Operation) answer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
+	lock, err := o.site.Find(r)
 	switch {
 	case err != nil:
 		return site.Answer{}, err
 	case lock.Unread != "":
-		return site.Answer{}, h.notDone(errors.New(lock.Unread))
+		return site.Answer{}, o.notDone(errors.New(lock.Unread))
 	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
-			Name: lock.Name, Link: h.site.URLs.Lock(lock.Name, ""),
+			Name: lock.Name, Link: o.site.URLs.Lock(lock.Name, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, h.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
+		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := h.site.AdmitFor(r.Caller, access.Unlock, lock.Row.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need, lock.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	v := h.unlockPage(r, lock)
-	v.Typed = site.BoxText(name)
-	v.Reason = site.BoxText(typed.Reason)
-	v.Ticket = site.BoxText(typed.Ticket)
-	v.Wrong = wrong
-	a, err := h.site.Render("unlock", v)
+	a, err := o.form(r, lock, typed, name, wrong)
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	if wrong != nil {
 		a.Status = http.StatusUnprocessableEntity
 	}
 	return a, err
+}
+
+// unlockForm asks whether the hold shall be ended by force.
+func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
+	wrong *FieldError) (site.Answer, error) {
+	v := o.unlockPage(r, lock)
+	v.Typed = site.BoxText(name)
+	v.Reason = site.BoxText(typed.Reason)
+	v.Ticket = site.BoxText(typed.Ticket)
+	v.Wrong = wrong
+	return o.site.Render("unlock", v)
 }
 
 func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
@@ -119,7 +126,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Here = "list"
 	v.Icon = site.Icon{Look: row.Display}
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
-	v.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
+	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
 		v.Alive = v.Age(row.Alive.At)
@@ -143,37 +150,37 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
-func (h *Handler) ServePost(r *site.Request) (site.Answer, error) {
-	asked, typed, err := h.readForm(r)
+func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
+	asked, typed, err := o.readForm(r)
 	if err == nil {
-		err = h.admitUnlock(r)
+		err = o.admit(r)
 	}
-	if err == nil && typed != asked.Name && typed != text.Visible(asked.Name) {
+	if err == nil && o == o.Unlock && typed != asked.Name && typed != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
-		err = asked.check()
+		err = o.check(&asked)
 	}
 	if err != nil {
-		h.record(r, asked, newAction(r, asked, ""), err)
+		o.record(r, asked, o.newAction(r, asked, ""), err)
 		var wrong *FieldError
 		if errors.As(err, &wrong) {
-			return h.unlockAnswer(r, asked, typed, wrong)
+			return o.answer(r, asked, typed, wrong)
 		}
-		return site.Answer{}, h.whenFresh(r, err)
+		return site.Answer{}, o.whenFresh(r, err)
 	}
-	action, err := h.forceUnlock(r, asked)
-	if h.record(r, asked, action, err); err != nil {
+	action, err := o.perform(r, asked)
+	if o.record(r, asked, action, err); err != nil {
 		return site.Answer{}, err
 	}
-	ended := h.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(h.site.URLs, r))
+	then := o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(o.site.URLs, r))
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": ended}}, nil
+		Header: map[string]string{"Location": then}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (h *Handler) readForm(r *site.Request) (asked Request, typed string, err error) {
+func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err error) {
 	if asked.Name, err = site.NameOf(r); err != nil {
 		return asked, "", err
 	}
@@ -188,6 +195,9 @@ func (h *Handler) readForm(r *site.Request) (asked Request, typed string, err er
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")
+	if asked.More = form.Get("more"); asked.More == otherTime {
+		asked.More = strings.TrimSpace(form.Get("own"))
+	}
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {

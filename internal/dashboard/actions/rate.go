@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"net/http"
@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// How many force unlocks there may be in a minute: a person does one at a time, so more is a mistake or a script. Tries
-// that do nothing count for the person alone: nobody can use up what is there for all.
+// How many actions of one kind there may be in a minute: a person does one at a time, so more is a mistake or a script.
+// Tries that do nothing count for the person alone: nobody can use up what is there for all.
 const (
 	rateEach = 10 // tries of one person
 	rateAll  = 30 // that did something, or may have
@@ -19,8 +19,9 @@ const (
 // rate remembers the last minute. The bucket of golang.org/x/time/rate would let twice as many through in the minute
 // after a pause.
 type rate struct {
+	many  string // of the actions, in a sentence
 	mu    sync.Mutex
-	tries []try // at most rateEach for each person who may force-unlock
+	tries []try // at most rateEach for each person who may do this
 	done  []time.Time
 }
 
@@ -41,7 +42,7 @@ func (r *rate) try(who string, now time.Time) error {
 		}
 	}
 	if own >= rateEach {
-		return errTooMany
+		return r.tooMany()
 	}
 	r.tries = append(r.tries, try{who, now})
 	return nil
@@ -53,7 +54,7 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 	defer r.mu.Unlock()
 	r.done = slices.DeleteFunc(r.done, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
 	if len(r.done) >= rateAll {
-		return nil, errTooMany
+		return nil, r.tooMany()
 	}
 	r.done = append(r.done, now)
 	return func() {
@@ -65,6 +66,8 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 	}, nil
 }
 
-var errTooMany = &site.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
-	Retry:  time.Minute,
-	Detail: "At most 10 force unlocks a minute for each person and 30 for all are allowed. Nothing was done."}
+func (r *rate) tooMany() error {
+	return &site.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+		Retry:  time.Minute,
+		Detail: "At most 10 " + r.many + " a minute for each person and 30 for all are allowed. Nothing was done."}
+}

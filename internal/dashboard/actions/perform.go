@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"cmp"
@@ -23,13 +23,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Request is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is
-// never removed, the same hold is even if its holder extended it meanwhile.
+// Request is an action that somebody asks for. Hold, Token and Revision say what the person saw: nothing is ever done
+// to another hold.
 type Request struct {
 	Name, Hold     string
 	Token          int64 // create revision of the uuid key
 	Revision       int64 // of the record
 	Reason, Ticket string
+	More           string // how much time is given, as it was typed
+	seconds        int64  // the same, once it was read
 }
 
 // historyID is where the ending of the hold is recorded.
@@ -38,22 +40,25 @@ func (r Request) historyID() string {
 	return hold.HistoryID()
 }
 
-// minReason is how long a reason has to be, in characters.
-const minReason = 10
-
 // FieldError says what is wrong with a field of the form, which is shown again.
 type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
 
-// MayUnlock says whether the caller may force-unlock at all.
-func (h *Handler) MayUnlock(c access.Caller) error {
-	if h.site.Config.ForceUnlock == nil {
-		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
-			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
-				"mutexctl force-unlock."}
+// code is the field as programs are told of it.
+func (f *FieldError) code() string {
+	if f.Field == "more" {
+		return "seconds"
 	}
-	return h.site.Admit(c, access.Unlock)
+	return "reason"
+}
+
+// May says whether the caller may do it at all.
+func (o *Operation) May(c access.Caller) error {
+	if !o.on() {
+		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only", Detail: o.off}
+	}
+	return o.site.Admit(c, o.need)
 }
 
 // notStale refuses what should not rest on an old snapshot.
@@ -71,7 +76,7 @@ func notStale(r *site.Request) error {
 }
 
 // check makes the texts of a request one line each and refuses what nobody could use later.
-func (r *Request) check() error {
+func (r *Request) check(minReason int) error {
 	r.Reason = strings.Join(strings.Fields(r.Reason), " ")
 	r.Ticket = strings.Join(strings.Fields(r.Ticket), " ")
 	for _, text := range []string{r.Reason, r.Ticket} {
@@ -90,58 +95,80 @@ func (r *Request) check() error {
 	return nil
 }
 
-// admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (h *Handler) admitUnlock(r *site.Request) error {
-	if err := h.MayUnlock(r.Caller); err != nil {
+// admit makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
+func (o *Operation) admit(r *site.Request) error {
+	if err := o.May(r.Caller); err != nil {
 		return err
 	}
-	if err := h.rate.try(r.Caller.Name, r.Now); err != nil {
+	if err := o.rate.try(r.Caller.Name, r.Now); err != nil {
 		return err
 	}
 	return notStale(r)
 }
 
-// forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (h *Handler) forceUnlock(r *site.Request, asked Request) (protocol.Action, error) {
+// check checks what is asked for, as far as that needs no look at the lock.
+func (o *Operation) check(asked *Request) error {
+	if err := asked.check(o.minReason); err != nil {
+		return err
+	}
+	if !o.timed {
+		return nil
+	}
+	return asked.readMore()
+}
+
+// perform does to the hold that the person saw what is asked for, in one transaction that also records it. Nothing is
+// sent twice.
+func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := h.readNow(r.Context(), asked.Name)
+	document, err := o.readNow(r.Context(), asked.Name)
 	if err != nil {
-		return protocol.Action{}, h.notDone(err)
-	}
-	action := newAction(r, asked, holderLine(r, &document.Record))
-	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
-		return action, h.conflict(r, asked, document)
-	}
-	if err := h.site.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
-		return action, err
+		return protocol.Action{}, o.notDone(err)
 	}
 	record := document.Record
-	why := action.Reason
-	if action.Ticket != "" {
-		why += " (" + action.Ticket + ")"
+	action := o.newAction(r, asked, holderLine(r, &record))
+	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
+		return action, o.conflict(r, asked, document)
 	}
-	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
-	nothing, err := h.rate.take(r.Now)
+	if err := o.site.AdmitFor(r.Caller, o.need, document.Owner); err != nil {
+		return action, err
+	}
+	if row := r.Snapshot().Find(asked.Name); row != nil {
+		record.Heed(row.Death, row.Suspicion)
+	}
+	if err := o.possible(&record, action); err != nil {
+		return action, notPossible(err.Error())
+	}
+	nothing, err := o.rate.take(r.Now)
 	if err != nil {
 		return action, err
 	}
-	err = h.site.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
+	ending, err := o.do(r.Context(), &record, action)
 	if err != nil && !errors.Is(err, setup.ErrUnknown) {
 		nothing()
 	}
+	var refused *setup.RefusedError
 	switch {
 	case err == nil:
+	case errors.As(err, &refused):
+		return action, notPossible(refused.Why)
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := h.lookAgain(r, asked, &record, ending, err); err != nil {
+		if err := o.lookAgain(r, asked, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
-		return action, h.notDone(err)
+		return action, o.notDone(err)
 	}
-	h.site.History.Forget() // the person looks for it next
-	h.tell(asked, record.Owner, action)
+	o.site.History.Forget() // the person looks for it next
+	o.tell(asked, record.Owner, action)
 	return action, nil
+}
+
+// notPossible says why an action makes no sense for a hold.
+func notPossible(why string) error {
+	return &site.Problem{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
+		Detail: "Nothing was done: " + why + "."}
 }
 
 // holderLine is the holder in one line.
@@ -159,11 +186,12 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
-func newAction(r *site.Request, asked Request, holder string) protocol.Action {
+func (o *Operation) newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: "force-unlock", Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Action: o.action, Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
 		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
+		Seconds: asked.seconds,
 	}
 }

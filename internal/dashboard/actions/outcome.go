@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"context"
@@ -31,27 +31,31 @@ func (h *Handler) notDone(err error) error {
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (h *Handler) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
+func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := h.readNow(r.Context(), asked.Name)
+	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
+	case there && o.timed && errors.Is(cause, metadata.ErrChanged):
+		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
+			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "Nothing was done: the lock was extended just now. Look whether it still needs more time."}
 	case err != nil || there:
 		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   h.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "etcd did not say whether it was done (" + h.site.Config.Explain(cause) + "). "}
+			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "etcd did not say whether it was done (" + o.site.Config.Explain(cause) + "). "}
 		if unknown.Detail += "Look at the lock before you try again."; there {
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
 		}
 		return unknown
-	case errors.Is(cause, setup.ErrUnknown):
-		ending := h.site.Ending(r.Context(), asked.Name, record.HistoryID())
+	case errors.Is(cause, setup.ErrUnknown) && ours.Ended != "":
+		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
 		}
 	}
-	return h.conflict(r, asked, document)
+	return o.conflict(r, asked, document)
 }
 
 // conflict says who holds the lock now, or how the hold ended.
@@ -82,7 +86,7 @@ func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (h *Handler) record(r *site.Request, asked Request, a protocol.Action, err error) {
+func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem
 	switch {
@@ -94,23 +98,26 @@ func (h *Handler) record(r *site.Request, asked Request, a protocol.Action, err 
 	default:
 		result = "denied"
 	}
-	h.metrics.forced.WithLabelValues(result).Inc()
+	o.count(result)
 	c := r.Caller
-	event := h.site.Config.Log.Info()
+	event := o.site.Config.Log.Info()
 	if err != nil {
-		event = h.site.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
+		event = o.site.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := h.site.Refusals.Take(c.Name, r.Now)
+		logged, leftOut := o.site.Refusals.Take(c.Name, r.Now)
 		if !logged {
 			return
 		}
 		event = site.LeftOutOf(event, leftOut)
 	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).
+	if asked.seconds > 0 {
+		event = event.Int64("seconds", asked.seconds)
+	}
+	event.Str("audit", o.action).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
 		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
 		Str("reason", text.Visible(text.Clip(asked.Reason, 4*site.MaxReason))).
-		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("force unlock")
+		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("operator's action")
 }

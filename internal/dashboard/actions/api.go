@@ -1,4 +1,4 @@
-package unlock
+package actions
 
 import (
 	"cmp"
@@ -6,13 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
-type unlockJSON struct {
+// bodyJSON is the body of an action. What it says of the hold is what GET api/v1/lock showed.
+type bodyJSON struct {
 	Name       string `json:"name"`
 	NameBase64 []byte `json:"name_base64"`
 	UUID       string `json:"uuid"`
@@ -20,49 +21,53 @@ type unlockJSON struct {
 	Revision   string `json:"revision"` // of the record; only recorded
 	Reason     string `json:"reason"`
 	Ticket     string `json:"ticket"`
+	Seconds    int64  `json:"seconds"` // how much time to give
 }
 
-type unlockedJSON struct {
+type doneJSON struct {
 	Result  string `json:"result"`
 	AuditID string `json:"audit_id"`
 }
 
-// ServeAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (h *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
-	asked, err := readBody(r)
+// ServeAPI is the action for programs. The checks are those of the page, but for the typed name.
+func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
+	asked, err := o.readBody(r)
 	if err == nil {
-		err = h.admitUnlock(r)
+		err = o.admit(r)
 	}
 	if err == nil {
-		err = asked.check()
+		err = o.check(&asked)
 	}
-	action := newAction(r, asked, "")
+	action := o.newAction(r, asked, "")
 	if err == nil {
-		action, err = h.forceUnlock(r, asked)
+		action, err = o.perform(r, asked)
 	}
-	h.record(r, asked, action, err)
+	o.record(r, asked, action, err)
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
-		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason",
+		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
 			Title:  "Not done",
 			Detail: wrong.Text}
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return api.Answer(r, unlockedJSON{"unlocked", action.ID})
+	return api.Answer(r, doneJSON{o.done, action.ID})
 }
 
 // readBody reads what a program sends.
-func readBody(r *site.Request) (asked Request, err error) {
-	var j unlockJSON
+func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
+	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
 		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
-			"reason; it may have ticket and revision.")
+			"reason; it may have ticket and revision. To give more time, it needs seconds, a number.")
 	}
 	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
+	if o.timed {
+		asked.More = (time.Duration(j.Seconds) * time.Second).String()
+	}
 	var err1, err2 error
 	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
 	asked.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)

@@ -1,0 +1,103 @@
+package actions
+
+import (
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// gentlePage asks for what takes nothing away from the holder: a request to finish, or more time for it.
+type gentlePage struct {
+	site.Page
+	Name      string
+	Shown     string // the name in visible characters
+	Look      locks.DisplayState
+	Sentence  phrase.Sentence
+	Purpose   string
+	Alive     *phrase.Moment
+	Progress  string
+	Done      []string // what was done to the hold before
+	Timed     bool     // more time is given, not a request
+	Choices   []timeChoice
+	Own       string // time of one's own choice
+	OwnChosen bool
+	Token     int64
+	Revision  int64
+	Hold      string
+	Reason    string
+	Ticket    string
+	Wrong     *FieldError
+	Action    string // where the form goes
+	Cancel    string
+	MaxReason int
+	MaxTicket int
+}
+
+// timeChoice is an amount of time that can be given with one click.
+type timeChoice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// otherTime is the choice of an amount that is typed.
+const otherTime = "own"
+
+// gentleForm asks whether, and why.
+func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, _ string,
+	wrong *FieldError) (site.Answer, error) {
+	row := lock.Row
+	title := "ask to finish " + row.Name
+	if o.timed {
+		title = "more time for " + row.Name
+	}
+	from := pages.FromView(o.site.URLs, r)
+	v := gentlePage{Page: o.site.Page(r, title), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
+		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Timed: o.timed,
+		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
+		Reason: site.BoxText(typed.Reason), Ticket: site.BoxText(typed.Ticket), Wrong: wrong,
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Done: pages.DoneTo(row.Record, r.Now)}
+	v.Here = "list"
+	v.Icon = site.Icon{Look: row.Display}
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
+	if row.Alive != nil {
+		v.Alive = v.Age(row.Alive.At)
+		v.Progress = row.Alive.Progress
+	}
+	if o.timed {
+		v.fillTimes(typed.More)
+	}
+	err := o.possibleNow(row, r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	return o.site.Render("gentle", v)
+}
+
+// possibleNow refuses the form where it could not do anything.
+func (o *Operation) possibleNow(row *locks.Row, r *site.Request) error {
+	a := protocol.Action{Seconds: 1}
+	a.At.Time = r.Now
+	if err := o.possible(row.Record, a); err != nil {
+		return notPossible(err.Error())
+	}
+	return nil
+}
+
+// fillTimes offers amounts of time. What was typed before stays chosen.
+func (v *gentlePage) fillTimes(typed string) {
+	v.OwnChosen = typed != ""
+	for _, c := range []timeChoice{{"15m", "15 minutes", false}, {"30m", "30 minutes", false}, {"1h", "1 hour", false},
+		{"2h", "2 hours", false}} {
+		if c.Chosen = c.Value == typed || typed == "" && c.Value == "30m"; c.Chosen && typed != "" {
+			v.OwnChosen = false
+		}
+		v.Choices = append(v.Choices, c)
+	}
+	if v.OwnChosen {
+		v.Own = site.BoxText(typed)
+	}
+}

@@ -1,0 +1,111 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Operation is something that an operator can do to the hold of another.
+type Operation struct {
+	*Handler
+	action    string // as the audit trail calls it
+	page      string // its form, below the prefix
+	need      access.Permission
+	on        func() bool // it is switched on
+	off       string      // what to say where it is not
+	many      string      // several of them, in a sentence
+	done      string      // what a program is told
+	minReason int         // characters
+	timed     bool        // it needs to know for how long
+	rate      rate
+	// possible says why it makes no sense for a record, as a sentence.
+	possible func(r *metadata.Record, a protocol.Action) error
+	// do does it and records it. The ending is the one that it wrote; zero = the hold goes on.
+	do func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error)
+	// form answers with the form that asks for it.
+	form func(r *site.Request, lock *site.Lock, typed Request, name string, wrong *FieldError) (site.Answer, error)
+}
+
+// Page is where its form is, below the prefix.
+func (o *Operation) Page() string { return o.page }
+
+// API is where programs ask for it, below the prefix.
+func (o *Operation) API() string { return "api/v1/lock/" + o.action }
+
+func (h *Handler) newUnlock() *Operation {
+	config := &h.site.Config
+	o := &Operation{Handler: h, action: protocol.ActionForceUnlock, page: "unlock", need: access.Unlock,
+		on: func() bool { return config.ForceUnlock != nil },
+		off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
+			"mutexctl force-unlock.",
+		many: "force unlocks", done: "unlocked", minReason: 10,
+		possible: func(*metadata.Record, protocol.Action) error { return nil },
+	}
+	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
+		why := a.Reason
+		if a.Ticket != "" {
+			why += " (" + a.Ticket + ")"
+		}
+		ending := metadata.NewEnding(r, metadata.EndedForced, a.Actor, why, a.At.Time)
+		return ending, config.ForceUnlock(ctx, metadata.Removal{Record: r, Ending: ending}, a)
+	}
+	o.form = o.unlockForm
+	return o
+}
+
+const gentleOff = " is switched off on this dashboard. A person with write access to etcd can use mutexctl "
+
+func (h *Handler) newAsk() *Operation {
+	config := &h.site.Config
+	o := &Operation{Handler: h, action: protocol.ActionAsk, page: "ask", need: access.Ask,
+		on:   func() bool { return config.AskHolder != nil },
+		off:  "Asking holders to finish" + gentleOff + "ask.",
+		many: "requests to finish", done: "asked", minReason: 1,
+		possible: func(r *metadata.Record, _ protocol.Action) error { return protocol.CheckAsk(r) },
+	}
+	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
+		return metadata.Ending{}, config.AskHolder(ctx, r, a)
+	}
+	o.form = o.gentleForm
+	return o
+}
+
+func (h *Handler) newExtend() *Operation {
+	config := &h.site.Config
+	o := &Operation{Handler: h, action: protocol.ActionExtend, page: "extend", need: access.Extend,
+		on:   func() bool { return config.Extend != nil },
+		off:  "Giving more time" + gentleOff + "extend.",
+		many: "extensions", done: "extended", minReason: 1, timed: true,
+		possible: func(r *metadata.Record, a protocol.Action) error {
+			return protocol.CheckMoreTime(r, time.Duration(a.Seconds)*time.Second, a.At.Time)
+		},
+	}
+	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
+		return metadata.Ending{}, config.Extend(ctx, r, a)
+	}
+	o.form = o.gentleForm
+	return o
+}
+
+// readMore reads how much time is given.
+func (r *Request) readMore() error {
+	d, err := time.ParseDuration(text.Clip(r.More, 20))
+	if err == nil && d%time.Second != 0 {
+		err = errors.New("it must be in whole seconds")
+	}
+	if err != nil {
+		return &FieldError{"more", "How much time is that? Write it like 45m or 1h30m."}
+	}
+	if err := protocol.CheckMoreTimeOf(d); err != nil {
+		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}
+	}
+	r.seconds = int64(d / time.Second)
+	return nil
+}

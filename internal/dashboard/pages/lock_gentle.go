@@ -1,0 +1,42 @@
+package pages
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// gentleLink leads to what an operator can do without taking anything away.
+type gentleLink struct{ Text, URL string }
+
+// DoneTo is what others than its holder did to a hold, in sentences of visible characters.
+func DoneTo(r *metadata.Record, now time.Time) []string {
+	var done []string
+	for _, sentence := range []string{protocol.AskedWords(r, now), protocol.ExtendedWords(r, now)} {
+		if sentence != "" {
+			done = append(done, sentence)
+		}
+	}
+	return done
+}
+
+// fillGentle adds the links to what the caller may do for the lock, where it makes sense.
+func (p *Pages) fillGentle(v *lockPage, r *site.Request, lock *site.Lock) {
+	row := lock.Row
+	if v.Stale || lock.Unread != "" && !lock.Silent {
+		return
+	}
+	config := &p.site.Config
+	from := FromView(p.site.URLs, r)
+	if config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Record) == nil {
+		v.Gentle = append(v.Gentle, gentleLink{"Ask to finish…", p.site.URLs.Act("ask", row.Name, row.UUID, from)})
+	}
+	if config.Extend != nil && r.Caller.MayFor(access.Extend, row.Owner) &&
+		protocol.CheckMoreTime(row.Record, time.Second, v.Viewpoint.Now) == nil {
+		v.Gentle = append(v.Gentle, gentleLink{"Give more time…", p.site.URLs.Act("extend", row.Name, row.UUID, from)})
+	}
+	v.Framed = len(config.FrameAncestors) > 0
+}

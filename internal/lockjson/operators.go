@@ -1,0 +1,70 @@
+package lockjson
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Asked is a request to the holder to finish.
+type Asked struct {
+	By       *string  `json:"by"`
+	Source   *string  `json:"source"`
+	At       *string  `json:"at"`
+	In       *float64 `json:"at_in_seconds"`
+	Reason   *string  `json:"reason"`
+	Answered bool     `json:"answered"`
+}
+
+// Extended tells that somebody gave the holder more time.
+type Extended struct {
+	By           *string  `json:"by"`
+	Source       *string  `json:"source"`
+	At           *string  `json:"at"`
+	In           *float64 `json:"at_in_seconds"`
+	Reason       *string  `json:"reason"`
+	Seconds      *int64   `json:"seconds"`
+	AutoUnlockAt *string  `json:"auto_unlock_at"`
+	AutoUnlockIn *float64 `json:"auto_unlock_at_in_seconds"`
+}
+
+func newAsked(r *metadata.Record, now time.Time) *Asked {
+	if r.Asked == nil {
+		return nil
+	}
+	j := &Asked{By: Known(r.Asked.By), Source: Known(r.Asked.Source), Reason: Known(r.Asked.Reason),
+		Answered: r.Answered()}
+	j.At, j.In = Instant(r.Asked.At.Time, now)
+	return j
+}
+
+func newExtended(e *metadata.Extension, now time.Time) *Extended {
+	if e == nil {
+		return nil
+	}
+	j := &Extended{By: Known(e.By), Source: Known(e.Source), Reason: Known(e.Reason), Seconds: Known(e.Seconds)}
+	j.At, j.In = Instant(e.At.Time, now)
+	j.AutoUnlockAt, j.AutoUnlockIn = Instant(e.AutoUnlockAt.Time, now)
+	return j
+}
+
+// AskedShape describes [Asked].
+func AskedShape() Shape {
+	return Shape{"A request to finish", Asked{}, []Line{
+		{"by, source", "who asks, and where that name comes from: cli, basic, mtls, header, or waiter"},
+		{"at", "when, by the asker's clock"},
+		{"reason", "why"},
+		{"answered", "whether the holder called alive since; progress is then its answer"},
+	}}
+}
+
+// ExtendedShape describes [Extended].
+func ExtendedShape() Shape {
+	return Shape{"More time", Extended{}, []Line{
+		{"by, source", "who gave it, and where that name comes from: cli, basic, mtls or header"},
+		{"at", "when, by that person's clock"},
+		{"reason", "why"},
+		{"seconds", "how much time was given"},
+		{"auto_unlock_at", "the deadline before that"},
+	}}
+}

@@ -1,0 +1,69 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// sourceWaiter is the source of the request of a client that waits for the lock.
+const sourceWaiter = "waiter"
+
+// maxShown is how many bytes of a text from outside a sentence has.
+const maxShown = 240
+
+// AskedWords is the request in a record as one sentence: `asked by ann 2m ago: "the deploy waits"; no answer yet`. The
+// text in it is made visible. It is empty if the holder was not asked.
+func AskedWords(r *metadata.Record, now time.Time) string {
+	if r.Asked == nil {
+		return ""
+	}
+	by := Asker(r.Asked)
+	if r.Asked.Source == sourceWaiter {
+		by += ", who waits,"
+	}
+	words := "asked by " + by + since(r.Asked.At.Time, now) + quoted(r.Asked.Reason)
+	if r.Answered() {
+		return words + "; alive since"
+	}
+	return words + "; no answer yet"
+}
+
+// Asker is who asks, in visible characters.
+func Asker(r *metadata.Request) string { return person(r.By) }
+
+// ExtendedWords is the extension in a record as one sentence: `ann gave 30m more 2m ago: "the disk is slow"`. The text
+// in it is made visible. It is empty if nobody gave the holder more time.
+func ExtendedWords(r *metadata.Record, now time.Time) string {
+	e := r.Extended
+	if e == nil {
+		return ""
+	}
+	amount := "more time"
+	if d := e.Given(); d > 0 {
+		amount = text.Duration(d) + " more"
+	}
+	return person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
+}
+
+func person(name string) string {
+	if name == "" {
+		return "somebody"
+	}
+	return text.Visible(text.Clip(name, maxShown))
+}
+
+func since(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return " " + text.Duration(now.Sub(at)) + " ago"
+}
+
+func quoted(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return `: "` + text.Visible(text.Clip(reason, maxShown)) + `"`
+}
