@@ -48,11 +48,18 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 	if autoUnlockAt.After(l.deadline.recorded) {
 		l.deadline.recorded = autoUnlockAt
 	}
-	if l.cause == nil && t.After(l.deadline.until) {
-		l.deadline.until = t
-		l.deadline.counted = since
-		l.rewind()
+	if l.cause != nil {
+		return
 	}
+	before := l.deadline
+	left := l.timeLeft()
+	l.deadline.until = t
+	l.deadline.counted = since
+	if l.timeLeft() < left { // each less the sleep since it is counted
+		l.deadline = before
+		return
+	}
+	l.rewind()
 }
 
 // postpone moves the local deadline, never back, by as much as somebody else postponed the auto-unlock in the record:

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -92,5 +94,27 @@ func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// What another process wrote with the uuid counts from before a sleep, and the next extension from after it.
+func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		time.Sleep(time.Second)
+		sleep(5 * time.Minute)
+		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(15*time.Minute)))
+		synctest.Wait()
+		f.set(func() { f.deaf = true })
+		time.Sleep(time.Minute)
+		if err := l.Alive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-l.Context().Done()
+		if d, want := time.Since(start), 10*time.Minute+time.Second; d != want {
+			t.Errorf("its context ended after %v, want %v", d, want)
+		}
+		l.Unlock()
 	})
 }
