@@ -14,7 +14,8 @@ import (
 func stated(name, witness string, change ...func(*metadata.Record, *metadata.Statement)) *metadata.Record {
 	r := lock(name, time.Hour)
 	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted,
-		Witness: witness, EndedAt: metadata.Time{Time: now.Add(-time.Minute)}, Revision: 9, Seen: time.Hour - time.Second}
+		Witness: witness, EndedAt: metadata.Time{Time: now.Add(-time.Minute)}, Revision: 9,
+		Seen: time.Hour - time.Second}
 	for _, c := range change {
 		c(r, &st)
 	}

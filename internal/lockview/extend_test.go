@@ -164,7 +164,8 @@ func TestMoreTimeFromAnOperatorIsNoMoreThanThat(t *testing.T) {
 		w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(alertAt)),
 			put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(autoUnlockAt)),
 			put(layout.Field("a", metadata.FieldExtended), protocol.Marshal(metadata.Extension{UUID: r.UUID,
-				Token: r.Token, By: "ann", Reason: "the disk is slow", AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}})))
+				Token: r.Token, By: "ann", Reason: "the disk is slow",
+				AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}})))
 		synctest.Wait()
 		if got := state(); got != staleness.Held {
 			t.Errorf("after more time is given the lock is %s", got)

@@ -199,8 +199,8 @@ func (d *decoder) member(name, value string) {
 		d.doc.PID = d.number(name, value)
 	case FieldBacktrace:
 		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
-	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID, FieldContainer,
-		FieldDetached:
+	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID,
+		FieldContainer, FieldDetached:
 		d.process(name, value)
 	default:
 		d.attribute(member{name: name, kind: kindText, text: value})

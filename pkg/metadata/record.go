@@ -120,8 +120,8 @@ func (r *Record) Foreign() bool {
 	return false
 }
 
-// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove its
-// end. A client writes what it can learn; what it cannot is empty or 0.
+// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove
+// its end. A client writes what it can learn; what it cannot is empty or 0.
 type Process struct {
 	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
 	BootID string `json:"boot_id,omitempty"`

@@ -75,8 +75,9 @@ func (r *Record) Heed(death, suspicion *Statement) {
 // Proven reports whether the holder is proven to have ended, and its work with it.
 func (r *Record) Proven() bool { return r.Death != nil && !r.Disputed() && !r.detached() }
 
-// Disputed reports whether the hold was extended after the death of its holder was stated: the holder called alive, which
-// may leave the deadline as it is, or the deadline moved, which may leave alive as it is. Either the statement is wrong,
+// Disputed reports whether the hold was extended after the death of its holder was stated: the holder called alive,
+// which may leave the deadline as it is, or the deadline moved, which may leave alive as it is. Either the statement is
+// wrong,
 // or the call was on its way when the holder ended, or an operator gave more time. The death is not believed.
 func (r *Record) Disputed() bool {
 	if r.Death == nil {

@@ -26,8 +26,8 @@ import (
 // From then on the end of the process that took the lock proves nothing: the record says that the hold is detached from
 // it. With [ForHolder] it does not, because that process goes on.
 //
-// Only [ForHolder] and options about time count; the client's Defaults do not. Without options, Alive postpones the alert and the
-// auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive returns
+// Only [ForHolder] and options about time count; the client's Defaults do not. Without options, Alive postpones the
+// alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive returns
 // an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is of use.
 //
 // If another holds the lock, or nobody does, the error is a [*LostError].
@@ -275,7 +275,8 @@ func (l *Lock) tellDetached() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	if tell(ctx) != nil {
-		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: time.Now().Add(protocol.StatementTTL), do: tell})
+		until := time.Now().Add(protocol.StatementTTL)
+		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: tell})
 	}
 }
 

@@ -51,7 +51,8 @@ type moment struct{ monotonic, wall time.Time }
 type origin struct {
 	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
 	adopted bool   // another handle took it, and may have a ticket
-	// detached says that the end of this process does not prove the hold's end: the record says so, or names another one.
+	// detached says that the end of this process does not prove the hold's end: the record says so, or names another
+	// one.
 	detached bool
 
 	// cancel keeps sendings of the acquisition that may still be on their way from being committed; nil when there are

@@ -63,7 +63,8 @@ func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 		fields = slices.DeleteFunc(fields, func(f metadata.Field) bool { return f.Name == name })
 		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
 	}
-	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt { // as after each of the holder's own extensions
+	// That alone comes after each of the holder's own extensions.
+	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt {
 		l.deadlineIs(fields[0].Value)
 	} else if len(fields) > 0 {
 		l.learn(fields)

@@ -158,7 +158,8 @@ func TestALostHoldCannotBeAdopted(t *testing.T) {
 	uuid := parent.UUID()
 	parent.Unlock()
 	var lost *mutex.LostError
-	if _, err := locks.Adopt(t.Context(), "a", uuid); !errors.As(err, &lost) || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+	_, err := locks.Adopt(t.Context(), "a", uuid)
+	if !errors.As(err, &lost) || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
 		t.Errorf("%v, and %d keys", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }

@@ -77,7 +77,8 @@ func checkReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
 		return errors.New("an urgent wait needs a reason: the holder is asked to finish because of it")
-	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason), strings.ContainsFunc(reason, unicode.IsControl):
+	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
+		strings.ContainsFunc(reason, unicode.IsControl):
 		return fmt.Errorf("the reason of an urgent wait must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}
 	return nil

@@ -65,7 +65,8 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	b.send("the disk is slow")
 	b.until("the extension on the page", `document.body.innerText.includes('ann@example.org gave 45m more')`)
 	after := s.record(held)
-	if after.Extended == nil || after.Extended.Given() != 45*time.Minute || !after.AutoUnlockAt.After(before.AutoUnlockAt) {
+	if after.Extended == nil || after.Extended.Given() != 45*time.Minute ||
+		!after.AutoUnlockAt.After(before.AutoUnlockAt) {
 		t.Errorf("the record has %+v, and its deadline is %v, was %v", after.Extended, after.AutoUnlockAt,
 			before.AutoUnlockAt)
 	}

@@ -45,9 +45,11 @@ func (r *report) String() string {
 	for _, how := range slices.Sorted(maps.Keys(r.Ended)) {
 		ended = append(ended, fmt.Sprintf("%d %s", r.Ended[how], how))
 	}
-	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d deaths stated, %d holds (%s), fence %d in %d out, %d changes, "+
+	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d deaths stated, %d holds (%s), "+
+		"fence %d in %d out, %d changes, "+
 		"checked in %v, %d violations",
-		r.config, r.Ops, r.Unknown, faults, r.Stated, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
+		r.config, r.Ops, r.Unknown, faults, r.Stated, r.Holds, strings.Join(ended, ", "),
+		r.Fenced[0], r.Fenced[1], r.Changes,
 		r.Check.Round(time.Millisecond), len(r.Violations))
 }
 
@@ -224,7 +226,8 @@ func soak(t *testing.T, end time.Time) {
 			total.append(t, r)
 		})
 	}
-	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, %d deaths stated, faults %v, %d violations\n", runs, total.Ops,
+	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, %d deaths stated, faults %v, %d violations\n", runs,
+		total.Ops,
 		total.Unknown, total.Holds, total.Ended, total.Stated, total.Faults, len(total.Violations))
 }
 

@@ -15,8 +15,8 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics, o.checkHistory,
-		o.checkDashboard, o.push.check, o.kubernetes.check, o.log.Check, o.etcd.Check, o.web.Check} {
+	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics,
+		o.checkHistory, o.checkDashboard, o.push.check, o.kubernetes.check, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
 		}
