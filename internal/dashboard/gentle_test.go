@@ -106,23 +106,28 @@ func TestGentleActionsAreRefused(t *testing.T) {
 		status                  int
 		says                    string
 	}{
-		"without a name":       {"", "ask", "please", "", nil, nil, 401, "wants to know who you are"},
-		"without ask":          {"unlocker", "ask", "please", "", nil, nil, 403, "needs the permission ask"},
-		"without extend":       {"unlocker", "extend", "please", "30m", nil, nil, 403, "needs the permission extend"},
-		"without a reason":     {"chief", "ask", " ", "", nil, nil, 422, "0 characters"},
-		"with a novel":         {"chief", "ask", strings.Repeat("a", 501), "", nil, nil, 422, "501 characters"},
-		"without a time":       {"chief", "extend", "slow disk", "own", nil, nil, 422, "How much time is that?"},
-		"with a fraction":      {"chief", "extend", "slow disk", "1500ms", nil, nil, 422, "How much time is that?"},
-		"with no time":         {"chief", "extend", "slow disk", "-30m", nil, nil, 422, "at least a second"},
-		"with too much":        {"chief", "extend", "slow disk", "169h", nil, nil, 422, "at most 7 days"},
-		"for another hold":     {"chief", "ask", "please", "", func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409, "now held by billing"},
-		"for no hold any more": {"chief", "extend", "please", "30m", func(s *scene, _ url.Values) { delete(s.documents, stuck) }, nil, 409, "Nobody holds the lock now"},
-		"while etcd is away":   {"chief", "ask", "please", "", func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }, nil, 412, "Nothing was done"},
-		"when it was extended": {"chief", "extend", "please", "30m", nil, metadata.ErrChanged, 409, "the lock was extended just now"},
-		"when nobody knows":    {"chief", "extend", "please", "30m", nil, setup.ErrUnknown, 504, "Outcome unknown"},
-		"when etcd refuses":    {"chief", "ask", "please", "", nil, errors.New("out of space"), 503, "Nothing was done: out of space"},
-		"when it makes no sense": {"chief", "extend", "please", "30m", nil, &setup.RefusedError{Why: "the record is odd"}, 409,
-			"Nothing was done: the record is odd."},
+		"without a name":   {"", "ask", "please", "", nil, nil, 401, "wants to know who you are"},
+		"without ask":      {"unlocker", "ask", "please", "", nil, nil, 403, "needs the permission ask"},
+		"without extend":   {"unlocker", "extend", "please", "30m", nil, nil, 403, "needs the permission extend"},
+		"without a reason": {"chief", "ask", " ", "", nil, nil, 422, "0 characters"},
+		"with a novel":     {"chief", "ask", strings.Repeat("a", 501), "", nil, nil, 422, "501 characters"},
+		"without a time":   {"chief", "extend", "slow disk", "own", nil, nil, 422, "How much time is that?"},
+		"with a fraction":  {"chief", "extend", "slow disk", "1500ms", nil, nil, 422, "How much time is that?"},
+		"with no time":     {"chief", "extend", "slow disk", "-30m", nil, nil, 422, "at least a second"},
+		"with too much":    {"chief", "extend", "slow disk", "169h", nil, nil, 422, "at most 7 days"},
+		"for another hold": {"chief", "ask", "please", "",
+			func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409, "now held by billing"},
+		"for no hold any more": {"chief", "extend", "please", "30m",
+			func(s *scene, _ url.Values) { delete(s.documents, stuck) }, nil, 409, "Nobody holds the lock now"},
+		"while etcd is away": {"chief", "ask", "please", "",
+			func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }, nil, 412, "Nothing was done"},
+		"when it was extended": {"chief", "extend", "please", "30m",
+			nil, metadata.ErrChanged, 409, "the lock was extended just now"},
+		"when nobody knows": {"chief", "extend", "please", "30m", nil, setup.ErrUnknown, 504, "Outcome unknown"},
+		"when etcd refuses": {"chief", "ask", "please", "",
+			nil, errors.New("out of space"), 503, "Nothing was done: out of space"},
+		"when it makes no sense": {"chief", "extend", "please", "30m", nil,
+			&setup.RefusedError{Why: "the record is odd"}, 409, "Nothing was done: the record is odd."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
@@ -215,7 +220,8 @@ func TestAHoldThatEndsOnRequestIsYielded(t *testing.T) {
 }
 
 func TestGentleActionsHaveCountersFromTheBeginning(t *testing.T) {
-	if n := testutil.CollectAndCount(busy().dashboard(t), "mutexdash_asks_total", "mutexdash_extensions_total"); n != 8 {
+	d := busy().dashboard(t)
+	if n := testutil.CollectAndCount(d, "mutexdash_asks_total", "mutexdash_extensions_total"); n != 8 {
 		t.Errorf("%d series", n)
 	}
 }

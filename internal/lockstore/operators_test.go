@@ -245,10 +245,12 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 		"a dead holder": {record(func(r *metadata.Record) {
 			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, Revision: r.Revision + 1}
 		}), false, true},
-		"no time":             {seconds(0), false, true},
-		"less than no time":   {seconds(-60), false, true},
-		"more than a week":    {seconds(7*86400 + 1), false, true},
-		"after the year 2286": {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Unix(9_999_999_000, 0) }), false, true},
+		"no time":           {seconds(0), false, true},
+		"less than no time": {seconds(-60), false, true},
+		"more than a week":  {seconds(7*86400 + 1), false, true},
+		"after the year 2286": {record(func(r *metadata.Record) {
+			r.AutoUnlockAt = time.Unix(9_999_999_000, 0)
+		}), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)

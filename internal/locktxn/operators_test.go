@@ -99,7 +99,8 @@ func (s store) extension(to string) locktxn.Extension {
 	s.Helper()
 	r := s.record("a")
 	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
-		By:    metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", Reason: "slow disk", Seconds: 60},
+		By: metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", Reason: "slow disk",
+			Seconds: 60},
 		Audit: clientv3.OpPut(s.auditKey(), "{}")}
 }
 

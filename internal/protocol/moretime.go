@@ -85,7 +85,8 @@ func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
 		return errors.New("a reason is needed: the record and the audit trail keep it")
-	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason), strings.ContainsFunc(reason, unicode.IsControl):
+	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
+		strings.ContainsFunc(reason, unicode.IsControl):
 		return fmt.Errorf("the reason must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}
 	return nil

@@ -87,21 +87,32 @@ func (c *Config) checkProxies() error {
 }
 
 func (c *Config) checkPermissions(unlock, gentle bool) error {
+	if unlock {
+		if err := c.checkAnyone("force unlock", Unlock); err != nil {
+			return err
+		}
+	}
+	if gentle {
+		if err := c.checkAnyone("asking holders to finish and giving them more time", Ask, Extend); err != nil {
+			return err
+		}
+	}
 	switch {
-	case c.Source == SourceNone && unlock:
-		return errors.New("force unlock needs to know who does it: choose an identity other than none")
-	case c.Source == SourceNone && gentle:
-		return errors.New("asking holders to finish, and giving them more time, needs to know who does it: choose an " +
-			"identity other than none")
 	case c.Source == SourceNone && c.Permissions != nil:
 		return errors.New("permissions need an identity other than none")
-	case unlock && (c.Permissions == nil || !c.Permissions.anyone(Unlock)):
-		return errors.New("force unlock is switched on, but no permission file gives anybody the permission unlock")
-	case gentle && (c.Permissions == nil || !c.Permissions.anyone(Ask) && !c.Permissions.anyone(Extend)):
-		return errors.New("asking holders to finish and giving them more time are switched on, but no permission file " +
-			"gives anybody the permission ask or extend")
 	case c.Permissions != nil && len(c.Permissions.Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
 		return errors.New("the permissions name groups, which only identity header with a groups header knows")
+	}
+	return nil
+}
+
+// checkAnyone refuses an action that is switched on and that nobody may do.
+func (c *Config) checkAnyone(action string, needs ...Permission) error {
+	if c.Source == SourceNone {
+		return fmt.Errorf("%s needs to know who does it: choose an identity other than none", action)
+	}
+	if c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.anyone) {
+		return fmt.Errorf("%s is switched on, but no permission file gives anybody the permission %s", action, needs[0])
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func newMetrics(notify bool) *metrics {
 		results: map[string]*prometheus.CounterVec{
 			protocol.ActionForceUnlock: results("mutexdash_force_unlocks_total", "Requested force unlocks, by result."),
 			protocol.ActionAsk:         results("mutexdash_asks_total", "Requests to holders to finish, by result."),
-			protocol.ActionExtend:      results("mutexdash_extensions_total", "Requests to give holders more time, by result."),
+			protocol.ActionExtend: results("mutexdash_extensions_total",
+				"Requests to give holders more time, by result."),
 		},
 	}
 	for _, result := range []string{"success", "error", "dropped"} {

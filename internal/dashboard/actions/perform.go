@@ -131,14 +131,8 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
 		return action, o.conflict(r, asked, document)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need, document.Owner); err != nil {
+	if err := o.mayDo(r, &record, action); err != nil {
 		return action, err
-	}
-	if row := r.Snapshot().Find(asked.Name); row != nil {
-		record.Heed(row.Death, row.Suspicion)
-	}
-	if err := o.possible(&record, action); err != nil {
-		return action, notPossible(err.Error())
 	}
 	nothing, err := o.rate.take(r.Now)
 	if err != nil {
@@ -163,6 +157,21 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 	o.site.History.Forget() // the person looks for it next
 	o.tell(asked, record.Owner, action)
 	return action, nil
+}
+
+// mayDo checks that the caller may do it to this hold, and that it makes sense. What witnesses say of the holder is
+// known from the snapshot.
+func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action) error {
+	if err := o.site.AdmitFor(r.Caller, o.need, record.Owner); err != nil {
+		return err
+	}
+	if row := r.Snapshot().Find(record.Name); row != nil {
+		record.Heed(row.Death, row.Suspicion)
+	}
+	if err := o.possible(record, action); err != nil {
+		return notPossible(err.Error())
+	}
+	return nil
 }
 
 // notPossible says why an action makes no sense for a hold.

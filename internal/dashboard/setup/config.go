@@ -59,8 +59,8 @@ type Config struct {
 	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
 
-	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record the
-	// action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock, and [*RefusedError].
+	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record
+	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock, and [*RefusedError].
 	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 
