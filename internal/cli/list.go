@@ -115,8 +115,8 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 		state := verdict.State
 		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), shortText(r.Owner), hostPID(r),
-			age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
-			shortText(r.Purpose))
+			age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
+			strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS")

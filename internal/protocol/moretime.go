@@ -74,6 +74,8 @@ func CheckAsk(r *metadata.Record) error {
 		return errMisplaced
 	case r.UUID == "" || r.Token == 0:
 		return errors.New("the record has no uuid that can be read, so a request could not name the hold")
+	case r.Proven():
+		return errors.New("its holder is dead: nobody would see the request")
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ import (
 // it. With [ForHolder] it does not, because that process goes on.
 //
 // Only [ForHolder] and options about time count; the client's Defaults do not. Without options, Alive postpones the
-// alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive returns
-// an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is of use.
+// alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much,
+// Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is of
+// use.
 //
 // If another holds the lock, or nobody does, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {

@@ -121,17 +121,18 @@ func (l *Lock) finish(cause error) (first bool) {
 	first = l.cause == nil
 	if first {
 		l.cause = cause
+		// Whoever learns of the loss may close the client at once, and Close waits for what is known by then.
+		if lost, isLost := cause.(*LostError); isLost && lost.Certain { // else Unlock may find out
+			l.cancelAcquisition()
+		}
 	}
 	l.mu.Unlock()
 	if !first {
 		return false
 	}
 	l.cancel(cause)
-	if lost, isLost := cause.(*LostError); isLost {
+	if _, isLost := cause.(*LostError); isLost {
 		close(l.lost)
-		if lost.Certain { // else Unlock may find out
-			l.cancelAcquisition()
-		}
 	}
 	l.stop()
 	l.c.holds.remove(l.held.UUID, &l.site)

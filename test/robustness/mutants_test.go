@@ -72,7 +72,7 @@ func mutants() []*mutant {
 			rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
 		{name: "state", about: "state a death without any guard", drop: in(stepState, anything),
 			rules: []string{ruleDead},
-			late: []string{stepState}, favour: []string{"client killed"}, length: 20 * time.Second, witness: true},
+			late:  []string{stepState}, favour: []string{"client killed"}, length: 20 * time.Second, witness: true},
 		{name: "abandoned", about: "remove an abandoned lock without M(.deaths/uuid) as seen",
 			drop: in(stepSweep, area(".deaths/")), rules: []string{ruleDead}, late: []string{stepSweep},
 			favour: []string{"client killed", "death stated by a stranger"}, length: 20 * time.Second, witness: true},
