@@ -60,7 +60,8 @@ type Config struct {
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
 
 	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record
-	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock, and [*RefusedError].
+	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock and
+	// [*RefusedError].
 	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 
