@@ -93,6 +93,11 @@ bench-peers: peers ## our locks and their peers in turns (installs Redis and Zoo
 bench-scale: build ## what 10,000 to 1,000,000 locks cost; ARGS="-locks 10000,100000"
 	cd bench && go run ./scale -bin $(CURDIR)/bin $(ARGS)
 
+.PHONY: bench-deaths
+bench-deaths: build ## how long a killed holder's lock stays, and who loses one when cut off (installs Redis where it is missing); ARGS="-rounds 50"
+	@.ci/need redis-server redis-server
+	cd bench && go run ./deaths -bin $(CURDIR)/bin $(ARGS)
+
 .PHONY: bench-test
 bench-test: ## go vet, and the tests of the benchmarks' own parts
 	cd bench && go vet ./... && go test ./...

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// contender is a kind of lock in one setting, and what was measured of it.
+type contender struct {
+	name   string
+	client client
+	rounds int  // how many holders are killed
+	lanes  int  // how many of these at a time, each with a lock of its own
+	cutOff bool // also cut a living holder off
+
+	mu    sync.Mutex
+	waits []time.Duration // from each kill until the waiter had the lock
+	cut   cutResult
+}
+
+// timeout bounds a round: longer than any deadline here.
+const timeout = 5 * time.Minute
+
+// deaths kills holders.
+func (c *contender) deaths(ctx context.Context) error {
+	var lanes sync.WaitGroup
+	errs := make(chan error, c.lanes)
+	for lane := range c.lanes {
+		lanes.Go(func() {
+			for round := lane; round < c.rounds; round += c.lanes {
+				if err := c.death(ctx, round); err != nil {
+					errs <- fmt.Errorf("%s: %w", c.name, err)
+					return
+				}
+			}
+			errs <- nil
+		})
+	}
+	lanes.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// death kills one holder with SIGKILL while somebody waits for its lock. It is killed at any moment between two
+// extensions, spread evenly over the rounds.
+func (c *contender) death(ctx context.Context, round int) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name := fmt.Sprintf("dead-%d", round)
+	p, err := startHolder(ctx, c.client, name)
+	if err != nil {
+		return err
+	}
+	defer p.Kill()
+	locks, err := c.client.connect()
+	if err != nil {
+		return err
+	}
+	obtained := make(chan obtaining, 1)
+	go func() { obtained <- obtain(ctx, locks, name) }()
+	if err := wait(ctx, life/3+time.Duration(round)*life/3/time.Duration(c.rounds)); err != nil {
+		return err
+	}
+	select {
+	case o := <-obtained:
+		return fmt.Errorf("%s: the waiter did not wait for its living holder: %v", name, o.err)
+	default:
+	}
+	killed := time.Now()
+	p.Kill()
+	o := <-obtained
+	if o.err != nil {
+		return o.err
+	}
+	took := o.at.Sub(killed)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", c.name, took)
+	c.mu.Lock()
+	c.waits = append(c.waits, took)
+	c.mu.Unlock()
+	return o.lock.unlock()
+}
+
+// obtaining is the end of a wait for a lock.
+type obtaining struct {
+	lock held
+	at   time.Time
+	err  error
+}
+
+func obtain(ctx context.Context, locks locker, name string) obtaining {
+	l, err := locks.lock(ctx, name)
+	return obtaining{lock: l, at: time.Now(), err: err}
+}

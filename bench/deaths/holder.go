@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
+)
+
+// holderVariable is the environment variable that makes this program a holder, and says of what.
+const holderVariable = "BENCH_HOLDER"
+
+// What a holder says on its standard output.
+const (
+	saysHeld = "held"
+	saysLost = "lost"
+)
+
+type holderConfig struct {
+	Client client
+	Lock   string
+}
+
+// holderMain runs a holder, in a process that startHolder started, and does not return there.
+func holderMain() {
+	config, isHolder := os.LookupEnv(holderVariable)
+	if !isHolder {
+		return
+	}
+	if err := hold(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// hold takes a lock and keeps it until it is lost, or the process is killed.
+func hold(config string) error {
+	var c holderConfig
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return err
+	}
+	locks, err := c.Client.connect()
+	if err != nil {
+		return err
+	}
+	l, err := locks.lock(context.Background(), c.Lock)
+	if err != nil {
+		return err
+	}
+	fmt.Println(saysHeld)
+	go func() {
+		for range time.Tick(life / 3) {
+			ctx, cancel := context.WithTimeout(context.Background(), life/3)
+			_ = l.keep(ctx) // fails while cut off; the next attempt may not
+			cancel()
+		}
+	}()
+	for !l.isLost() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Println(saysLost)
+	select {} // it is not its end that is measured
+}
+
+// startHolder starts a process and returns once that holds the lock.
+func startHolder(ctx context.Context, c client, lock string) (*proctest.Process, error) {
+	config, err := json.Marshal(holderConfig{Client: c, Lock: lock})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), holderVariable+"="+string(config))
+	p, err := proctest.Launch(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for !says(p, saysHeld) {
+		if err := wait(ctx, 10*time.Millisecond); err != nil {
+			p.Kill()
+			return nil, err
+		}
+		if !p.Running() {
+			return nil, fmt.Errorf("the holder of %s ended: %s", lock, p.Output())
+		}
+	}
+	return p, nil
+}
+
+func says(p *proctest.Process, word string) bool {
+	for line := range strings.Lines(p.Output()) {
+		if strings.TrimSpace(line) == word {
+			return true
+		}
+	}
+	return false
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
