@@ -244,7 +244,7 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 		"no auto-unlock":        {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true},
 		"a dead holder": {record(func(r *metadata.Record) {
 			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, Revision: r.Revision + 1}
-		}), false, true},
+		}), true, true},
 		"no time":           {seconds(0), false, true},
 		"less than no time": {seconds(-60), false, true},
 		"more than a week":  {seconds(7*86400 + 1), false, true},

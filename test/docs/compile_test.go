@@ -41,7 +41,9 @@ func given() map[string]string {
 				l         *mutex.Lock
 				logger    *slog.Logger
 				registry  *prometheus.Registry
+				batches   []string
 			)
+			func index(context.Context, string)
 			func sendAll(context.Context) error
 			func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
 			func sendReport(context.Context) error
