@@ -82,6 +82,7 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}",
 		"at '/mutexdash/identity/trustedProxies/0'"},
 	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs callers with names"},
+	{"mutexdash: {askAndExtend: true}", "mutexdash.askAndExtend needs callers with names"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: " +
 		"[view], users: {ann: [audit]}}}", "gives unlock to nobody"},
