@@ -49,6 +49,7 @@ func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 	b := newTab(t)
 	s.night()
 	b.open(s.url + "?q=owner:billing")
+	b.until("the rows", `document.querySelector(".locks .copy") !== null`)
 	const seen = `getComputedStyle(document.querySelector(".locks .copy")).opacity`
 	if ask[string](b, seen) != "0" {
 		t.Error("the button is shown where nobody points at")

@@ -75,7 +75,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	b := newTab(t)
 	s.many(3)
 	s.unlocker("alert-only")
-	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 5 * time.Second, unlock: time.Hour,
+	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 15 * time.Second, unlock: time.Hour,
 		purpose: "takes its time"})
 	b.open(s.url)
 	b.until("four locks", `document.querySelectorAll(".locks tbody").length === 4`)
@@ -84,7 +84,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	}
 	ask[int](b, `window.here = 1`)
 	b.until("the lock on top", `document.querySelector(".locks tbody.alerting:nth-of-type(1) .name")?.textContent
-		=== "z/late"`)
+		=== "z/late"`, 40*time.Second)
 	b.until("the title", `document.title.startsWith("(1!)")`)
 	b.until("the answer", `document.querySelector(".verdict").textContent.includes("1 lock alerting")`)
 	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict alerting" ||
