@@ -111,10 +111,11 @@ func TestAHolderThatWasKilledIsStatedDead(t *testing.T) {
 			t.Errorf("%s, %s: stated is %+v", lock, uuid, s)
 		}
 	}
-	_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/metrics")
-	if err != nil || !strings.Contains(body, `unlocker_witness_statements_total{cause="process_ended"} 2`) {
-		t.Errorf("the metrics: %v, %s", err, body)
-	}
+	// A statement is counted when etcd has confirmed it, which its watch may show earlier.
+	etcdtest.Eventually(t, "both statements in the metrics", func() bool {
+		_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/metrics")
+		return err == nil && strings.Contains(body, `unlocker_witness_statements_total{cause="process_ended"} 2`)
+	})
 }
 
 func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
