@@ -54,7 +54,7 @@ func (w *Witness) list(ctx context.Context) (int64, error) {
 			w.gone(h.lock)
 			w.came(h)
 		} else {
-			old.said = false // it may have expired meanwhile: to state it again does no harm
+			old.unsay() // it may have expired meanwhile: to state it again does no harm
 		}
 	}
 	for lock := range w.locks {
@@ -106,11 +106,18 @@ func (w *Witness) apply(_ int64, events []protocol.Event) {
 		w.came(h)
 	}
 	for _, l := range w.locks {
-		if l.said && slices.Contains(c.lost, l.uuid) {
-			l.said = false
+		if l.statement != nil && slices.Contains(c.lost, l.uuid) {
+			l.unsay()
 			wake(w.speak)
 		}
 	}
+}
+
+// unsay notices that etcd may not have the statement any more. An answer under way says nothing then: the statement may
+// have gone after it was written. It is called with mu.
+func (l *held) unsay() {
+	l.said = false
+	l.lost++
 }
 
 // twin notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said of

@@ -71,12 +71,16 @@ func (w *Witness) unsaid() (all []*held) {
 // state states the end of one holder, and reports whether that is done.
 func (w *Witness) state(ctx context.Context, l *held) (done bool) {
 	s := *l.statement
+	w.mu.Lock()
+	lost := l.lost
+	w.mu.Unlock()
 	err := w.cfg.State(ctx, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err == nil:
 		w.mute = ""
+		l.said = l.lost == lost
 		w.tell(l)
 	case errors.Is(err, metadata.ErrChanged):
 		if w.locks[s.Lock] == l {
@@ -94,8 +98,7 @@ func (w *Witness) state(ctx context.Context, l *held) (done bool) {
 
 // tell logs and counts a statement that etcd has. It is called with mu.
 func (w *Witness) tell(l *held) {
-	l.said = true
-	if l.told { // stated again, because the list of the locks was read again
+	if l.told { // stated again
 		return
 	}
 	l.told = true

@@ -69,6 +69,7 @@ type held struct {
 	hold
 	statement *metadata.Statement // once the holder has ended
 	said      bool                // etcd has the statement
+	lost      uint64              // how often it was deleted or may have expired
 	told      bool                // it was logged and counted
 }
 

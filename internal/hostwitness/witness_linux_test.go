@@ -2,11 +2,13 @@ package hostwitness
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +18,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -261,6 +265,44 @@ func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
 		t.Fatal(err)
 	}
+	w.death(h)
+}
+
+func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	store := lockstore.New(w.etcd, w.layout)
+	applied := make(chan int64, 100)
+	var first sync.Once
+	deleted := make(chan struct{})
+	w.witness(func(one *Witness) {
+		one.cfg.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			return store.Watch(ctx, after, func(revision int64, events []protocol.Event) {
+				each(revision, events)
+				applied <- revision
+			})
+		}
+		one.cfg.State = func(ctx context.Context, s metadata.Statement) error {
+			err := store.State(ctx, s)
+			first.Do(func() {
+				resp, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID))
+				if failed != nil {
+					t.Error(failed)
+					return
+				}
+				for revision := range applied {
+					if revision >= resp.Header.Revision {
+						close(deleted)
+						return
+					}
+				}
+			})
+			return err
+		}
+	})
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	<-deleted
 	w.death(h)
 }
 
