@@ -54,7 +54,7 @@ func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight
 
 // look reports whether the process lives.
 func (w watcher) look(p proc) sight {
-	if w.handle != nil && w.handle.ended() || w.handle == nil && !exists(w.pid) {
+	if w.ended() {
 		return absent
 	}
 	switch s, err := p.stat(w.pid); {
@@ -62,10 +62,18 @@ func (w watcher) look(p proc) sight {
 		return absent
 	case err == nil:
 		return present
-	case w.handle != nil && w.handle.ended():
+	case w.ended(): // since then
 		return absent
 	}
 	return unseen // somebody hides it
+}
+
+// ended reports whether the process has certainly ended, without a look at /proc.
+func (w watcher) ended() bool {
+	if w.handle != nil {
+		return w.handle.ended()
+	}
+	return !exists(w.pid)
 }
 
 func (w watcher) close() {

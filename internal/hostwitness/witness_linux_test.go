@@ -50,6 +50,31 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 	}
 }
 
+func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	name := strconv.Itoa(c.Process.Pid)
+	f := newFake(t)
+	if err := os.MkdirAll(f.path(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(f.path(name, "stat"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan sight)
+	go func() { seen <- watcher{pid: int64(c.Process.Pid), start: 1}.look(f.proc) }()
+	pipe, err := os.OpenFile(f.path(name, "stat"), os.O_WRONLY, 0) // waits for the look to read it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	pipe.Close()
+	if s := <-seen; s != absent {
+		t.Errorf("got %d, want %d", s, absent)
+	}
+}
+
 func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 	w := newWorld(t)
 	one := w.witness()
