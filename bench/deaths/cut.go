@@ -46,6 +46,12 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 	go func() { obtained <- obtain(waiting, locks, name) }()
 	began := time.Now()
 	between.cut()
+	return c.observe(ctx, p, between, obtained, began, length)
+}
+
+// observe notes in c.cut what follows a cut that began at began and is to last for length.
+func (c *contender) observe(ctx context.Context, p *proctest.Process, between *cutter, obtained <-chan obtaining,
+	began time.Time, length time.Duration) error {
 	healed := time.After(length)
 	end := time.After(length + 2*life)
 	for r := &c.cut; ; {

@@ -254,7 +254,8 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = parsed(t,
-			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
+			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], `+
+				`other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
 	for who, sees := range map[string]bool{"biller": true, "other": false} {
 		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck,

@@ -185,10 +185,14 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 			[]string{"--sweep.abandoned=remove"}},
 		`--locks.prefix cannot be "/": the lock prefix is empty`: {nil,
 			[]string{"--locks.prefix=/"}},
-		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`:       {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
-		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of auto, json, console`: {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
-		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv.ParseBool`:             {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing unit in duration`:    {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
+		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`: {
+			map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
+		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of auto, json, console`: {
+			map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
+		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv.ParseBool`: {
+			map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing unit in duration`: {
+			map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
 		`unknown command "extra" for "unlocker sweep"`: {nil,
 			[]string{"sweep", "extra"}},
 		`unknown command "swoop" for "unlocker"`: {nil,

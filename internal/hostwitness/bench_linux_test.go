@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// BenchmarkThousandHolders is what a witness of a thousand processes costs: memory for each, and the time until the ends
+// BenchmarkThousandHolders measures a witness of a thousand processes: memory per process, and the time until the ends
 // of all of them are stated.
 func BenchmarkThousandHolders(b *testing.B) {
 	const n = 1000

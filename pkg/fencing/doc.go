@@ -22,7 +22,8 @@
 //
 // The token is a column, and is compared and written by the statement that does the work, see [Exec]:
 //
-//	err := fencing.Exec(ctx, db, token, `UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
+//	err := fencing.Exec(ctx, db, token,
+//		`UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
 //
 // A handler that writes to a database wants [Carry] instead of a Fence: it takes the token from the request and leaves
 // the check to the statement, which survives restarts and holds for all replicas.

@@ -59,7 +59,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
 		t.Errorf("the first that failed had %v", kv)
 	}
-	if want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`; err.Error() != want {
+	want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`
+	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 

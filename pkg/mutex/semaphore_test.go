@@ -195,7 +195,8 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)},
 			`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
 		{"a#7", []mutex.Option{mutex.Shared()},
-			`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
+			`lock "a#7": the name ends like that of share 7 of the lock "a": ` +
+				`choose one that does not end in # and a number`},
 		{long, []mutex.Option{mutex.Semaphore(99)},
 			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
 	} {

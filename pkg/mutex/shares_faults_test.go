@@ -385,8 +385,10 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 		t.Fatalf("told: %+v", w.err)
 	}
 	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 0", billing on host-1 (pid %[1]d), taken just now for "job 1", `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
+		`billing on host-1 (pid %[1]d), taken just now for "job 0", `+
+		`billing on host-1 (pid %[1]d), taken just now for "job 1", `+
+		`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; `+
+		`the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
 	if got := w.err.Error(); justNow(got) != want {
 		t.Errorf("the line is\n%s, want\n%s", got, want)
 	}

@@ -178,8 +178,8 @@ func TestWhatNoWitnessMayState(t *testing.T) {
 	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 	held := put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010")
 	death := func(revision int64, token int, by string) []change {
-		return put(revision, ".deaths/"+a, fmt.Sprintf(`{"lock":"x","uuid":%q,"token":%d,"cause":"process_ended","by":%q}`,
-			a, token, by))
+		return put(revision, ".deaths/"+a, fmt.Sprintf(
+			`{"lock":"x","uuid":%q,"token":%d,"cause":"process_ended","by":%q}`, a, token, by))
 	}
 	removed := func(revision int64, more ...string) []change {
 		return put(revision, append(more, "x/uuid", "", "x/auto_unlock_at", "", ".history/"+a,

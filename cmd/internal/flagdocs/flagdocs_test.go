@@ -1,4 +1,4 @@
-// Package flagdocs keeps docs/flags.md and docs/mutexctl.md, the flags and commands of our programs as they define them.
+// Package flagdocs keeps docs/flags.md and docs/mutexctl.md equal to the flags and commands that our programs define.
 // `make docs` writes both.
 package flagdocs
 

@@ -59,7 +59,8 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 		layout.Field("broken\xff", "alert_at"): "soon",
 		layout.Queue("nightly/run") + "1":      `{"uuid":"99999999-2222-4333-8444-555555555555","since":"1553682600"}`,
 		layout.Queue("pool") + "1":             `{"owner":"hungry","since":"1553682600","timeout_at":"1553682700"}`,
-		layout.History("gone"):                 `{"lock":"gone","uuid":"gone","token":7,"ended":"forced","ended_at":"1553682600","by":"ann"}`,
+		layout.History("gone"): `{"lock":"gone","uuid":"gone","token":7,"ended":"forced",` +
+			`"ended_at":"1553682600","by":"ann"}`,
 	} {
 		if _, err := c.Put(t.Context(), key, value); err != nil {
 			t.Fatal(err)

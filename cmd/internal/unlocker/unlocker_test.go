@@ -78,7 +78,8 @@ func pageShows(t *testing.T, address, expression string, before func()) {
 
 func TestThePageTellsTheClockInWords(t *testing.T) {
 	address := start(t, etcdtest.Start(t).Endpoint())
-	pageShows(t, address, `<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
+	pageShows(t, address,
+		`<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
 		func() {})
 }
 
