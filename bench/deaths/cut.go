@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // cutResult is what happened while a living holder was cut off.

@@ -123,7 +123,7 @@ func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 	}
 }
 
-// Whoever waits until a lock is free waits through a restart of etcd, too.
+// Waiting for a lock to become free survives a restart of etcd.
 func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := server.Client(t)

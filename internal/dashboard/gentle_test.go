@@ -147,8 +147,8 @@ func TestGentleActionsAreRefused(t *testing.T) {
 				t.Errorf("the answer is %d, want %d; done: %v", w.Code, c.status, done)
 			}
 			wantWords(t, w.Body.String(), c.says)
-			form := w.Body.String()
-			if c.status == 422 && (c.more != "" && c.more != "own" && !strings.Contains(form, `value="`+c.more+`"`) ||
+			answered := w.Body.String()
+			if c.status == 422 && (c.more != "" && c.more != "own" && !strings.Contains(answered, `value="`+c.more+`"`) ||
 				!strings.Contains(w.Body.String(), `name="ticket" value="OPS-12"`)) {
 				t.Errorf("the form does not keep what was typed: %s", w.Body)
 			}

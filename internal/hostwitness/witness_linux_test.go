@@ -342,7 +342,7 @@ func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	second := w.witness()
-	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is not there any more") {
+	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is gone") {
 		t.Errorf("%+v", *s)
 	}
 	w.silent(lives)

@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Who takes and gives back a lock while thousands are removed waits for a batch or two, and not for all of them.
+// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
 func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 	const locks = 3000
 	w := start(t)

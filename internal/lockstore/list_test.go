@@ -188,7 +188,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 	}
 }
 
-// A member that hangs must not cost much, but one that is only slow must not be given up for ever.
+// A member that hangs must not cost much, but one that is only slow must not be given up forever.
 func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silentKV{older: true}
@@ -205,7 +205,7 @@ func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	})
 }
 
-// Who counts what etcd answered must not find lists that were cut off where nothing was wrong.
+// A client that counts etcd's answers must not see aborted lists where nothing was wrong.
 func TestASuccessfulListEndsItsStreams(t *testing.T) {
 	ends := make(chan error, 1000)
 	line := &wire{ended: func(err error) { ends <- err }}

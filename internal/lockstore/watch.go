@@ -130,7 +130,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 }
 
 // probe reads etcd's revision. A watch that starts above it gets no progress reports: until something is written, or
-// for ever if etcd was restored from an older state.
+// forever if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.seen.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())

@@ -326,7 +326,7 @@ func TestWatchSurvivesAnExpiredLogin(t *testing.T) {
 		eventually(t, fmt.Sprintf("event %d", i), func() bool {
 			turns, _, _ := g.saw()
 			select {
-			case err := <-g.done: // as good: whoever watches lists again
+			case err := <-g.done: // just as good: the caller lists again
 				t.Logf("the watch ended with %v", err)
 				if _, err := reader.List(t.Context(), func(protocol.KV) {}); err != nil {
 					t.Logf("list: %v", err)

@@ -297,7 +297,7 @@ func TestUnlockers(t *testing.T) {
 	})
 }
 
-// A record without a lease stays for ever. It must not pass for an unlocker that runs.
+// A record without a lease stays forever. It must not pass for an unlocker that runs.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

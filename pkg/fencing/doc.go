@@ -35,7 +35,7 @@
 // # What to know
 //
 //   - Tokens of different locks must not be compared. Give each lock a resource, a row or a column of its own.
-//   - Whoever may send a token may send the greatest possible one, and shut everybody else out. Authenticate first.
+//   - A caller may send the greatest possible token and shut everybody else out. Authenticate first.
 //   - Writes with the same token, which come from one holder, are not ordered.
 //   - A fence that forgets lets late writes in: see [Memory] for what it does not survive.
 //   - After etcd was restored from a backup, tokens may be lower than before; all writes are refused until its revision

@@ -29,7 +29,7 @@ const workAt = "TASKS_TEST_WORK_AT"
 func TestMain(m *testing.M) {
 	if endpoint := os.Getenv(workAt); endpoint != "" {
 		fmt.Println(work(endpoint))
-		io.Copy(io.Discard, os.Stdin) // until whoever started it ends
+		io.Copy(io.Discard, os.Stdin) // until the parent ends
 		os.Exit(1)
 	}
 	etcdtest.Main(m)
@@ -379,7 +379,7 @@ func (l *kept) Commit() (*clientv3.TxnResponse, error) {
 	return l.Txn.Commit()
 }
 
-// Whoever reads the locks must not take tasks for foreign keys.
+// Readers of the locks must not report tasks as foreign keys.
 func TestKeysOfTasksAreKnown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})

@@ -157,7 +157,7 @@ func TestHoldIsHandedOver(t *testing.T) {
 	}
 }
 
-// A parent that got the lock by waiting keeps a ticket while it holds; whoever gives the hold back ends that, too.
+// A parent that waited for the lock keeps its ticket while it holds; the adopted hold's release ends that, too.
 func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
 	q := newLine(t)
 	c := q.client()

@@ -171,7 +171,7 @@ func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	q.unlock(q.turn(one))
 }
 
-// Whoever is first in line and missed that its own sending was committed finds its hold when it looks again.
+// A first waiter that missed the answer to its own claim finds its hold when it looks again.
 func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 		fmt.Fprintln(os.Stderr, err)
-		io.Copy(io.Discard, os.Stdin) // until whoever started it ends
+		io.Copy(io.Discard, os.Stdin) // until the parent ends
 		os.Exit(1)
 	}
 	etcdtest.Main(m)

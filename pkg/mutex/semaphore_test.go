@@ -238,7 +238,7 @@ func TestPermitIsExtendedAndEndsInTime(t *testing.T) {
 	})
 }
 
-// Who waits learns of the end of a hold although its watches say nothing.
+// A waiter notices the end of a hold even if its watches miss it.
 func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a", mutex.Semaphore(1))

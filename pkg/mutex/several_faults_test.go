@@ -18,7 +18,7 @@ import (
 func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name, lock string
-		then       []clientv3.Op // of whoever took it away
+		then       []clientv3.Op // of the client that took it away
 		forced     bool
 	}{
 		{"the first, by hand", "a", nil, false},

@@ -39,7 +39,7 @@ func BenchmarkPermitHandOver(b *testing.B) {
 	}
 }
 
-// What the others cost who have permits already: each is read by whoever takes one.
+// The cost of the permits that are already taken: each acquisition reads all of them.
 func BenchmarkPermitBesideOthers(b *testing.B) {
 	for _, others := range []int{0, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {

@@ -251,7 +251,7 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 	<-dead.Lost()
 	if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil ||
 		lost.Ending.By != "u1" {
-		t.Errorf("who lost the permit is told %v", context.Cause(dead.Context()))
+		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("unlock of the lost permit: %v", err)

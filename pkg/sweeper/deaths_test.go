@@ -41,7 +41,7 @@ func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	}
 }
 
-// Whoever is not told of a death finds it with the next scan.
+// A sweeper that was not told of a death finds it with the next scan.
 func TestAScanFindsTheAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

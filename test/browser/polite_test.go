@@ -129,7 +129,7 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	seen := ask[bool](b, `(window.scrollTo(0, 9999),
 		document.getElementById("paused").getBoundingClientRect().top >= 0)`)
 	if !seen {
-		t.Error("who has scrolled down does not see that the page is paused")
+		t.Error("after scrolling down, nothing shows that the page is paused")
 	}
 	ask[bool](b, `(document.getElementById("paused").click(), true)`)
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 2*time.Second)

@@ -175,7 +175,7 @@ func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	}
 }
 
-// Whoever restores etcd reads one page, and it may be any of these.
+// An operator who restores etcd reads one page, and it may be any of these.
 func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md", "docs/fencing.md"} {
 		text := page(t, file)

@@ -147,7 +147,7 @@ func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
 	}
 }
 
-// Whoever mirrors all images says so once, in a parent chart.
+// A mirror for all images is set once, in a parent chart.
 func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 	c := load(t)
 	for text, want := range map[string]string{

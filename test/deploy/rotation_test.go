@@ -80,7 +80,7 @@ func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 			reload(t, p, u)
 			answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 
-			// Whoever connects anew needs no reload: the next certificate is there when it is needed.
+			// A new connection needs no reload: it reads the certificate that is there.
 			formerCert, formerKey := etcd.CA().Issue(t, "former")
 			renew(t, filepath.Join(etc, program+".crt"), formerCert)
 			renew(t, filepath.Join(etc, program+".key"), formerKey)
@@ -142,7 +142,7 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 
 	status, before := visit(t, web, address)
 	if status != http.StatusForbidden {
-		t.Errorf("who may do nothing gets %d", status)
+		t.Errorf("a user without permissions gets %d", status)
 	}
 	cert, key = web.Issue(t, "pages")
 	renew(t, in("pages.crt"), cert)

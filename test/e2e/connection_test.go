@@ -66,9 +66,8 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCanNotBeUsedIsOneSentence lets every program talk to an etcd that does not let it. A command ends with
-// the reason; a daemon stays up, is alive and not ready, and says the reason once in its log and to whoever asks
-// whether it is ready.
+// TestEtcdThatCanNotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
+// reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
 func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {

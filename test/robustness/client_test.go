@@ -254,7 +254,7 @@ func (w *worker) complain(format string, args ...any) {
 	w.notes.write(line{At: stamp(), Wrong: fmt.Sprintf(format, args...)})
 }
 
-// follow notes when the hold ends, whoever ends it.
+// follow notes when the hold ends, for whatever reason.
 func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
 	ended.Go(func() {
 		<-l.Context().Done()
@@ -405,8 +405,8 @@ func over(err error) line {
 	return line{Said: maybe, Err: err.Error()}
 }
 
-// write writes to the resource behind the fence, which is not told whether the hold still stands: it has the token to
-// go by.
+// write writes to the resource behind the fence. The fence does not know whether the hold still stands; it compares
+// tokens.
 func (w *worker) write(l *mutex.Lock) {
 	token := l.Token()
 	if w.ForgedToken {

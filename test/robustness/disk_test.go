@@ -17,9 +17,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one
-// leads, and whoever asks the one that hangs asks another after an attempt: unlockers, too, so that the lock of a dead
-// holder goes meanwhile.
+// TestTheDiskOfTheLeaderHangs has a member whose disk hangs: it answers pings, but no requests. Another member leads.
+// Clients of the hung member, unlockers too, turn to another after one attempt, so that a dead holder's lock is removed
+// meanwhile.
 func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
@@ -106,7 +106,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 }
 
 // TestAMemberThatDiesBetweenItsLogAndItsAnswer kills the only member at the very moment when a transaction is in its
-// log and nobody was told. What was asked for is done once, and whoever asked learns it.
+// log and nobody was told. The transaction takes effect once, and the client that sent it learns so.
 func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 1, etcdtest.Fsync())

@@ -145,7 +145,7 @@ func (b *backup) goesOn() {
 				b.t.Error(err)
 			}
 		case <-time.After(40 * time.Second):
-			b.t.Fatal("who waits does not get the lock of the dead holder")
+			b.t.Fatal("the waiter does not get the lock of the dead holder")
 		}
 	}
 	b.gone("dead", "returned")

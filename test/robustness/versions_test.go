@@ -67,7 +67,7 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(40 * time.Second):
-		t.Fatal("who waits behind a newer waiter does not get the lock")
+		t.Fatal("a waiter behind a newer one does not get the lock")
 	}
 
 	s.write(clientv3.OpDelete(s.layout.Record("moved"), clientv3.WithPrefix()),
