@@ -262,7 +262,7 @@ func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
 	})
 }
 
-// hanging answers nothing until the request is given up.
+// hanging does not answer until the request is cancelled.
 type hanging struct{ host string }
 
 func (h hanging) or(other http.RoundTripper) http.RoundTripper {
@@ -447,7 +447,7 @@ func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
 	})
 }
 
-func TestWhatCanNotWorkIsASentence(t *testing.T) {
+func TestWhatCannotWorkIsASentence(t *testing.T) {
 	for says, change := range map[string]func(*alertpush.Config){
 		"there is no address":                       func(c *alertpush.Config) { c.URLs = nil },
 		"less than a second":                        func(c *alertpush.Config) { c.Resend = time.Millisecond },

@@ -37,7 +37,7 @@ func parsed(t testing.TB, file string) *access.Permissions {
 	return p
 }
 
-// behindProxy is an access in which a proxy at httptest's address says who asks.
+// behindProxy is an access configuration in which a proxy at httptest's address names the caller.
 func behindProxy(t testing.TB) access.Config {
 	return access.Config{
 		Source: access.SourceHeader, Header: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",

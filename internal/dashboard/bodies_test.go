@@ -40,7 +40,7 @@ func local(t *testing.T) func(*setup.Config) {
 	}
 }
 
-// sockets sends the same bytes on so many connections and reads nothing.
+// sockets sends the same bytes on this many connections and reads nothing.
 func sockets(t *testing.T, server *httptest.Server, n int, bytes string) []net.Conn {
 	t.Helper()
 	list := make([]net.Conn, n)

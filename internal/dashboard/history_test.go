@@ -25,7 +25,7 @@ func withAudit(c *setup.Config) {
 			access.Audit}}}
 }
 
-// over puts a hold that is over into the scene: it began and ended so long ago.
+// over adds a past hold to the scene: it began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing",
@@ -38,7 +38,7 @@ func (s *scene) over(lock, how, by, why string, began, ended time.Duration) meta
 	return e
 }
 
-// lived is the busy night with a past.
+// lived is the busy night with a history.
 func lived(t testing.TB) *scene {
 	t.Helper()
 	s := busy()

@@ -180,7 +180,7 @@ func TestQueryFinds(t *testing.T) {
 	}
 }
 
-func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
+func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 	d := busy().dashboard(t)
 	for term, why := range map[string]string{
 		"color:red":              "no such key; there are: name owner host",
@@ -210,7 +210,7 @@ func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
 }
 
-func TestAPISaysWhatItCanNotRead(t *testing.T) {
+func TestAPISaysWhatItCannotRead(t *testing.T) {
 	d := busy().dashboard(t)
 	for parameter, why := range map[string]string{
 		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000",

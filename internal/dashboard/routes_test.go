@@ -237,7 +237,7 @@ func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
+func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*setup.Config){
 		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
 		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },

@@ -140,7 +140,7 @@ func TestOneReaderWhoWaitsForAWriterIsACycle(t *testing.T) {
 		"For 0s so far. Nothing ends it automatically: one of them has to give up or lose a lock.")
 }
 
-// wants has a process that may hold locks wait for one.
+// wants makes a process, which may hold locks, wait for one.
 func (s *scene) wants(owner, host, lock string) {
 	s.queues[lock] = append(s.queues[lock], s.waiter(lock, owner, host, 17))
 }

@@ -45,7 +45,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 	}
 }
 
-func TestSourceLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
+func TestSourceLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
 		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
 		if _, err := stacktrace.ParseSourceLink(bad); err == nil {

@@ -54,7 +54,7 @@ func TestSourcesHaveNoForbiddenConstruct(t *testing.T) {
 	}
 }
 
-// size is the length of b as it travels.
+// size is the length of b when compressed for the wire.
 func size(t *testing.T, b []byte) int {
 	t.Helper()
 	var packed bytes.Buffer

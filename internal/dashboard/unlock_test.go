@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// operated is a dashboard of the scene on which holds can be ended, and what was asked of etcd.
+// operated returns a dashboard of the scene with force unlock enabled, and the requests it made to etcd.
 func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
 	t.Helper()
 	var done []protocol.Action

@@ -44,7 +44,7 @@ func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// missing says which stuck set that has no smaller one in it is in no cycle, and which cycles overlap.
+// missing reports minimal stuck sets that no cycle covers, and cycles that overlap.
 func missing(all, found []int) string {
 	for _, set := range all {
 		smallest := !slices.ContainsFunc(all, func(other int) bool { return other != set && other&set == other })

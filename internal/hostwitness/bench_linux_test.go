@@ -65,7 +65,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// BenchmarkSearch is a look through all processes of the machine, for those that live in namespaces of their own.
+// BenchmarkSearch measures a search of all the machine's processes for holders in other namespaces.
 func BenchmarkSearch(b *testing.B) {
 	w := newWorld(b)
 	children := 500

@@ -22,7 +22,7 @@ func cycle(one, other string, since time.Time) deadlock.Cycle {
 	}}
 }
 
-// stuck is a collector that is told of cycles.
+// stuck is a collector with these cycles.
 func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
 	config := newWorld().config()
 	config.Deadlocks = func() []deadlock.Cycle { return cycles }

@@ -134,7 +134,7 @@ func TestForceUnlockWithALostAnswer(t *testing.T) {
 	}
 }
 
-// etcd that runs out of space in the middle of a transaction does it all the same, and answers that it did not.
+// An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
 func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 	for name, then := range map[string]func(w world, line *wire){
 		"and nobody took it since":  func(world, *wire) {},

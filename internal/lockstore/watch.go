@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultPulse = 3 * time.Second // see Store.pulse
-	silentPulses = 3               // without a sign of life for so many pulses a watch counts as dead
+	silentPulses = 3               // after this many pulses without a sign of life a watch counts as dead
 	tooOld       = 5_000           // in revisions: catching up from further behind costs etcd more than a list
 	maxBacklog   = 64 << 20        // in bytes, for a consumer that is slower than etcd
 )

@@ -55,7 +55,7 @@ func (s store) commit(t locktxn.Txn) *clientv3.TxnResponse {
 	return resp
 }
 
-// done wants the transaction to do what it is for.
+// done expects the transaction to succeed.
 func (s store) done(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	s.Helper()
 	resp := s.commit(t)
@@ -65,7 +65,7 @@ func (s store) done(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	return resp
 }
 
-// refused wants the transaction to change nothing at all.
+// refused expects the transaction to change nothing at all.
 func (s store) refused(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	s.Helper()
 	before := s.keys("")

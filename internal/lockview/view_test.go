@@ -220,7 +220,7 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 	})
 }
 
-// The times decide about the order of removals, in which what was read together is alike.
+// These times order the removals; everything from one read has the same time.
 func TestAListStampsAllLocksAlike(t *testing.T) {
 	w := newWorld()
 	for i := range 1000 {
@@ -297,7 +297,7 @@ func TestUnlockers(t *testing.T) {
 	})
 }
 
-// A record without a lease stays forever. It must not pass for an unlocker that runs.
+// A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

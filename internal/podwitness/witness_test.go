@@ -89,7 +89,7 @@ func (a *apiServer) send(kind, object string) {
 	a.changed = make(chan struct{})
 }
 
-// complete says that all pods have been sent that were there.
+// complete says that all existing pods have been sent.
 func (a *apiServer) complete() {
 	a.send("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",`+
 		`"annotations":{"k8s.io/initial-events-end":"true"}}}`)
@@ -101,7 +101,7 @@ func (a *apiServer) refuse(status int) {
 	a.status = status
 }
 
-// pod is a pod in JSON, of which most is of no interest.
+// pod is a pod in JSON, with many members that do not matter here.
 func pod(phase, state string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"worker-0","uid":"u1",
 "resourceVersion":"11","labels":{"app":"worker"},"annotations":{"long":"text"},"managedFields":[{"manager":"kubelet"}]},

@@ -407,7 +407,7 @@ func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
 	}
 }
 
-func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -445,7 +445,7 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
+func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	c := client(t, etcd)
 	etcdtest.Put(t, etcd, layout(t).Period("job"), "soon")
@@ -495,7 +495,7 @@ func TestPanicOfAHookLeavesNoLockOfAJob(t *testing.T) {
 	})
 }
 
-// People who look at the lock of a job want to see their own code first.
+// The backtrace in a job's lock should start with the user's own code.
 func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)

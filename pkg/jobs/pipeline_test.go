@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// sleeping is a step that takes so long, or until its context ends.
+// sleeping is a step that takes this long, or until its context ends.
 func sleeping(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -173,7 +173,7 @@ func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 	l.Unlock()
 }
 
-func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestPipelinesThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {

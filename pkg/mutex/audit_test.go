@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// audit goes through all that etcd was ever told, revision by revision, and judges every moment: never more permits
+// audit replays the whole history of etcd, revision by revision, and checks every state: never more permits
 // than the limit, never a writer beside anybody, nobody served while an older one queues. So it misses no violation,
 // however short it was.
 type audit struct {

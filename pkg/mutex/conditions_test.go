@@ -99,7 +99,7 @@ func TestConditionsOverARange(t *testing.T) {
 	}
 }
 
-func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -186,7 +186,7 @@ func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
 	}
 }
 
-// delayed keeps the first transaction of a client back, as a network does that delivers it late.
+// delayed holds back a client's first transaction, like a network that delivers it late.
 func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[heldTxn] {
 	var late atomic.Pointer[heldTxn]
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {

@@ -348,7 +348,7 @@ func TestClosedClientTakesNoLocks(t *testing.T) {
 	}
 }
 
-// The range of a record is the lock's: its holder deletes it as one, whatever somebody put there.
+// The range of a record belongs to the lock: its holder deletes all of it, foreign keys included.
 func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 	for name, giveBack := range map[string]func(*mutex.Lock) error{
 		"unlock":      (*mutex.Lock).Unlock,

@@ -80,7 +80,7 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 	})
 }
 
-func TestReservationsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {

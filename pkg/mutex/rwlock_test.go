@@ -169,8 +169,8 @@ func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
 	}
 }
 
-// Holders of all kinds come and go: some queue, some do not wait, some pass the queue, some give up, some lose their
-// places. The whole history is judged.
+// Holders of all kinds come and go: some queue, some do not wait, some skip the queue, some give up, some lose their
+// places. The audit checks the whole history.
 func TestKindsInDisorder(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
@@ -223,7 +223,7 @@ func TestKindsInDisorder(t *testing.T) {
 	}
 }
 
-// anyHold takes lock "a" somehow.
+// anyHold takes lock "a" in a random way.
 func anyHold(ctx context.Context, c *mutex.Client) (*mutex.Lock, error) {
 	kinds := [][]mutex.Option{
 		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Semaphore(5)},

@@ -127,8 +127,8 @@ func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
 	q.unlock(take(t, c, "a", mutex.Semaphore(3)))
 }
 
-// A lock whose name only looks like a share of this one has nothing to do with it, and a record that tells no number
-// counts as one.
+// A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
+// permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -279,8 +279,8 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 	}
 }
 
-// What was counted when there was no room does not say that there is some: not for who asks again when something was
-// given back, nor for who has to queue again.
+// A count from a moment without room is no proof of room later: neither for a client that tries again after a release,
+// nor for one that has to queue again.
 func TestOldCountIsNoRoom(t *testing.T) {
 	q := newLine(t)
 	c := q.client()

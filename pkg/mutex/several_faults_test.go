@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The answer of the acquisition is lost, and one of the locks is taken away before it can be asked for again.
+// The answer to the acquisition is lost, and one of the locks is taken away before the client can ask again.
 func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name, lock string

@@ -97,7 +97,7 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// How often permits of a semaphore change hands among those who wait for them, beside a plain lock in the same run. Run
-// with -benchtime=1000x for five seconds each.
+// How often permits of a semaphore change hands among waiters, next to a plain lock in the same run. Run with
+// -benchtime=1000x for five seconds each.
 func BenchmarkPermitHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 10, 100, 1000} {
 		for _, limit := range []int{1, 10} {

@@ -76,7 +76,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	}
 }
 
-// checkLink wants an alert to say who, and what for, and to lead to a page that has the rest.
+// checkLink expects an alert to say who, and what for, and to lead to a page that has the rest.
 func checkLink(t *testing.T, a alert) {
 	t.Helper()
 	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" ||
@@ -116,7 +116,7 @@ func inhibited(am, name, lock string) error {
 	return nil
 }
 
-// quiet wants Alertmanager to know of no such alert.
+// quiet checks that Alertmanager has no such alert.
 func quiet(am, name string) error {
 	body, err := get(am + "/api/v2/alerts?" + url.Values{"filter": {fmt.Sprintf("alertname=%q", name)}}.Encode())
 	if err == nil && strings.TrimSpace(body) != "[]" {
@@ -125,7 +125,7 @@ func quiet(am, name string) error {
 	return err
 }
 
-// panels asks Prometheus every question of the dashboards, in their own words, and tells which panels stay empty.
+// panels runs every query of the dashboards in Prometheus, verbatim, and returns the panels that stay empty.
 func panels(t *testing.T, prometheus string) error {
 	t.Helper()
 	files, err := filepath.Glob(top + "deploy/grafana/*.json")

@@ -25,7 +25,7 @@ func unlockStage(t *testing.T, flags ...string) *stage {
 		"--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
 }
 
-// login makes the tab come through a proxy that knows who sits before it.
+// login sends the tab through a proxy that knows the user.
 func (b *tab) login(name string) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
@@ -40,7 +40,7 @@ func (b *tab) click(selector string) {
 
 const held = "billing/invoice-run"
 
-// confirm opens the page of the lock and goes on to the one that asks.
+// confirm opens the page of the lock and goes on to the confirmation.
 func (b *tab) confirm(s *stage) {
 	b.t.Helper()
 	b.open(s.url + "lock?name=" + held)

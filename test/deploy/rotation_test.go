@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// renew replaces a file as those do who rotate certificates and passwords: under the program that runs.
+// renew replaces a file under the running program, as rotation of certificates and passwords does.
 func renew(t *testing.T, file, from string) {
 	t.Helper()
 	write(t, file+".new", read(t, from))
@@ -58,8 +58,7 @@ func installed(
 	return start(t, environment, program, "--web.shutdown-delay=0s"), u, etc, address
 }
 
-// Certificates that the unit names are those that lie in /etc/unlocker now, not those that lay there when the program
-// started.
+// The unit's certificates are the files in /etc/unlocker as they are now, not as they were when the program started.
 func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())

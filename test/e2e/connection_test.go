@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// obstacle is a reason why etcd cannot be used, with the words that tell it.
+// obstacle is a reason why etcd cannot be used, and the words of the error.
 type obstacle struct {
 	name string
 	args []string
@@ -66,9 +66,9 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCanNotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
+// TestEtcdThatCannotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
 // reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
-func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
+func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
 		t.Run("mutexctl with "+o.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 	}
 }
 
-// waits wants a daemon that waits for etcd and says why.
+// waits checks that a daemon waits for etcd and says why.
 func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
 	proctest.Eventually(t, "the reason", func() error {

@@ -41,7 +41,7 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 	return ended
 }
 
-// Two who wait for each other are counted and named, until one of them gives up. Nobody else ends it.
+// Two holders that wait for each other are counted and named until one of them gives up. Nothing else ends it.
 func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -90,7 +90,7 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	<-waits
 }
 
-// logged wants one line of this level about the circle.
+// logged expects one line of this level about the cycle.
 func logged(t *testing.T, u *unlocker, level string) error {
 	t.Helper()
 	n := 0

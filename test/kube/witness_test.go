@@ -96,7 +96,7 @@ func ends() []end {
 	}
 }
 
-// Every end that a kubelet reports is proof; what anybody else says of a pod is not.
+// Every end that a kubelet reports is proof; what others say about a pod is not.
 func believes(t *testing.T, c *cluster) {
 	w := startUnlocker(t, c, c.kubeconfig(t, c.address, adminToken))
 	w.shows(t, "unlocker_kubernetes_synced 1")

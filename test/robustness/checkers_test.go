@@ -9,13 +9,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// op is an operation of a history that somebody made up.
+// op is an operation of a made-up history.
 func op(from, to int64, what, uuid string, token int64, maybe ...bool) porcupine.Operation {
 	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, part: 1,
 		maybe: len(maybe) > 0}}
 }
 
-// takes is an operation that takes so much of a lock of which there are several parts.
+// takes is an operation that takes this many parts of a lock.
 func takes(from, to int64, part int, uuid string, token int64) porcupine.Operation {
 	return porcupine.Operation{Call: from, Return: to, Input: step{what: stepTake, uuid: uuid, token: token,
 		part: part}}
@@ -90,7 +90,7 @@ func TestHistoriesOfASemaphore(t *testing.T) {
 	}
 }
 
-// put is a transaction of etcd's history that somebody made up.
+// put is a transaction of a made-up history of etcd.
 func put(revision int64, pairs ...string) (all []change) {
 	for pair := range slices.Chunk(pairs, 2) {
 		all = append(all, change{revision: revision, at: revision, created: revision, lease: true,

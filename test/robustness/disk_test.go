@@ -46,7 +46,7 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	s.removedOnce(from.Add(warning), "dead", "dead too")
 }
 
-// passes takes and gives back a free lock so many times, which may take so long each.
+// passes takes and releases a free lock this many times, each within this time.
 func (s *stage) passes(times int, most time.Duration) {
 	s.t.Helper()
 	c := s.locker("busy")

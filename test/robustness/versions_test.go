@@ -15,9 +15,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestClientsOfOtherVersionsAreUnderstood has a client that is older than all of this write nothing but what the
-// protocol cannot do without, and one that is newer write whatever may have been added by then: fields, members,
-// areas, words. Everybody reads what is known of it, shows the rest, and harms nothing.
+// TestClientsOfOtherVersionsAreUnderstood lets an old client write only the required minimum, and a newer one everything
+// that may have been added by then: fields, members, areas, words. All programs read what they know, show the rest, and
+// harm nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, etcdtest.Start(t).Endpoint())
@@ -131,7 +131,7 @@ func (s *stage) newer() (ticket string) {
 	return ticket
 }
 
-// showsWhatIsNew wants the dashboard to show the newer record with what it does not know, and all pages.
+// showsWhatIsNew expects the dashboard to show the newer record with its unknown parts, and all pages to work.
 func (s *stage) showsWhatIsNew() {
 	s.t.Helper()
 	var shown struct {

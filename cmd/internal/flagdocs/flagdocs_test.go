@@ -21,7 +21,7 @@ func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
 	checkPage(t, "flags.md", flagPage())
 }
 
-// checkPage compares a page of docs/ with what it should say now, or writes it with -update.
+// checkPage compares a page of docs/ with its generated text, or writes it with -update.
 func checkPage(t *testing.T, name, now string) {
 	t.Helper()
 	file := "../../../docs/" + name

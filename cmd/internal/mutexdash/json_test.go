@@ -26,7 +26,7 @@ import (
 
 type object = map[string]any
 
-// The page's API and the command line are read by the same scripts.
+// Scripts read the page's API and the command line alike.
 func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
@@ -129,7 +129,7 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	return list
 }
 
-// alike compares what the page's API and mutexctl say of the same.
+// alike compares what the page's API and mutexctl say about the same lock.
 func alike(t *testing.T, what string, page, ctl []object) {
 	t.Helper()
 	if len(page) != len(ctl) || len(page) == 0 {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 // program is a running mutexdash.
 type program struct{ pages, ops string }
 
-// start runs the program until the test ends, and wants it to end well.
+// start runs the program until the test ends, and expects it to exit cleanly.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}

@@ -19,7 +19,7 @@ type deadlocks struct {
 }
 
 const (
-	searchShare = 20 // searching may take one part in so many of the time
+	searchShare = 20 // searching may take this fraction of the time, 1/20
 	maxRest     = 30 * time.Second
 )
 
