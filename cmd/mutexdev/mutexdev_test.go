@@ -55,7 +55,7 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 		find := func(what string) string {
 			found := regexp.MustCompile(what + ` +http://([0-9.:]+)/`).FindStringSubmatch(guide)
 			if found == nil {
-				t.Fatalf("the guide does not tell where the %s is:\n%s", what, guide)
+				t.Fatalf("the guide does not say where the %s is:\n%s", what, guide)
 			}
 			return found[1]
 		}

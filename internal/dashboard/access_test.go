@@ -71,7 +71,7 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 			}
 			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") ||
 				strings.Contains(body, "catalog")) {
-				t.Errorf("%s for %q tells something of the locks: %s", r.name, who, words(body))
+				t.Errorf("%s for %q reveals something about the locks: %s", r.name, who, words(body))
 			}
 			checkHeaders(t, r, w)
 		}

@@ -176,7 +176,7 @@ func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
 	}
 	for _, who := range []string{`"actor":""`, `"actor":"viewer"`} {
 		if !strings.Contains(s.log.String(), who) {
-			t.Errorf("the log does not tell of %s", who)
+			t.Errorf("the log does not mention %s", who)
 		}
 	}
 	wantForced(t, d, 0, 0, 900, 0)

@@ -92,7 +92,7 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 			t.Errorf("%s counts %v", what, got)
 		}
 		if !strings.Contains(s.log.String(), `"audit":"`+what+`","result":"success"`) {
-			t.Errorf("the log does not tell: %s", &s.log)
+			t.Errorf("the log does not show it: %s", &s.log)
 		}
 		done = nil
 	}

@@ -252,7 +252,7 @@ func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		if _, err := dashboard.New(config); err == nil {
 			t.Errorf("%s: it is accepted", name)
 		} else if strings.Contains(err.Error(), "p@host") && !strings.Contains(name, "user") {
-			t.Errorf("%s: the error tells a password: %v", name, err)
+			t.Errorf("%s: the error reveals a password: %v", name, err)
 		}
 	}
 }

@@ -207,10 +207,10 @@ func TestForceUnlockIsRefused(t *testing.T) {
 			}
 			if !strings.Contains(s.log.String(), "refused") && !strings.Contains(s.log.String(),
 				`"audit":"force-unlock","result":`) {
-				t.Errorf("the log does not tell: %s", &s.log)
+				t.Errorf("the log does not show it: %s", &s.log)
 			}
 			if strings.Contains(s.log.String(), `"result":"success"`) {
-				t.Errorf("the log tells of a success: %s", &s.log)
+				t.Errorf("the log reports a success: %s", &s.log)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 				set |= 1 << slices.Index(owners, p.Owner)
 			}
 			if sets = append(sets, set); !slices.Contains(all, set) {
-				t.Fatalf("seed %d: %s is told and gets on", seed, told(c))
+				t.Fatalf("seed %d: %s is reported although it can proceed", seed, told(c))
 			}
 		}
 		if problem := missing(all, sets); problem != "" {

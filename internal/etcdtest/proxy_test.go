@@ -66,7 +66,7 @@ func TestProxyIsABadNetworkUntilHealed(t *testing.T) {
 	})
 }
 
-// arrives reports whether a key appears within a moment; if it is expected, within the time that a busy machine may need.
+// arrives reports whether a key appears within a moment; if it is expected, within the time that a busy machine needs.
 func arrives(t *testing.T, c *clientv3.Client, key string, expected bool) bool {
 	t.Helper()
 	timeout := 300 * time.Millisecond

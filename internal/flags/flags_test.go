@@ -275,7 +275,7 @@ func TestHelpTellsEveryFlagWithDefaultAndVariableInGroups(t *testing.T) {
 		"  sweep       Sweep once\n",
 	} {
 		if !strings.Contains(help, want) {
-			t.Errorf("it does not tell %q:\n%s", want, help)
+			t.Errorf("it does not show %q:\n%s", want, help)
 		}
 	}
 	tellsOnce(t, p, help)
@@ -290,7 +290,7 @@ func TestHelpOfACommandBelowNamesTheSharedFlags(t *testing.T) {
 		}
 		help := p.out.String()
 		if want := "      --now\n          at once\n          [$UNLOCKER_NOW]\n"; !strings.Contains(help, want) {
-			t.Errorf("%v does not tell %q:\n%s", args, want, help)
+			t.Errorf("%v does not show %q:\n%s", args, want, help)
 		}
 		tellsOnce(t, p, help)
 	}
@@ -300,7 +300,7 @@ func tellsOnce(t *testing.T, p *program, help string) {
 	t.Helper()
 	p.root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if n := strings.Count(help, " --"+f.Name+" ") + strings.Count(help, " --"+f.Name+"\n"); n != 1 {
-			t.Errorf("--%s is told %d times:\n%s", f.Name, n, help)
+			t.Errorf("--%s is listed %d times:\n%s", f.Name, n, help)
 		}
 	})
 }

@@ -463,7 +463,7 @@ w_unseen_processes 2
 `), "w_unseen_processes") == nil
 	})
 	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
-		t.Errorf("it is said %d times", n)
+		t.Errorf("it is logged %d times", n)
 	}
 	if w.stated(h) != nil || w.stated(other) != nil {
 		t.Error("something is stated")

@@ -31,7 +31,7 @@ func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 			took := time.Since(began)
 			t.Logf("%d were removed in %v; %d others were taken and given back, one in %v", locks, took, times, longest)
 			if times < 5 {
-				t.Errorf("who takes a lock meanwhile is held up")
+				t.Errorf("taking a lock meanwhile is delayed")
 			}
 			return
 		default:

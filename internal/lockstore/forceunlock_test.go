@@ -156,7 +156,7 @@ func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 				return rpctypes.ErrGRPCNoSpace
 			})
 			if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
-				t.Errorf("what was done is told as %v", err)
+				t.Errorf("the error of a completed action is %v", err)
 			}
 			ending, err := w.Ending(t.Context(), uuid(1))
 			if err != nil || ending == nil || w.record("a").UUID == uuid(1) {

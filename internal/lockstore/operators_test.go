@@ -208,7 +208,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 				return rpctypes.ErrGRPCNoSpace
 			})
 			if err := d.do(w, r, deed(what, r)); err != nil || !d.done(w.record("a")) {
-				t.Errorf("what was done is told as %v", err)
+				t.Errorf("the error of a completed action is %v", err)
 			}
 		})
 	}

@@ -160,7 +160,7 @@ func TestAcquire(t *testing.T) {
 	if holder := metadata.Decode("a",
 		locktxn.Fields(s.l, (*clientv3.GetResponse)(resp.Responses[0].GetResponseRange()))); holder.UUID != mine ||
 		holder.Token != h.Token {
-		t.Errorf("the refused one was told of %+v", holder.Record)
+		t.Errorf("the refused client got %+v", holder.Record)
 	}
 	s.refused("the same acquire, sent again", s.acquire("a", mine))
 

@@ -36,7 +36,7 @@ func TestAskHolder(t *testing.T) {
 	}
 	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
 	if locktxn.Keys(read, 0).Count != 1 || len(locktxn.Fields(s.l, locktxn.Keys(read, 1))) == 0 {
-		t.Errorf("what was done is read as %v", read.Responses)
+		t.Errorf("the completed action is read as %v", read.Responses)
 	}
 	again := request(h)
 	again.By = "bob"

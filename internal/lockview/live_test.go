@@ -50,8 +50,8 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// Each transaction changes two locks, each with keys that belong together. Readers that poll all the time must never see
-// half of a transaction.
+// Each transaction changes two locks, each with keys that belong together. Readers that poll all the time must never
+// see half of a transaction.
 func TestReadersSeeWholeRevisions(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
 	h := holders{t, c}

@@ -485,7 +485,7 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	settle(t, v, w)
 	for _, name := range []string{"lock1", "lock9999", "mine"} {
 		if !v.Lock(name).Foreign() {
-			t.Errorf("%s does not tell of the foreign key in its range: %+v", name, v.Lock(name))
+			t.Errorf("%s does not show the foreign key in its range: %+v", name, v.Lock(name))
 		}
 	}
 	w.do(remove(layout.Record("mine") + "not/ours"))

@@ -364,7 +364,7 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
-				t.Errorf("it is said %d times: %s", said, log)
+				t.Errorf("it is logged %d times: %s", said, log)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 		if record(t, s.Etcd(), "deploy").Token != 0 {
-			t.Error("the lock was not given back")
+			t.Error("the lock was not released")
 		}
 	})
 }

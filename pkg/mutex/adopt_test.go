@@ -132,7 +132,7 @@ func TestAdoptedHoldThatIsTakenAwayIsLost(t *testing.T) {
 	<-child.Lost()
 	lost, _ := errors.AsType[*mutex.LostError](context.Cause(child.Context()))
 	if lost == nil || lost.Ending == nil || lost.Ending.By != "ann" || lost.Token == 0 {
-		t.Errorf("the child is told %v", context.Cause(child.Context()))
+		t.Errorf("the child's cause is %v", context.Cause(child.Context()))
 	}
 	if err := child.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("alive: %v", err)

@@ -293,7 +293,7 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 		f.set(func() { f.away, f.loseAnswers = false, 0 })
 		time.Sleep(30 * time.Second)
 		if f.record(t, "a").Token != 0 {
-			t.Error("what was given up is still held")
+			t.Error("the abandoned acquisition is still held")
 		}
 	})
 }

@@ -144,10 +144,10 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 	<-two.got
 	held, ok := errors.AsType[*mutex.HeldError](two.err)
 	if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
-		t.Errorf("the one that gave up is told %v", two.err)
+		t.Errorf("the waiter that gave up got %v", two.err)
 	}
 	if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
-		t.Errorf("the error does not tell the place: %v", two.err)
+		t.Errorf("the error does not give the position: %v", two.err)
 	}
 	q.unlock(first)
 	q.unlock(q.turn(one))

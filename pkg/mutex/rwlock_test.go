@@ -28,7 +28,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 	_, err := c.TryLock(context.Background(), "a", mutex.Exclusive())
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 ||
 		held.Holder.UUID != one.UUID() {
-		t.Fatalf("the writer is told %v", err)
+		t.Fatalf("the writer got %v", err)
 	}
 	q.unlock(one)
 	q.unlock(two)
@@ -89,7 +89,7 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 	held, ok := errors.AsType[*mutex.HeldError](err)
 	if !ok || held.Position != 4 ||
 		!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
-		t.Errorf("a reader that does not wait is told %v", err)
+		t.Errorf("a reader that does not wait got %v", err)
 	}
 	q.unlock(first)
 	l := q.turn(writer)

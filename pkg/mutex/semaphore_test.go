@@ -30,7 +30,7 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	held, ok := errors.AsType[*mutex.HeldError](err)
 	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
 		len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
-		t.Fatalf("the fourth is told %+v", err)
+		t.Fatalf("the fourth got %+v", err)
 	}
 	q.unlock(permits[1])
 	again := take(t, c, "a", mutex.Semaphore(3))

@@ -240,7 +240,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	<-two.got
 	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
 		held.Holder.UUID != first.UUID() {
-		t.Errorf("the one that gave up is told %v", two.err)
+		t.Errorf("the waiter that gave up got %v", two.err)
 	}
 	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
 		t.Errorf("waiting: %+v", w)

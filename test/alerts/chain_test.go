@@ -33,7 +33,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
 	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" ||
 		removed.Annotations["purpose"] != "nightly invoices" {
-		t.Errorf("the removal is told as %v", removed)
+		t.Errorf("the alert of the removal is %v", removed)
 	}
 	select {
 	case <-dead.Context().Done():
@@ -41,7 +41,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 		t.Error("the holder of the removed lock works on")
 	}
 	if stuck := w.wants("firing", "UnlockerLockExpired", "stuck"); stuck.Annotations["purpose"] != "by hand" {
-		t.Errorf("what is stuck is for %q", stuck.Annotations["purpose"])
+		t.Errorf("the purpose of the stuck lock is %q", stuck.Annotations["purpose"])
 	}
 	proctest.Eventually(t, "the first deadline is not told beside the second",
 		func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
@@ -72,7 +72,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	down := w.wants("firing", "UnlockerDown", "")
 	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" ||
 		!strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {
-		t.Errorf("it is told as %v", down)
+		t.Errorf("the alert is %v", down)
 	}
 }
 

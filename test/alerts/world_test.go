@@ -134,7 +134,7 @@ func newHook(t *testing.T) *hook {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var told struct{ Alerts []alert }
 		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
-			t.Errorf("the web hook is told what it cannot read: %v", err)
+			t.Errorf("the web hook got something unreadable: %v", err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -168,7 +168,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting")
 		&& document.querySelector(".progress").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
-		t.Error("the page was loaded anew, or has closed what was open")
+		t.Error("the page was reloaded, or has closed what was open")
 	}
 	s.release("a")
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)

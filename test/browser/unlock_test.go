@@ -89,7 +89,7 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 	}
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text,
 		"the pod is gone, see the ticket") {
-		t.Errorf("the lock page does not tell the reason: %s", text)
+		t.Errorf("the lock page does not show the reason: %s", text)
 	}
 	b.open(s.url + "audit")
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, held) ||
@@ -123,7 +123,7 @@ func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
 	b.open(s.url + "lock?name=" + held)
 	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b,
 		`!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
-		t.Errorf("bob is told %q", text)
+		t.Errorf("bob sees %q", text)
 	}
 }
 

@@ -107,7 +107,7 @@ func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 		}
 	}
 	if told != 1 {
-		t.Errorf("the log tells the reason %d times, want once", told)
+		t.Errorf("the log gives the reason %d times, want once", told)
 	}
 	if !p.Running() {
 		t.Error("the daemon ended")

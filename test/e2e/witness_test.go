@@ -97,7 +97,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := living.Unlock(); err != nil {
-		t.Errorf("who lives lost its lock: %v", err)
+		t.Errorf("a living holder lost its lock: %v", err)
 	}
 }
 

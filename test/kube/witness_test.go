@@ -187,7 +187,7 @@ func blind(t *testing.T, c *cluster) {
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	w.unlocker.Prints(t, "the API server of Kubernetes answers again")
 	if said := strings.Count(w.unlocker.Output(), "is blind"); said > 2 {
-		t.Errorf("it is said %d times", said)
+		t.Errorf("it is logged %d times", said)
 	}
 }
 

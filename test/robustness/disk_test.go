@@ -86,7 +86,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	began := time.Now()
 	if _, err := library.TryLock(ctx, "another"); !errors.Is(err, context.DeadlineExceeded) ||
 		time.Since(began) > 10*time.Second {
-		t.Errorf("who tries to lock is told after %v: %v", time.Since(began), err)
+		t.Errorf("TryLock got its answer after %v: %v", time.Since(began), err)
 	}
 	lost := lostFor(t, held)
 	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of two whose holders live

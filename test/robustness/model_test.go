@@ -173,8 +173,8 @@ func (h *historian) hold(was *hold) {
 	}
 }
 
-// checkLinearizable expects each lock's operations to have an order that is valid for a single lock. It returns how many
-// it checked, how many of them were in doubt, and how long that took.
+// checkLinearizable expects each lock's operations to have an order that is valid for a single lock. It returns how
+// many it checked, how many of them were in doubt, and how long that took.
 func checkLinearizable(all []*told, holds []*hold,
 	found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
 	began := time.Now()

@@ -154,7 +154,7 @@ func (s *stage) size(found func(rule, format string, args ...any)) {
 		body, err := fetch(ctx, s.addrs[p], "/metrics")
 		cancel()
 		if err != nil {
-			found(ruleRun, "%s does not tell its metrics: %v", p.name, err)
+			found(ruleRun, "%s does not serve its metrics: %v", p.name, err)
 			continue
 		}
 		for name, most := range map[string]float64{"go_goroutines": 150, "process_resident_memory_bytes": 300 << 20} {

@@ -129,8 +129,8 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 	return away
 }
 
-// goesOn expects all clients to continue after a restore: first those that waited before the backup was made, then those
-// that came later.
+// goesOn expects all clients to continue after a restore: first those that waited before the backup was made, then
+// those that came later.
 func (b *backup) goesOn() {
 	b.t.Helper()
 	before := b.kept.Token()

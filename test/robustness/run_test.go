@@ -264,7 +264,7 @@ func (r *report) append(t *testing.T, o *report) {
 	f.Write(append(b, '\n'))
 }
 
-// TestMutants leaves out one guard at a time, and expects each to be found. Without -mutants it does so with one of them,
+// TestMutants leaves out one guard at a time and has to find each. Without -mutants it does so with one of them,
 // to show that the runs can fail.
 func TestMutants(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestClientsOfOtherVersionsAreUnderstood lets an old client write only the required minimum, and a newer one everything
-// that may have been added by then: fields, members, areas, words. All programs read what they know, show the rest, and
+// TestClientsOfOtherVersionsAreUnderstood lets an old client write only the required minimum, and a newer one
+// everything that may have been added by then: fields, members, areas, words. All programs read what they know, show the rest, and
 // harm nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 				metadata.FormatTime(time.Now())+
 				`","by":"planner 9","why":"host-2 has room","to":{"host":"host-2"}}`))
 	if lost := lostFor(t, moved); !lost.Certain || !strings.Contains(lost.Error(), "transferred by planner 9") {
-		t.Errorf("the holder is told: %v", lost)
+		t.Errorf("the holder got %v", lost)
 	}
 	s.shown()
 }

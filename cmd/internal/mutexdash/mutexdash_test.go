@@ -183,9 +183,9 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if page, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(page), "wholly-secret") {
-		t.Errorf("the page tells a secret (%v): %s", err, page)
+		t.Errorf("the page reveals a secret (%v): %s", err, page)
 	} else if strings.Contains(string(page), "unlock-webhook") || strings.Contains(string(page), "web.listen-address") {
-		t.Errorf("the page tells everybody how it is set up: %s", page)
+		t.Errorf("the page reveals its configuration to everybody: %s", page)
 	}
 }
 

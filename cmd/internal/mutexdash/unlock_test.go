@@ -202,6 +202,6 @@ func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("it was told %d times, want a second time after the redirect", n)
+		t.Errorf("it was notified %d times, want a second time after the redirect", n)
 	}
 }
