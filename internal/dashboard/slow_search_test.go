@@ -78,22 +78,6 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 	ok(t, d, "/")
 }
 
-func TestWhoSharesTheSearchOfAReaderThatLeftGetsAnAnswer(t *testing.T) {
-	d := crowd(10_000).dashboard(t)
-	ok(t, d, "/")
-	for n := range 20 {
-		ctx, cancel := context.WithCancel(t.Context())
-		search := fmt.Sprintf("/?q=name:/(tenant|x).*%d$/", n)
-		var readers sync.WaitGroup
-		readers.Go(func() {
-			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, search, nil))
-		})
-		readers.Go(func() { ok(t, d, search) })
-		cancel()
-		readers.Wait()
-	}
-}
-
 func TestGlobsFindWhatTheySay(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{"a", "ab", "abc", "billing/42", "Billing/7", "x*y", "line\nbreak", "\xff\xfe", "[a]",

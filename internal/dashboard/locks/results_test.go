@@ -1,0 +1,46 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
+		s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks }}).
+			Current(now, staleness.Moment{Wall: now})
+		q := ParseQuery("name:billing/*")
+		o := ParseOrder("")
+		key := o.String() + " " + q.Text
+		e, mine := s.results.entry(key, q.timed)
+		if !mine {
+			t.Fatal("somebody searches already")
+		}
+		var found *Result
+		var failed error
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			found, failed = s.Result(t.Context(), q, o, now)
+		}()
+		synctest.Wait() // the second reader waits for the first one's search
+
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := s.fill(left, e, key, q, o, now); !errors.Is(err, ErrLeft) {
+			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
+		}
+		<-answered
+		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {
+			t.Errorf("the other reader gets %+v, %v", found, failed)
+		}
+	})
+}
