@@ -16,8 +16,8 @@ import (
 )
 
 // TestClientsOfOtherVersionsAreUnderstood lets an old client write only the required minimum, and a newer one
-// everything that may have been added by then: fields, members, areas, words. All programs read what they know, show the rest, and
-// harm nothing.
+// everything that may have been added by then: fields, members, areas, words. All programs read what they know, show
+// the rest, and harm nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, etcdtest.Start(t).Endpoint())

@@ -19,7 +19,7 @@ type deadlocks struct {
 }
 
 const (
-	searchShare = 20 // searching may take this fraction of the time, 1/20
+	searchShare = 20 // searching may take 1/20 of the time
 	maxRest     = 30 * time.Second
 )
 
