@@ -148,7 +148,8 @@ func TestGentleActionsAreRefused(t *testing.T) {
 			}
 			wantWords(t, w.Body.String(), c.says)
 			answered := w.Body.String()
-			if c.status == 422 && (c.more != "" && c.more != "own" && !strings.Contains(answered, `value="`+c.more+`"`) ||
+			if c.status == 422 && (c.more != "" && c.more != "own" &&
+				!strings.Contains(answered, `value="`+c.more+`"`) ||
 				!strings.Contains(w.Body.String(), `name="ticket" value="OPS-12"`)) {
 				t.Errorf("the form does not keep what was typed: %s", w.Body)
 			}

@@ -81,7 +81,7 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free returns how many of the permits are left.
+// free is how many of so many permits are left.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 {
 		return 0
@@ -93,7 +93,7 @@ func (h *holders) free(limit int) int {
 	return max(free, 0)
 }
 
-// permits returns how many of the permits a share has. A record that says nothing about permits has one; an unreadable
+// permits is how many of so many permits a share has. A record that says nothing about permits has one; an unreadable
 // number counts as all of them.
 func permits(d *metadata.Document, limit int) int {
 	if n := d.Permits(); n != 0 {
@@ -115,7 +115,7 @@ func (h *holders) room(k kind) bool {
 	return true
 }
 
-// vacant returns the lowest number without a share, after skipping this many.
+// vacant is the lowest number without a share, but for so many others that are vacant too.
 func (h *holders) vacant(skip int) int {
 	for n := 1; ; n++ {
 		if _, taken := h.shares[n]; taken {
