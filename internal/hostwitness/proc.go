@@ -33,8 +33,8 @@ func (p proc) stat(pid int64) (holderproc.Stat, error) {
 }
 
 // isHolder reports whether the process with this id here may be the process of h: it has the id of h in its own
-// namespace, and that is not known to be another than that of h. Reading its namespace takes the right to trace it;
-// without that the answer is not certain.
+// namespace, and that is not known to be another than that of h. Who may not trace a process cannot read which one that
+// is; then it is not certain.
 func (p proc) isHolder(pid int64, h holder) (may, certain bool) {
 	name := strconv.FormatInt(pid, 10)
 	status, err := os.ReadFile(p.path(name, "status"))
