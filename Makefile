@@ -187,10 +187,9 @@ spec: ## check the models of the protocol (Debian packages spin and gcc)
 	spec/run.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
+lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
-	go vet ./...
-	$(GOLANGCI_LINT) run ./...
+	for module in . bench test/chart; do (cd "$$module" && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call

@@ -26,7 +26,7 @@
  *   I4 is about alert_at, too: two handles of a hold may want it at other times
  * Liveness (ltl, weak fairness; build with -DLTL):
  *   gone          once owners stop renewing, the record goes and stays away
- *   nolong        a record past its deadline does not stay for ever, nor does
+ *   nolong        a record past its deadline does not stay forever, nor does
  *                 one that no client knows of
  *
  * Broken variants, each must FAIL (run.sh): UNFENCED COHERENCE_STRICT
@@ -383,7 +383,7 @@ end:	do
 #endif
 
 /* What clients gave up on commits here, at any later time. A transaction that
- * stays pending for ever is one that was lost; DROP also loses it at once,
+ * stays pending forever is one that was lost; DROP also loses it at once,
  * which the fair runs (ltl) need. */
 proctype Late(byte id) {
 	byte t = 0; bool b = 0;

@@ -1,8 +1,8 @@
 /* permits.pml - locks that several can hold: permits of a semaphore, readers and a writer.
  *
- * A share is a record of its own, numbered from 1; the writer is the record of the lock. Who wants a share reads who holds what, at a
+ * A share is a record of its own, numbered from 1; the writer is the record of the lock. To take a share, a client reads the holders, at a
  * revision, and claims the lowest free number if there is room. The claim is refused when a share was created after that revision.
- * Releases only make room, so what was counted is never too little. Who finds no room queues; the first in the queue follows the
+ * Releases only make room, so what was counted is never too little. Without room it queues; the first in the queue follows the
  * ends of holds, and its claim deletes its own ticket. How waiters learn that they are the first is in queue.pml, and so is why the tail
  * is put back as it is.
  *
@@ -12,8 +12,8 @@
  *   P4 fifo     nobody is served while an older ticket is there; a newcomer only when nobody queues, or the tail was lost
  *   P5 once     an attempt never has two records, and overwrites nobody's
  *   live (ltl)  a live waiter is served or learns that it lost its place; with STREAM nor do those who come again and again, without
- *               queueing, keep a writer or many permits from it for ever
- *   drain (ltl) no record and no ticket stays for ever
+ *               queueing, keep a writer or many permits from it forever
+ *   drain (ltl) no record and no ticket stays forever
  *
  * Clients by MIX: 1 a semaphore of 2 with a heavy weight; 2 two readers and a writer; 3 limits of 2 and 3, and a writer; 4 two
  * readers. Variants that must FAIL: NO_RANGE_GUARD (P1), STALE_CLAIM (a claim without room by the last count, P1), NO_LOCK_GUARD
@@ -152,7 +152,7 @@ inline t_claim(c_, k_, f_, q_, ok_) {
 	fi
 }
 
-/* Whoever takes its turn is the first: as the tail it is the only one. */
+/* The client that takes its turn is the first: as the tail it is the only one. */
 inline t_leave(c_) {
 	wr[c_] = 0;
 	if :: tail == c_ -> tail = 0 :: else -> skip fi

@@ -14,7 +14,7 @@
  *   Q3 cancel   after a committed cancel no late acquire of that attempt commits
  *   Q4 barge    a newcomer passes the queue only while there is no tail because the newest waiter lost its lease
  *   live (ltl)  a live waiter gets the lock or learns that it lost its place; no run ends with a waiter asleep; with POLL nor does a
- *               newcomer that tries again and again, without queueing, keep the lock from it for ever
+ *               newcomer that tries again and again, without queueing, keep the lock from it forever
  *   drain (ltl) no ticket, tail or record of a dead or absent client stays
  *
  * Variants that must FAIL: NO_MARK (a vanished predecessor is taken for a hand-over), NO_TICKET_GUARD, NO_TAIL_GUARD, NO_SCAN (a
@@ -344,7 +344,7 @@ end:	do
 }
 
 #if defined(HELD) || defined(POLL)
-/* Who knows nothing of the queue, or never waits in it. */
+/* A client that knows nothing of the queue, or never waits in it. */
 proctype Other() {
 #ifdef HELD
 	d_step { lk = 0; REMOVED };

@@ -215,6 +215,6 @@ func Load() (load float64) {
 	if err != nil {
 		return 0
 	}
-	fmt.Sscan(strings.Fields(string(text))[0], &load)
+	_, _ = fmt.Sscan(strings.Fields(string(text))[0], &load)
 	return load
 }

@@ -56,7 +56,8 @@ func (c client) connect() (locker, error) {
 		}
 		o := mutex.Options{Owner: "bench", Prefix: c.Prefix}
 		if c.AutoUnlockAfter > 0 {
-			o.Defaults = []mutex.Option{mutex.AlertAfter(c.AutoUnlockAfter / 3), mutex.AutoUnlockAfter(c.AutoUnlockAfter)}
+			o.Defaults = []mutex.Option{mutex.AlertAfter(c.AutoUnlockAfter / 3),
+				mutex.AutoUnlockAfter(c.AutoUnlockAfter)}
 		}
 		locks, err := mutex.New(etcd, o)
 		return ourLocker{locks}, err

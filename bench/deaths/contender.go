@@ -71,7 +71,7 @@ func (c *contender) death(ctx context.Context, round int) error {
 	}
 	select {
 	case o := <-obtained:
-		return fmt.Errorf("%s: the waiter did not wait for its living holder: %v", name, o.err)
+		return fmt.Errorf("%s: the waiter did not wait for its living holder: %w", name, o.err)
 	default:
 	}
 	killed := time.Now()

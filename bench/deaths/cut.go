@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // cutResult is what happened while a living holder was cut off.
@@ -46,6 +48,12 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 	go func() { obtained <- obtain(waiting, locks, name) }()
 	began := time.Now()
 	between.cut()
+	return c.observe(ctx, p, between, obtained, began, length)
+}
+
+// observe notes in c.cut what follows a cut that began at began and is to last for length.
+func (c *contender) observe(ctx context.Context, p *proctest.Process, between *cutter, obtained <-chan obtaining,
+	began time.Time, length time.Duration) error {
 	healed := time.After(length)
 	end := time.After(length + 2*life)
 	for r := &c.cut; ; {

@@ -32,14 +32,11 @@ func holderMain() {
 	if !isHolder {
 		return
 	}
-	if err := hold(config); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	fmt.Fprintln(os.Stderr, hold(config))
+	os.Exit(1)
 }
 
-// hold takes a lock and keeps it until it is lost, or the process is killed.
+// hold takes a lock, keeps it until it is lost, and then waits to be killed. It returns only when it could not take it.
 func hold(config string) error {
 	var c holderConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -65,7 +62,7 @@ func hold(config string) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	fmt.Println(saysLost)
-	select {} // it is not its end that is measured
+	select {} // its end is not measured
 }
 
 // startHolder starts a process and returns once that holds the lock.

@@ -152,9 +152,10 @@ func (w *world) start(ctx context.Context, o options) ([]*contender, error) {
 	byDeadline := ours("/deadline/")
 	byDeadline.AutoUnlockAfter = deadline
 	return []*contender{
-		{name: "ours, witness on the machine, grace 0 s", client: ours("/grace0/"), rounds: o.rounds, lanes: 1, cutOff: true},
-		{name: "ours, witness on the machine, grace 10 s (default)", client: ours("/grace10/"), rounds: o.rounds, lanes: 5,
-			cutOff: true},
+		{name: "ours, witness on the machine, grace 0 s", client: ours("/grace0/"), rounds: o.rounds,
+			lanes: 1, cutOff: true},
+		{name: "ours, witness on the machine, grace 10 s (default)", client: ours("/grace10/"), rounds: o.rounds,
+			lanes: 5, cutOff: true},
 		{name: "ours, no witness, deadline of 60 s (`auto_unlock_at`)", client: byDeadline, rounds: o.peers,
 			lanes: o.peers},
 		{name: "etcd `concurrency.Mutex`, lease of 10 s", client: client{Kind: kindLease, Addr: etcd.Addr},

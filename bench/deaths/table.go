@@ -41,7 +41,8 @@ func cutTable(length time.Duration, cases []*contender) string {
 		if c.cut.kept {
 			afterwards = "the holder still has it"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.name, after(c.cut.taken, "no"), after(c.cut.noticed, "–"), afterwards)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.name, after(c.cut.taken, "no"),
+			after(c.cut.noticed, "–"), afterwards)
 	}
 	return b.String()
 }

@@ -28,8 +28,8 @@ func Describe(dir string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- %s; load average %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), load())
 	fmt.Fprintf(&b, "- %d × %s, %s, %s\n", runtime.NumCPU(), processor(), kernel(), runtime.Version())
-	fmt.Fprintf(&b, "- data on %s, where flushing 4 KiB takes %.2f ms (median)\n", fileSystem(int64(fs.Type)),
-		flush.Seconds()*1000)
+	kind := fileSystem(int64(fs.Type)) //nolint:unconvert // it has 32 bits on some architectures
+	fmt.Fprintf(&b, "- data on %s, where flushing 4 KiB takes %.2f ms (median)\n", kind, flush.Seconds()*1000)
 	fmt.Fprintf(&b, "- %s\n", strings.Join(versions(), ", "))
 	return b.String(), nil
 }

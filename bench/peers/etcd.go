@@ -201,7 +201,7 @@ func lockRPC(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Clien
 		for range alive { // unread answers would be logged as warnings
 		}
 	}()
-	e.list = append(e.list, func() { etcd.Revoke(context.Background(), grant.ID) })
+	e.list = append(e.list, func() { _, _ = etcd.Revoke(context.Background(), grant.ID) })
 	return lockService{v3lockpb.NewLockClient(etcd.ActiveConnection()), int64(grant.ID)}, nil
 }
 

@@ -45,7 +45,8 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "",
 		"directory of the servers' data; default: a temporary one")
 	flag.StringVar(&o.work, "work", "latency,throughput,handover", "the workloads")
-	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many clients wait for one lock in the workload handover")
+	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000",
+		"how many clients wait for one lock in the workload handover")
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
@@ -95,7 +96,9 @@ func run(ctx context.Context, o options) (err error) {
 		if err != nil {
 			return err
 		}
-		pprof.StartCPUProfile(f)
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
 		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
 	}
 	var verdicts []verdict

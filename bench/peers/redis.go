@@ -98,6 +98,6 @@ func redisCounters(server *servers.Process) func(context.Context) (contest.Count
 				return contest.Counters{Requests: n, Watches: math.NaN(), Commits: math.NaN(), CPU: cpu.Seconds()}, err
 			}
 		}
-		return contest.Counters{}, fmt.Errorf("Redis does not report how many commands it processed")
+		return contest.Counters{}, fmt.Errorf("no number of processed commands in the answer of Redis")
 	}
 }

@@ -217,8 +217,11 @@ func get(ctx context.Context, n int, address func(i int) string) (took []time.Du
 		}
 		body, err := io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != http.StatusOK {
-			return nil, 0, fmt.Errorf("%s: %s, %v", address(i), resp.Status, err)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", address(i), err)
+		}
+		if resp.StatusCode != http.StatusOK {
+			return nil, 0, fmt.Errorf("%s: %s", address(i), resp.Status)
 		}
 		took, size = append(took, time.Since(began)), float64(body)
 	}

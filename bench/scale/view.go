@@ -62,7 +62,7 @@ func (c *crowd) run(ctx context.Context, store *lockstore.Store) (*lockview.View
 	ctx, cancel := context.WithCancel(ctx)
 	v := lockview.New(c.layout, lockview.Source{List: store.List, Watch: store.Watch}, lockview.Options{})
 	var done sync.WaitGroup
-	done.Go(func() { v.Run(ctx) })
+	done.Go(func() { _ = v.Run(ctx) }) // it ends with ctx
 	return v, func() { cancel(); done.Wait() }
 }
 
@@ -162,7 +162,7 @@ const timeout = 5 * time.Minute
 func until(ctx context.Context, is func() bool) error {
 	for end := time.Now().Add(timeout); !is(); time.Sleep(100 * time.Microsecond) {
 		if ctx.Err() != nil || time.Now().After(end) {
-			return fmt.Errorf("it did not come within %v (%v)", timeout, ctx.Err())
+			return fmt.Errorf("it did not come within %v (%w)", timeout, ctx.Err())
 		}
 	}
 	return nil

@@ -59,7 +59,9 @@ func ZooKeeperCounts(addr string) (received, logged float64, err error) {
 		return 0, 0, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0, 0, err
+	}
 	if _, err := io.WriteString(c, "srvr"); err != nil {
 		return 0, 0, err
 	}

@@ -47,7 +47,7 @@ func start(t *testing.T, args ...string) *started {
 	return s
 }
 
-// addresses waits until all is up and returns where.
+// addresses waits until everything is up and returns the addresses.
 func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 	t.Helper()
 	select {
@@ -55,7 +55,7 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 		find := func(what string) string {
 			found := regexp.MustCompile(what + ` +http://([0-9.:]+)/`).FindStringSubmatch(guide)
 			if found == nil {
-				t.Fatalf("the guide does not tell where the %s is:\n%s", what, guide)
+				t.Fatalf("the guide does not say where the %s is:\n%s", what, guide)
 			}
 			return found[1]
 		}
@@ -172,7 +172,7 @@ func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotWorkIsSaidInASentence(t *testing.T) {
+func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

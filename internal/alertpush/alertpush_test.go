@@ -47,7 +47,7 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 		}
 		time.Sleep(14*time.Minute + 50*time.Second)
 		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
-			t.Errorf("that it is over is told %d times more, at last with %v", len(told), told[len(told)-1].EndsAt)
+			t.Errorf("its end is sent %d more times, last with %v", len(told), told[len(told)-1].EndsAt)
 		}
 		time.Sleep(30 * time.Minute)
 		w.wants(w.take())
@@ -241,7 +241,7 @@ func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
 		}
 		if n := strings.Count(w.log.String(), "does not take alerts"); n != 1 || !strings.Contains(w.log.String(),
 			"takes alerts again") {
-			t.Errorf("the trouble is told %d times:\n%s", n, w.log.String())
+			t.Errorf("the trouble is logged %d times:\n%s", n, w.log.String())
 		}
 	})
 }
@@ -257,12 +257,12 @@ func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		if told := w.log.String(); !strings.Contains(told, `400: no\\x00pe`) || strings.Contains(told, "again") {
-			t.Errorf("the log does not tell the answer, or that all is well:\n%s", told)
+			t.Errorf("the log does not show the answer, or the recovery:\n%s", told)
 		}
 	})
 }
 
-// hanging answers nothing until the request is given up.
+// hanging does not answer until the request is cancelled.
 type hanging struct{ host string }
 
 func (h hanging) or(other http.RoundTripper) http.RoundTripper {
@@ -447,7 +447,7 @@ func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
 	})
 }
 
-func TestWhatCanNotWorkIsASentence(t *testing.T) {
+func TestWhatCannotWorkIsASentence(t *testing.T) {
 	for says, change := range map[string]func(*alertpush.Config){
 		"there is no address":                       func(c *alertpush.Config) { c.URLs = nil },
 		"less than a second":                        func(c *alertpush.Config) { c.Resend = time.Millisecond },

@@ -60,7 +60,7 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 		time.Sleep(2 * time.Second)
 		over := w.take()
 		if len(over) != 1 || over[0].Labels["locks"] != "orders, stock" || over[0].EndsAt.After(over[0].at) {
-			t.Errorf("that it is over is told as %+v", over)
+			t.Errorf("its end is sent as %+v", over)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type posted struct {
 	at time.Time
 }
 
-// alertmanager is one that keeps what it is told. It is a transport, so that time can stand still.
+// alertmanager keeps what it receives. It is a transport, so that the tests control time.
 type alertmanager struct {
 	mu       sync.Mutex
 	got      []posted
@@ -196,7 +196,7 @@ func (w *world) lock(name string, change ...func(*metadata.Record)) *metadata.Re
 	return r
 }
 
-// is tells what an alert is in short, and for how long it goes on.
+// is returns an alert in short, and for how long it lasts.
 func (p posted) is() string {
 	return fmt.Sprintf("%s %s %s +%v", p.Labels["severity"], p.Labels["alertname"], p.Labels["lock"],
 		p.EndsAt.Sub(p.at))

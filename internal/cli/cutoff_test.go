@@ -52,7 +52,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)
 	doc, _, err := lockstore.New(server.Client(t), layout).Get(context.Background(), "l")
 	if err != nil || doc.Token == 0 {
-		t.Fatalf("the lock that could not be given back is gone: %v", err)
+		t.Fatalf("the lock that could not be released is gone: %v", err)
 	}
 	text, err := os.ReadFile(beat)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	}
 	t.Logf("the command ended %v before the auto-unlock", doc.AutoUnlockAt.Sub(last))
 	if !strings.Contains(stderr.String(), `lock "l" may be lost`) {
-		t.Errorf("stderr does not tell: %s", &stderr)
+		t.Errorf("stderr does not say so: %s", &stderr)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 	}
 }
 
-// Whoever waits until a lock is free waits through a restart of etcd, too.
+// Waiting for a lock to become free survives a restart of etcd.
 func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := server.Client(t)

@@ -79,7 +79,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
   mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
   mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh
   mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
-  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # crontab of each replica`,
+  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # on each replica`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{forever: true})

@@ -31,8 +31,8 @@ func mutexctl() {
 	}))
 }
 
-// hearSignals makes what the tests start hear the signals that they send, however the tests were started: nohup makes
-// its command ignore HUP, and a shell without job control makes its background commands ignore INT and QUIT.
+// hearSignals makes processes of the tests receive signals, however the tests were started: nohup makes its command
+// ignore HUP, and a shell without job control makes its background commands ignore INT and QUIT.
 func hearSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {

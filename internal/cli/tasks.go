@@ -43,7 +43,7 @@ mutexctl show SET/TASK
 
 JSON: one object per line.
 
-  set, task, lock           the set, the task in it, and the lock of whoever works on it
+  set, task, lock           the set, the task in it, and the lock of its worker
   state                     as set by the workers, or in_progress
   stuck                     whether a task in progress has no worker
   attempts                  the number of attempts without success

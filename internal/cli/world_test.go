@@ -155,7 +155,7 @@ func (w *world) start(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command(path, args[2:]...)
 	c.Dir = ts.MkAbs(".")
 	c.Env = append(w.env.Vars, "MUTEX_UUID="+ts.Getenv("MUTEX_UUID"))
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs the test
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the test runs
 	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
 	ts.Check(err)
 	defer out.Close()

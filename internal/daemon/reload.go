@@ -35,7 +35,7 @@ type Reload struct {
 
 // Run waits for SIGHUP until ctx ends.
 func (r Reload) Run(ctx context.Context) error {
-	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil, which blocks for ever, without Reloadable
+	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil, which blocks forever, without Reloadable
 	for {
 		select {
 		case <-ctx.Done():

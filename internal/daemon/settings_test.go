@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
-func TestWebSettingsThatCanNotWorkAreRefused(t *testing.T) {
+func TestWebSettingsThatCannotWorkAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
 	if err := os.WriteFile(junk, []byte("nonsense: true\n"), 0o600); err != nil {
 		t.Fatal(err)

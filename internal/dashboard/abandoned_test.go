@@ -15,7 +15,7 @@ const (
 	quiet     = "drm/rotate-keys"
 )
 
-// mourning is a night in which two holders died and a third is suspected to have.
+// mourning is a night in which two holders died and a third may have.
 func mourning() *scene {
 	s := busy()
 	s.state(abandoned, 40*time.Second)
@@ -184,7 +184,7 @@ func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
 	}
 }
 
-// All that a hostile witness can write is shown with care.
+// Everything that a hostile witness can write is escaped.
 func TestWhatAHostileWitnessSaysIsEscaped(t *testing.T) {
 	s := busy()
 	evil := `"><script>alert(1)</script>` + "\u202e\x1b[2J"

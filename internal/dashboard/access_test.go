@@ -37,7 +37,7 @@ func parsed(t testing.TB, file string) *access.Permissions {
 	return p
 }
 
-// behindProxy is an access in which a proxy at httptest's address says who asks.
+// behindProxy is an access configuration in which a proxy at httptest's address names the caller.
 func behindProxy(t testing.TB) access.Config {
 	return access.Config{
 		Source: access.SourceHeader, Header: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",
@@ -71,7 +71,7 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 			}
 			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") ||
 				strings.Contains(body, "catalog")) {
-				t.Errorf("%s for %q tells something of the locks: %s", r.name, who, words(body))
+				t.Errorf("%s for %q reveals something about the locks: %s", r.name, who, words(body))
 			}
 			checkHeaders(t, r, w)
 		}
@@ -254,7 +254,8 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = parsed(t,
-			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
+			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], `+
+				`other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
 	for who, sees := range map[string]bool{"biller": true, "other": false} {
 		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck,

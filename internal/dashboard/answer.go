@@ -21,7 +21,7 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 	}
 }
 
-// handleAction is handle for an operator's action. Who may not is told so before the body is read.
+// handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
 func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.site.RequestOf(r)

@@ -68,7 +68,7 @@ func assetType(name string) string {
 	return "text/javascript; charset=utf-8"
 }
 
-// asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another
+// asset answers with an embedded file. The address holds the fingerprint, so browsers keep it forever; one of another
 // build is not there.
 func (d *Dashboard) asset(r *site.Request) (site.Answer, error) {
 	file, ok := d.assets.files[chi.URLParam(r.Request, "file")]

@@ -40,7 +40,7 @@ func local(t *testing.T) func(*setup.Config) {
 	}
 }
 
-// sockets sends the same bytes on so many connections and reads nothing.
+// sockets sends the same bytes on this many connections and reads nothing.
 func sockets(t *testing.T, server *httptest.Server, n int, bytes string) []net.Conn {
 	t.Helper()
 	list := make([]net.Conn, n)
@@ -176,7 +176,7 @@ func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
 	}
 	for _, who := range []string{`"actor":""`, `"actor":"viewer"`} {
 		if !strings.Contains(s.log.String(), who) {
-			t.Errorf("the log does not tell of %s", who)
+			t.Errorf("the log does not mention %s", who)
 		}
 	}
 	wantForced(t, d, 0, 0, 900, 0)

@@ -92,7 +92,7 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 			t.Errorf("%s counts %v", what, got)
 		}
 		if !strings.Contains(s.log.String(), `"audit":"`+what+`","result":"success"`) {
-			t.Errorf("the log does not tell: %s", &s.log)
+			t.Errorf("the log does not show it: %s", &s.log)
 		}
 		done = nil
 	}
@@ -147,7 +147,9 @@ func TestGentleActionsAreRefused(t *testing.T) {
 				t.Errorf("the answer is %d, want %d; done: %v", w.Code, c.status, done)
 			}
 			wantWords(t, w.Body.String(), c.says)
-			if c.status == 422 && (c.more != "" && c.more != "own" && !strings.Contains(w.Body.String(), `value="`+c.more+`"`) ||
+			answered := w.Body.String()
+			if c.status == 422 && (c.more != "" && c.more != "own" &&
+				!strings.Contains(answered, `value="`+c.more+`"`) ||
 				!strings.Contains(w.Body.String(), `name="ticket" value="OPS-12"`)) {
 				t.Errorf("the form does not keep what was typed: %s", w.Body)
 			}

@@ -136,7 +136,7 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 	}
 }
 
-// essence is what differs from page to page: the title, the banner, and what is between the navigation and the footer.
+// essence returns what differs from page to page: the title, the banner, and everything between navigation and footer.
 func essence(page string) string {
 	page = regexp.MustCompile(`assets/[0-9a-f]{12}/`).ReplaceAllString(page, "assets/…/")
 	page = regexp.MustCompile(`data-etag="[^"]*"`).ReplaceAllString(page, `data-etag="…"`)

@@ -18,14 +18,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// withAudit lets everybody who comes through the proxy see everything, and names whoever comes.
+// withAudit gives every caller from the proxy all permissions, and a name.
 func withAudit(c *setup.Config) {
 	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
 		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace,
 			access.Audit}}}
 }
 
-// over puts a hold that is over into the scene: it began and ended so long ago.
+// over adds a past hold to the scene: it began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing",
@@ -38,7 +38,7 @@ func (s *scene) over(lock, how, by, why string, began, ended time.Duration) meta
 	return e
 }
 
-// lived is the busy night with a past.
+// lived is the busy night with a history.
 func lived(t testing.TB) *scene {
 	t.Helper()
 	s := busy()
@@ -226,14 +226,14 @@ func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
 	}
 	s.wait("lock-d", "d", time.Second) // for itself, which two jobs of one process do
 	d := s.dashboard(t)
-	want := "These may wait for each other for ever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
+	want := "These may wait for each other forever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
 		"waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
 	wantWords(t, ok(t, d, "/waiting"), want)
 	wantWords(t, ok(t, d, "/lock?name=lock-b"), want)
-	if n := strings.Count(ok(t, d, "/waiting"), "for ever"); n != 1 {
+	if n := strings.Count(ok(t, d, "/waiting"), "forever"); n != 1 {
 		t.Errorf("there are %d cycles", n)
 	}
-	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "for ever") {
+	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "forever") {
 		t.Error("a lock outside of the cycle warns of it")
 	}
 }

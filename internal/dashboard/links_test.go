@@ -37,7 +37,7 @@ func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 	}
 }
 
-func TestLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
+func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "logs", "=https://a/", "logs=http://a/", "logs=javascript:alert(1)",
 		"logs=https://{host}/", "logs=https://a.{owner}.example/", "logs=https://u:p@a/",
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",

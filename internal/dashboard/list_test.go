@@ -21,7 +21,8 @@ func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 		unlock: -34 * time.Second})
 	page := ok(t, s.dashboard(t), "/")
 	var order []string
-	for _, m := range regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`).FindAllStringSubmatch(page, -1) {
+	row := regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`)
+	for _, m := range row.FindAllStringSubmatch(page, -1) {
 		order = append(order, m[1]+" "+m[2])
 	}
 	want := []string{"expired reports/monthly", "malformed legacy/cron", "alerting billing/invoice-run",
@@ -41,7 +42,8 @@ func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
 		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
 		"5 locks 2 held 2 alerting 0 expiring 0 expired 1 malformed 0 abandoned 2 waiting (longest 9m)", "1–5 of 5")
-	if !strings.Contains(page, `<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
+	if !strings.Contains(page,
+		`<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
 		t.Error("the countdown has no absolute time in UTC to go on from")
 	}
 	if !strings.Contains(page, "<title>(2!) mutexdash – prod-eu</title>") ||
@@ -178,7 +180,7 @@ func TestQueryFinds(t *testing.T) {
 	}
 }
 
-func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
+func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 	d := busy().dashboard(t)
 	for term, why := range map[string]string{
 		"color:red":              "no such key; there are: name owner host",
@@ -208,7 +210,7 @@ func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
 }
 
-func TestAPISaysWhatItCanNotRead(t *testing.T) {
+func TestAPISaysWhatItCannotRead(t *testing.T) {
 	d := busy().dashboard(t)
 	for parameter, why := range map[string]string{
 		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000",
@@ -413,7 +415,8 @@ func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T)
 	d := s.dashboard(t)
 	page := ok(t, d, "/?group=owner")
 	var sections []string
-	for _, m := range regexp.MustCompile(`<details class="group"( open)? data-key="([^"]*)">`).FindAllStringSubmatch(page, -1) {
+	section := regexp.MustCompile(`<details class="group"( open)? data-key="([^"]*)">`)
+	for _, m := range section.FindAllStringSubmatch(page, -1) {
 		sections = append(sections, m[2]+m[1])
 	}
 	if want := []string{"reports", "", "billing", "catalog", "drm"}; !slices.Equal(sections, want) {

@@ -273,7 +273,7 @@ func TestLockPageSaysHowOftenTheDeadlineWasMoved(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	if page := words(ok(t, d, "/lock?name="+stuck)); strings.Contains(page, "extended") {
-		t.Errorf("the page tells of extensions of which nothing is known: %s", page)
+		t.Errorf("the page shows extensions that nothing is known about: %s", page)
 	}
 	for i, f := range s.documents[stuck].Fields {
 		if f.Name == metadata.FieldAutoUnlockAt {

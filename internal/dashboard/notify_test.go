@@ -36,7 +36,7 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 					config.ExternalURL = "https://locks.example/"
 					config.Notify = func(ctx context.Context, notice []byte) error {
 						if _, limited := ctx.Deadline(); !limited {
-							t.Error("it may take for ever")
+							t.Error("it may take forever")
 						}
 						if c.failures--; c.failures >= 0 {
 							return errors.New("connection refused")

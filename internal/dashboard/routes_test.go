@@ -237,7 +237,7 @@ func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
+func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*setup.Config){
 		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
 		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },
@@ -252,7 +252,7 @@ func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
 		if _, err := dashboard.New(config); err == nil {
 			t.Errorf("%s: it is accepted", name)
 		} else if strings.Contains(err.Error(), "p@host") && !strings.Contains(name, "user") {
-			t.Errorf("%s: the error tells a password: %v", name, err)
+			t.Errorf("%s: the error reveals a password: %v", name, err)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 			t.Errorf("%s: the chip says %s, %s finds %d, want %d", c.chip, link[2], link[1], n, c.want)
 		}
 	}
-	if narrowed := ok(t, d, "/history?q=ended:released"); !regexp.MustCompile(`href="/history" aria-current="true"><svg[^>]*>.*?</svg><b>8</b> released`).MatchString(narrowed) {
+	on := regexp.MustCompile(`href="/history" aria-current="true"><svg[^>]*>.*?</svg><b>8</b> released`)
+	if !on.MatchString(ok(t, d, "/history?q=ended:released")) {
 		t.Error("a chip that is on does not say so, or does not lead back")
 	}
 	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 auto-unlocked", "1 hold of 10")

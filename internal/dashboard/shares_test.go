@@ -115,14 +115,14 @@ func TestPermitsThatOthersCanGiveBackAreNoCycle(t *testing.T) {
 		unlock: time.Hour})
 	s.wants("hungry", "hungry-0", "pool")
 	s.wants("media", "media-0", "wanted")
-	if page := ok(t, s.dashboard(t), "/waiting"); strings.Contains(page, "for ever") {
+	if page := ok(t, s.dashboard(t), "/waiting"); strings.Contains(page, "forever") {
 		t.Errorf("two other holders could give a permit back, and it is a cycle: %s", words(page))
 	}
 	s.wants("media", "media-1", "wanted")
 	s.wants("batch", "batch-1", "wanted")
 	d := s.dashboard(t)
 	for _, url := range []string{"/waiting", "/lock?name=pool", "/lock?name=pool%231", "/lock?name=wanted"} {
-		wantWords(t, ok(t, d, url), "for ever",
+		wantWords(t, ok(t, d, url), "forever",
 			"hungry on hungry-0:17 waits for pool, held by batch on batch-1:17 and media on media-0:17 and media on "+
 				"media-1:17",
 			"media on media-1:17 waits for wanted, held by hungry on hungry-0:17")
@@ -135,12 +135,12 @@ func TestOneReaderWhoWaitsForAWriterIsACycle(t *testing.T) {
 		unlock: time.Hour})
 	s.wants("hungry", "hungry-0", "catalogue")
 	s.wants("shop", "shop-2", "wanted")
-	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever",
+	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "forever",
 		"hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17 shop on shop-2:17 waits for wanted",
 		"For 0s so far. Nothing ends it automatically: one of them has to give up or lose a lock.")
 }
 
-// wants has a process that may hold locks wait for one.
+// wants makes a process, which may hold locks, wait for one.
 func (s *scene) wants(owner, host, lock string) {
 	s.queues[lock] = append(s.queues[lock], s.waiter(lock, owner, host, 17))
 }

@@ -33,7 +33,7 @@ func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
 	}
 }
 
-// longNames is a scene in which a costly expression takes far longer than anybody waits.
+// longNames is a scene in which a costly expression takes far longer than any limit.
 func longNames() *scene {
 	s := crowd(40_000)
 	for i, r := range s.locks {

@@ -20,7 +20,8 @@ func source(t *testing.T, text string) stacktrace.SourceLink {
 
 func TestOwnFramesLeadToTheirCode(t *testing.T) {
 	s := newScene()
-	s.add(hold{name: "a", owner: "a", host: "h", held: 1e9, alert: 1e12, unlock: 2e12, backtrace: `/srv/app/my jobs/run#1.rb:118:in 'perform'
+	s.add(hold{name: "a", owner: "a", host: "h", held: 1e9, alert: 1e12, unlock: 2e12,
+		backtrace: `/srv/app/my jobs/run#1.rb:118:in 'perform'
 app/jobs/invoice_run.rb:64:in 'run'
 /srv/app/../../etc/passwd.rb:1:in 'x'
 /usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:202:in 'execute_job'
@@ -45,7 +46,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 	}
 }
 
-func TestSourceLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
+func TestSourceLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
 		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
 		if _, err := stacktrace.ParseSourceLink(bad); err == nil {

@@ -17,10 +17,12 @@ import (
 // forbidden are the constructs by which text from outside becomes markup or script. Two holes of well-known dashboards
 // in 2026 were an innerHTML in a tooltip.
 var forbidden = map[string]*regexp.Regexp{
-	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|AddInsecureBypassPattern|Access-Control-`),
-	".js": regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setAttribute\("on|\.on(click|load|error)\s*=|\.style\b|import\(`),
-	".html": regexp.MustCompile(`<script>|<style|\sstyle=|\son[a-z]+=|javascript:|https?://|//[a-z]|<iframe|<base|http-equiv|` +
-		`<script[^>]*>[^<]`),
+	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|` +
+		`AddInsecureBypassPattern|Access-Control-`),
+	".js": regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|` +
+		`\beval\b|new Function|setAttribute\("on|\.on(click|load|error)\s*=|\.style\b|import\(`),
+	".html": regexp.MustCompile(`<script>|<style|\sstyle=|\son[a-z]+=|javascript:|https?://|//[a-z]|` +
+		`<iframe|<base|http-equiv|<script[^>]*>[^<]`),
 	".css": regexp.MustCompile(`@import|url\(|expression\(`),
 }
 
@@ -52,7 +54,7 @@ func TestSourcesHaveNoForbiddenConstruct(t *testing.T) {
 	}
 }
 
-// size is the length of b as it travels.
+// size is the length of b when compressed for the wire.
 func size(t *testing.T, b []byte) int {
 	t.Helper()
 	var packed bytes.Buffer

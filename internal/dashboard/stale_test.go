@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// gone is a scene whose etcd was heard last a minute ago, with a lock whose alert and one whose auto-unlock passed
+// gone is a scene whose etcd last answered a minute ago, with a lock whose alert and one whose auto-unlock passed
 // since then.
 func gone() *scene {
 	s := newScene()
@@ -59,7 +59,7 @@ func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
 	}
 }
 
-// silent makes etcd answer nothing from now on, or only after so long.
+// silent makes etcd stop answering, or answer only after this long.
 func silent(s *scene, after time.Duration) func(*setup.Config) {
 	wait := func(ctx context.Context) error {
 		select {

@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// operated is a dashboard of the scene on which holds can be ended, and what was asked of etcd.
+// operated returns a dashboard of the scene with force unlock enabled, and the requests it made to etcd.
 func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
 	t.Helper()
 	var done []protocol.Action
@@ -207,10 +207,10 @@ func TestForceUnlockIsRefused(t *testing.T) {
 			}
 			if !strings.Contains(s.log.String(), "refused") && !strings.Contains(s.log.String(),
 				`"audit":"force-unlock","result":`) {
-				t.Errorf("the log does not tell: %s", &s.log)
+				t.Errorf("the log does not show it: %s", &s.log)
 			}
 			if strings.Contains(s.log.String(), `"result":"success"`) {
-				t.Errorf("the log tells of a success: %s", &s.log)
+				t.Errorf("the log reports a success: %s", &s.log)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// BenchmarkFind is what a look costs among 100,000 locks: in proportion to those who wait.
+// BenchmarkFind measures a search among 100,000 locks: its cost grows with the number of waiters.
 func BenchmarkFind(b *testing.B) {
 	for _, waiters := range []int{0, 100, 10_000, 90_000} {
 		b.Run(fmt.Sprintf("locks=100000/waiters=%d/cycles=0", waiters),
@@ -28,7 +28,7 @@ func bench(b *testing.B, w *world, want int) {
 }
 
 // many is n locks of as many processes. As many of them as there are waiters wait for the lock of the next one, in
-// cycles of a length; in one long row if that is 0.
+// cycles of a length; in one long chain if that is 0.
 func many(n, waiters, length int) *world {
 	w := newWorld()
 	for i := range n {

@@ -86,7 +86,7 @@ func TestAProcessThatWaitsForItselfIsNoCycle(t *testing.T) {
 	w.wants(t)
 }
 
-// Two workers that do several jobs at once have permits and wait for more of them all day.
+// Two workers that run several jobs at once hold permits and wait for more of them all day: no deadlock.
 func TestWhoHasAPartOfALockAndWaitsForMoreOfItIsAnotherJob(t *testing.T) {
 	for _, kind := range []string{metadata.HoldsPermits, metadata.HoldsShared} {
 		w := newWorld()
@@ -147,7 +147,7 @@ func TestPermitsAreKeptForEverOnlyWhenAllWhoHaveThemAreStuck(t *testing.T) {
 	w.wants(t, "a>x:c c>pool:a+b b>x:c @6")
 }
 
-// That a waits for c is no cycle with c, because c gets on when b does, and b and d are another one's business.
+// Although a waits for c, they form no cycle: c proceeds when b does, and b and d are in a cycle of their own.
 func TestACycleThatEndsWhenAnotherOneDoesIsNoneOfItsOwn(t *testing.T) {
 	w := newWorld()
 	w.share("pool", "a", metadata.HoldsPermits, 1)

@@ -27,7 +27,7 @@ func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 				set |= 1 << slices.Index(owners, p.Owner)
 			}
 			if sets = append(sets, set); !slices.Contains(all, set) {
-				t.Fatalf("seed %d: %s is told and gets on", seed, told(c))
+				t.Fatalf("seed %d: %s is reported although it can proceed", seed, told(c))
 			}
 		}
 		if problem := missing(all, sets); problem != "" {
@@ -44,7 +44,7 @@ func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// missing says which stuck set that has no smaller one in it is in no cycle, and which cycles overlap.
+// missing reports minimal stuck sets that no cycle covers, and cycles that overlap.
 func missing(all, found []int) string {
 	for _, set := range all {
 		smallest := !slices.ContainsFunc(all, func(other int) bool { return other != set && other&set == other })

@@ -24,7 +24,7 @@ func newWorld() *world { return &world{queues: map[string][]metadata.Waiter{}} }
 
 func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Minute) }
 
-// holds has a process hold a lock since a minute of the night.
+// holds makes a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
 	r := &metadata.Record{Name: lock, UUID: "u", Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7,
 		LockedAt: at(minute)}

@@ -70,7 +70,7 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 	works("after the password changed")
 }
 
-// untilRefused waits until a token that is as old as this call has run out.
+// untilRefused waits until a token issued before this call has expired.
 func untilRefused(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
 	witness, err := clientv3.New(clientv3.Config{

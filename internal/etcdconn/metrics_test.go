@@ -47,7 +47,7 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	}
 }
 
-// A list fails on the way more often than at its start, and can take as long as it likes: it is measured until its end.
+// A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
 func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")

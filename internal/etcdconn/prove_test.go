@@ -149,7 +149,7 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 	}
 }
 
-// To answer with one key of a range, etcd counts all others, which takes it half a second with a million locks.
+// To return one key of a range etcd counts all others: half a second with a million locks.
 func TestProveHasEtcdCountNothing(t *testing.T) {
 	var reply *pb.RangeResponse
 	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,

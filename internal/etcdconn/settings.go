@@ -2,7 +2,7 @@
 //
 // New never waits for etcd and fails only for invalid settings, so that a daemon stays up while etcd is away. Prove
 // makes one read and says which of endpoint, certificate, password and permission is wrong. A call without a deadline
-// on its context waits for ever while etcd is unreachable: every caller has to set one.
+// on its context waits forever while etcd is unreachable: every caller has to set one.
 package etcdconn
 
 import (

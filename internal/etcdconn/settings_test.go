@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
-func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")

@@ -51,7 +51,7 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 		until(t, func() bool { return strings.Contains(trouble.Cause(), "etcd is unreachable") })
 		time.Sleep(2500 * time.Millisecond) // looks twice more, and has nothing new to say
 		if n := log.count(`"class":"unreachable"`); n != told+1 {
-			t.Errorf("the log tells %d times that etcd is away, want once", n-told)
+			t.Errorf("the log says %d times that etcd is away, want once", n-told)
 		}
 		over := log.count("can be used again")
 		server.Restart(t)

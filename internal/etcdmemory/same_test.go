@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-// side is one of the two etcds to which the same happens.
+// side is one of the two etcds that get the same requests.
 type side struct {
 	*clientv3.Client
 	leases []clientv3.LeaseID
 }
 
-// said is an answer without the numbers of leases, which each etcd has its own.
+// said is an answer without lease ids, which differ between the two etcds.
 func (s *side) said(m proto.Message) string {
 	text := blanks.ReplaceAllString(prototext.MarshalOptions{}.Format(m), " ") // their number is random
 	return leases.ReplaceAllStringFunc(text, func(lease string) string {
@@ -144,7 +144,7 @@ func (d dice) txn(s *side, depth int) (cmps []clientv3.Cmp, thenOps, elseOps []c
 	return cmps, thenOps, elseOps
 }
 
-// step does one random thing and returns what was said to it.
+// step makes one random request and returns its answer.
 func (d dice) step(ctx context.Context, s *side) string {
 	switch n := d.IntN(20); {
 	case n == 0:
@@ -183,7 +183,7 @@ func (s *side) watches(ctx context.Context) []clientv3.WatchChan {
 	}
 }
 
-// story is what a watch told until a key that is put and deleted last.
+// story returns the events of a watch up to the key that is put and deleted last.
 func (s *side) story(t *testing.T, watch clientv3.WatchChan) (lines []string) {
 	for r := range watch {
 		if r.Created {

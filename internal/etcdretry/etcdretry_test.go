@@ -27,7 +27,7 @@ func create(key string) locktxn.Txn {
 	}
 }
 
-// failing answers commits with these errors, one after the other, after it did them.
+// failing executes commits, but answers with these errors, one after the other.
 type failing struct {
 	clientv3.KV
 	errs []error

@@ -185,10 +185,14 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 			[]string{"--sweep.abandoned=remove"}},
 		`--locks.prefix cannot be "/": the lock prefix is empty`: {nil,
 			[]string{"--locks.prefix=/"}},
-		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`:       {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
-		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of auto, json, console`: {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
-		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv.ParseBool`:             {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing unit in duration`:    {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
+		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`: {
+			map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
+		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of auto, json, console`: {
+			map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
+		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv.ParseBool`: {
+			map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing unit in duration`: {
+			map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
 		`unknown command "extra" for "unlocker sweep"`: {nil,
 			[]string{"sweep", "extra"}},
 		`unknown command "swoop" for "unlocker"`: {nil,
@@ -271,7 +275,7 @@ func TestHelpTellsEveryFlagWithDefaultAndVariableInGroups(t *testing.T) {
 		"  sweep       Sweep once\n",
 	} {
 		if !strings.Contains(help, want) {
-			t.Errorf("it does not tell %q:\n%s", want, help)
+			t.Errorf("it does not show %q:\n%s", want, help)
 		}
 	}
 	tellsOnce(t, p, help)
@@ -286,7 +290,7 @@ func TestHelpOfACommandBelowNamesTheSharedFlags(t *testing.T) {
 		}
 		help := p.out.String()
 		if want := "      --now\n          at once\n          [$UNLOCKER_NOW]\n"; !strings.Contains(help, want) {
-			t.Errorf("%v does not tell %q:\n%s", args, want, help)
+			t.Errorf("%v does not show %q:\n%s", args, want, help)
 		}
 		tellsOnce(t, p, help)
 	}
@@ -296,7 +300,7 @@ func tellsOnce(t *testing.T, p *program, help string) {
 	t.Helper()
 	p.root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if n := strings.Count(help, " --"+f.Name+" ") + strings.Count(help, " --"+f.Name+"\n"); n != 1 {
-			t.Errorf("--%s is told %d times:\n%s", f.Name, n, help)
+			t.Errorf("--%s is listed %d times:\n%s", f.Name, n, help)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// BenchmarkThousandHolders is what a witness of a thousand processes costs: memory for each, and the time until the ends
+// BenchmarkThousandHolders measures a witness of a thousand processes: memory per process, and the time until the ends
 // of all of them are stated.
 func BenchmarkThousandHolders(b *testing.B) {
 	const n = 1000
@@ -65,7 +65,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// BenchmarkSearch is a look through all processes of the machine, for those that live in namespaces of their own.
+// BenchmarkSearch measures a search of all the machine's processes for holders in other namespaces.
 func BenchmarkSearch(b *testing.B) {
 	w := newWorld(b)
 	children := 500

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// disk is the files of a machine that outlive a boot.
+// disk is the files of a machine that survive a reboot.
 type disk struct {
 	testing.TB
 	dir, state string
@@ -35,7 +35,7 @@ func (d disk) boot(id, hostname string) (Machine, bool, error) {
 	})
 }
 
-// boots wants these earlier boots to be known under the boot with this id.
+// boots expects these earlier boots to be known under the boot with this id.
 func (d disk) boots(id, hostname string, forgets bool, earlier ...string) {
 	d.Helper()
 	m, forgotten, err := d.boot(id, hostname)

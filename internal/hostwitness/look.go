@@ -170,7 +170,7 @@ func (w *Witness) ended(p *process, e exit) {
 	for _, l := range p.locks {
 		how := fmt.Sprintf("process %d on %s", p.pid, w.cfg.Machine.Hostname)
 		if e.at.IsZero() {
-			how += " is not there any more"
+			how += " is gone"
 		} else {
 			how += " ended"
 		}

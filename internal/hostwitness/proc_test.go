@@ -51,7 +51,7 @@ func (f fake) process(ids string, namespace, start int64) {
 	}
 }
 
-// machine makes it the /proc of a witness with process id 9 that sees all.
+// machine makes it the /proc of a witness with process id 9 that sees every process.
 func (f fake) machine() {
 	f.file("b00b1e5e\n", "sys", "kernel", "random", "boot_id")
 	f.file("NSpid:\t9\nGid:\t0\t0\t0\t0\nGroups:\t\nCapEff:\t0000000000000000\n", "self", "status")

@@ -96,9 +96,9 @@ func (w watcher) exit(p proc) (status int64, known bool) {
 	return s.ExitCode, true
 }
 
-// search looks for the processes of several holders in all namespaces that the witness sees. Who may not read in which
-// namespace a process lives finds several that may be the one: then the holder has ended when all of them have. That is
-// only certain for who sees all namespaces.
+// search looks for the processes of several holders in all namespaces that the witness sees. If it may not read the
+// namespace of a process, several may be the one: then the holder has ended when all of them have. That is certain only
+// if the witness sees all namespaces.
 func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]sight, error) {
 	if err := p.proc.hides(); err != nil {
 		return nil, nil, err

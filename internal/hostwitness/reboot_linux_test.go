@@ -42,6 +42,6 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 	second := w.hold("second", 17, before)
 	w.silent(first, second)
 	if n := strings.Count(one.log.String(), "another machine has a copy of the state directory"); n != 1 {
-		t.Errorf("it is said %d times: %s", n, one.log)
+		t.Errorf("it is logged %d times: %s", n, one.log)
 	}
 }

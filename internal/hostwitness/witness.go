@@ -126,7 +126,7 @@ func (w *Witness) Synced() error {
 	return nil
 }
 
-// wake has one round more done by whoever reads from the channel.
+// wake makes the reader of the channel run once more.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

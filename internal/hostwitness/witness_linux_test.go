@@ -342,7 +342,7 @@ func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	second := w.witness()
-	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is not there any more") {
+	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is gone") {
 		t.Errorf("%+v", *s)
 	}
 	w.silent(lives)
@@ -456,13 +456,14 @@ func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
 	other := w.hold("b", c.Process.Pid+1, self)
 	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
 	w.eventually("the metric", func() bool {
-		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`# HELP w_unseen_processes Processes that hold locks and cannot be seen by the witness.
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
+# HELP w_unseen_processes Processes that hold locks and cannot be seen by the witness.
 # TYPE w_unseen_processes gauge
 w_unseen_processes 2
 `), "w_unseen_processes") == nil
 	})
 	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
-		t.Errorf("it is said %d times", n)
+		t.Errorf("it is logged %d times", n)
 	}
 	if w.stated(h) != nil || w.stated(other) != nil {
 		t.Error("something is stated")
@@ -511,7 +512,8 @@ func TestTheMetricsCountWhatWasStated(t *testing.T) {
 	_ = c.Process.Kill()
 	w.death(h)
 	w.eventually("the count", func() bool {
-		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`# HELP w_statements_total Statements that etcd has accepted.
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
+# HELP w_statements_total Statements that etcd has accepted.
 # TYPE w_statements_total counter
 w_statements_total{cause="process_ended"} 1
 w_statements_total{cause="rebooted"} 0

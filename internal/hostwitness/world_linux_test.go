@@ -27,7 +27,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// envThread has this program end its first thread, and go on in another.
+// envThread makes this program end its first thread and continue in another.
 const envThread = "HOSTWITNESS_TEST_THREAD"
 
 func TestMain(m *testing.M) {
@@ -113,7 +113,7 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	return witness{one, log, stop}
 }
 
-// child is a process that does nothing until it is killed.
+// child is an idle process that runs until it is killed.
 func (w *world) child(name string, args ...string) *exec.Cmd {
 	w.Helper()
 	c := exec.Command(name, args...)
@@ -201,7 +201,7 @@ func (w *world) death(h locktxn.Hold) *metadata.Statement {
 	return s
 }
 
-// silent wants nothing to be stated about a hold until the witness has stated something later.
+// silent expects nothing to be stated about a hold until the witness has stated something later.
 func (w *world) silent(holds ...locktxn.Hold) {
 	w.Helper()
 	c := w.sleeper()
@@ -225,7 +225,7 @@ func (w *world) eventually(what string, f func() bool) {
 	}
 }
 
-// watches waits until the witness watches so many processes.
+// watches waits until the witness watches this many processes.
 func (w *world) watches(one witness, n int) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("a watch of %d processes", n), func() bool {

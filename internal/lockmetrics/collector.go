@@ -29,7 +29,7 @@ type Config struct {
 	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 
 	Series      Series // which locks get series of their own; none if empty
-	SeriesLimit int    // at most so many locks
+	SeriesLimit int    // the most locks with series of their own
 }
 
 // Sync is how current the view is.

@@ -17,7 +17,7 @@ import (
 // now is the moment of every scrape.
 var now = time.Unix(1_700_000_000, 0).UTC()
 
-// world is what a collector is joined to.
+// world is what a collector reads from.
 type world struct {
 	locks  []*metadata.Record
 	queues map[string][]metadata.Waiter

@@ -22,7 +22,7 @@ func cycle(one, other string, since time.Time) deadlock.Cycle {
 	}}
 }
 
-// stuck is a collector that is told of cycles.
+// stuck is a collector with these cycles.
 func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
 	config := newWorld().config()
 	config.Deadlocks = func() []deadlock.Cycle { return cycles }
@@ -68,7 +68,7 @@ func TestHostileNamesInCyclesDoNotBreakAScrape(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(stuck(cycle("a", "b", time.Time{})),
 		"unlocker_deadlock_since_timestamp_seconds"); n != 0 {
-		t.Error("nobody says since when, and it is shown")
+		t.Error("a time is shown although no record has one")
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 )
 
-// Alerts tell what a lock is for. It comes from a series beside those of the lock, bounded as they are, and with no
-// label that a hold changes.
+// Alerts show what a lock is for. The text comes from a separate series, bounded like those of the lock, whose labels
+// no hold changes.
 func TestThePurposeHasASeriesWhereTheLockHasSome(t *testing.T) {
 	w := newWorld()
 	for i := range 20 {

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// stated is a lock whose holder a witness says has ended.
+// stated is a lock whose holder, according to a witness, has ended.
 func stated(name, witness string, change ...func(*metadata.Record, *metadata.Statement)) *metadata.Record {
 	r := lock(name, time.Hour)
 	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted,

@@ -67,7 +67,7 @@ func TestAutoUnlockOfNothing(t *testing.T) {
 	}
 }
 
-// All a hostile writer can think of, removed in one go together with sound locks.
+// Every hostile record we know of, removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	w := start(t)
 	full := map[string]any{}
@@ -225,7 +225,7 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 	}
 }
 
-// writes reports whether the transaction may write; the nested ones of this package do or do not all alike.
+// writes reports whether the transaction may write; all nested transactions of this package are alike in this.
 func writes(req *pb.TxnRequest) bool {
 	for _, op := range req.Success {
 		if nested := op.GetRequestTxn(); nested != nil && writes(nested) || op.GetRequestDeleteRange() != nil ||

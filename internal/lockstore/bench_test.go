@@ -42,7 +42,7 @@ func BenchmarkMassExpiry(b *testing.B) {
 	}
 }
 
-// leaseExpiry is how long etcd takes for so many keys whose leases end in the same second.
+// leaseExpiry measures etcd's expiry of this many keys whose leases end in the same second.
 func leaseExpiry(b *testing.B, w world, n int) time.Duration {
 	const ttl = 20
 	leases := make([]clientv3.LeaseID, n)
@@ -142,7 +142,7 @@ func BenchmarkMassExpiryAsAUser(b *testing.B) {
 	}
 }
 
-// BenchmarkOthersDuringMassExpiry is what those feel who take and release other locks while 10,000 are removed.
+// BenchmarkOthersDuringMassExpiry measures taking and releasing other locks while 10,000 are removed.
 func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {

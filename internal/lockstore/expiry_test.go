@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Who takes and gives back a lock while thousands are removed waits for a batch or two, and not for all of them.
+// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
 func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 	const locks = 3000
 	w := start(t)
@@ -31,7 +31,7 @@ func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 			took := time.Since(began)
 			t.Logf("%d were removed in %v; %d others were taken and given back, one in %v", locks, took, times, longest)
 			if times < 5 {
-				t.Errorf("who takes a lock meanwhile is held up")
+				t.Errorf("taking a lock meanwhile is delayed")
 			}
 			return
 		default:

@@ -134,7 +134,7 @@ func TestForceUnlockWithALostAnswer(t *testing.T) {
 	}
 }
 
-// etcd that runs out of space in the middle of a transaction does it all the same, and answers that it did not.
+// An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
 func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 	for name, then := range map[string]func(w world, line *wire){
 		"and nobody took it since":  func(world, *wire) {},
@@ -156,7 +156,7 @@ func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 				return rpctypes.ErrGRPCNoSpace
 			})
 			if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
-				t.Errorf("what was done is told as %v", err)
+				t.Errorf("the error of a completed action is %v", err)
 			}
 			ending, err := w.Ending(t.Context(), uuid(1))
 			if err != nil || ending == nil || w.record("a").UUID == uuid(1) {

@@ -91,7 +91,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// A member whose disk hangs still answers the pings of its clients, so they go on asking it in turn.
+// A member whose disk hangs still answers pings, so clients keep sending it requests in turn.
 func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 	for what, hangs := range map[string]func(req any) bool{
 		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },

@@ -172,7 +172,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	}
 }
 
-// How long a server stays silent is up to it. What people read in the log is the reason, not that somebody cancelled.
+// A server may stay silent for any length of time. The log must give that as the reason, not our own cancellation.
 func TestAStalledListReportsWhy(t *testing.T) {
 	for name, older := range map[string]bool{"of a server that streams": false, "of an older server": true} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 	}
 }
 
-// A member that hangs must not cost much, but one that is only slow must not be given up for ever.
+// A hung member must not cost much, but one that is merely slow must not be abandoned forever.
 func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silentKV{older: true}
@@ -205,7 +205,7 @@ func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	})
 }
 
-// Who counts what etcd answered must not find lists that were cut off where nothing was wrong.
+// A client that counts etcd's answers must not see aborted lists where nothing was wrong.
 func TestASuccessfulListEndsItsStreams(t *testing.T) {
 	ends := make(chan error, 1000)
 	line := &wire{ended: func(err error) { ends <- err }}

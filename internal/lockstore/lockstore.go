@@ -2,7 +2,7 @@
 // locks, reads how holds ended, announces running unlockers, and records what witnesses state. Holders use package
 // mutex instead.
 //
-// Every call has a deadline of its own, because etcd's client waits for ever if no member answers. Every removal is one
+// Every call has a deadline of its own, because etcd's client waits forever if no member answers. Every removal is one
 // guarded transaction, and none is sent twice: if the answer is lost, the store reads again and reports what it finds.
 package lockstore
 

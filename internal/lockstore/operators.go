@@ -80,8 +80,8 @@ func (e *RefusedError) Error() string { return e.err.Error() }
 // ErrNoSpace is wrapped by the error of an action that etcd did not take because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")
 
-// act does what an operator wants with the hold in r, in one transaction with the record of it. If etcd's answer is
-// lost, the record tells whether it was done; it may still be done while the hold is there and possible says so.
+// act does what an operator wants with the hold in r, and writes the audit record in the same transaction. If etcd's
+// answer is lost, that record shows what became of it. Without one, it may still happen while possible returns true.
 func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
 	build func(audit clientv3.Op) locktxn.Txn, possible func(now *metadata.Record) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

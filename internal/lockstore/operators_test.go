@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// deeds are what an operator does to a hold without ending it.
+// deeds are the operator's actions that do not end a hold.
 var deeds = map[string]struct {
 	do   func(w world, r *metadata.Record, a protocol.Action) error
 	done func(r *metadata.Record) bool
@@ -93,7 +93,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 	}
 }
 
-// A deadline that is moved between the look and the deed: the person decided on what is no longer so.
+// A deadline moves between the read and the action: the operator's decision is out of date.
 func TestExtendAfterTheHolderExtended(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
@@ -169,7 +169,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 	}
 }
 
-// A deadline that moved cannot be compared with success any more, so nothing is on its way.
+// Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
 func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	line := &wire{}
 	w := on(t, line.client(t, etcdtest.Start(t)))
@@ -208,7 +208,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 				return rpctypes.ErrGRPCNoSpace
 			})
 			if err := d.do(w, r, deed(what, r)); err != nil || !d.done(w.record("a")) {
-				t.Errorf("what was done is told as %v", err)
+				t.Errorf("the error of a completed action is %v", err)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// What is left of a record alerts for ever: all of it has to go, and nothing that is not its own.
+// Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	w := start(t)
 	many := func(format string, n int) (names []string) {

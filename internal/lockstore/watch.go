@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultPulse = 3 * time.Second // see Store.pulse
-	silentPulses = 3               // without a sign of life for so many pulses a watch counts as dead
+	silentPulses = 3               // after this many pulses without a sign of life a watch counts as dead
 	tooOld       = 5_000           // in revisions: catching up from further behind costs etcd more than a list
 	maxBacklog   = 64 << 20        // in bytes, for a consumer that is slower than etcd
 )
@@ -130,7 +130,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 }
 
 // probe reads etcd's revision. A watch that starts above it gets no progress reports: until something is written, or
-// for ever if etcd was restored from an older state.
+// forever if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.seen.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())

@@ -19,10 +19,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// quick makes watches notice within a second what takes ten by default.
+// quick makes watches notice silence within a second instead of the default ten.
 var quick = lockstore.WithPulse(300 * time.Millisecond)
 
-// watching is a watch that goes on.
+// watching is a running watch.
 type watching struct {
 	t     testing.TB
 	world world
@@ -245,7 +245,7 @@ func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 	}
 }
 
-// A view that lists for long is far behind when it begins to watch. It catches up: another list would be as slow.
+// After a slow list, a view is far behind when it starts to watch. It catches up: another list would be just as slow.
 func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -279,7 +279,7 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 	}
 }
 
-// A consumer that stands still costs memory up to a limit, and then the watch.
+// A stuck consumer costs memory up to a limit; beyond it, the watch ends.
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -326,7 +326,7 @@ func TestWatchSurvivesAnExpiredLogin(t *testing.T) {
 		eventually(t, fmt.Sprintf("event %d", i), func() bool {
 			turns, _, _ := g.saw()
 			select {
-			case err := <-g.done: // as good: whoever watches lists again
+			case err := <-g.done: // just as good: the caller lists again
 				t.Logf("the watch ended with %v", err)
 				if _, err := reader.List(t.Context(), func(protocol.KV) {}); err != nil {
 					t.Logf("list: %v", err)

@@ -126,7 +126,7 @@ func (w world) keys(prefix string) []string {
 
 func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
-// wire stands between a client and its etcd, and does to requests what a test says.
+// wire stands between a client and its etcd and manipulates requests as a test needs.
 type wire struct {
 	mu  sync.Mutex
 	txn func(req *pb.TxnRequest, send func() error) error

@@ -212,7 +212,7 @@ func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
 		Else: []clientv3.Op{read(l, r.Record.Name)},
 	}
-	if metadata.IsUUID(r.Record.UUID) { // whoever stands behind the holder in the queue watches its ticket
+	if metadata.IsUUID(r.Record.UUID) { // the next in the queue watches the holder's ticket
 		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
 	}
 	if !r.Record.Foreign() {

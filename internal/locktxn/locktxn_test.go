@@ -55,7 +55,7 @@ func (s store) commit(t locktxn.Txn) *clientv3.TxnResponse {
 	return resp
 }
 
-// done wants the transaction to do what it is for.
+// done expects the transaction to succeed.
 func (s store) done(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	s.Helper()
 	resp := s.commit(t)
@@ -65,7 +65,7 @@ func (s store) done(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	return resp
 }
 
-// refused wants the transaction to change nothing at all.
+// refused expects the transaction to change nothing at all.
 func (s store) refused(what string, t locktxn.Txn) *clientv3.TxnResponse {
 	s.Helper()
 	before := s.keys("")
@@ -160,7 +160,7 @@ func TestAcquire(t *testing.T) {
 	if holder := metadata.Decode("a",
 		locktxn.Fields(s.l, (*clientv3.GetResponse)(resp.Responses[0].GetResponseRange()))); holder.UUID != mine ||
 		holder.Token != h.Token {
-		t.Errorf("the refused one was told of %+v", holder.Record)
+		t.Errorf("the refused client got %+v", holder.Record)
 	}
 	s.refused("the same acquire, sent again", s.acquire("a", mine))
 

@@ -36,7 +36,7 @@ func TestAskHolder(t *testing.T) {
 	}
 	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
 	if locktxn.Keys(read, 0).Count != 1 || len(locktxn.Fields(s.l, locktxn.Keys(read, 1))) == 0 {
-		t.Errorf("what was done is read as %v", read.Responses)
+		t.Errorf("the completed action is read as %v", read.Responses)
 	}
 	again := request(h)
 	again.By = "bob"
@@ -50,7 +50,7 @@ func TestAskHolder(t *testing.T) {
 	}
 }
 
-// Each compare is needed: there is a hold that it alone spares.
+// Each compare is needed: for each there is a hold that only this compare protects.
 func TestARequestIsForOneHold(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
@@ -68,7 +68,7 @@ func TestARequestIsForOneHold(t *testing.T) {
 	s.refused("ask a hold that is over", locktxn.AskHolder(s.l, "a", request(h)))
 }
 
-// A request that is older than the hold keeps nobody from asking.
+// A request that is older than the hold does not block a new one.
 func TestAskOnce(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
@@ -121,7 +121,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// Each compare is needed: there is a record that it alone spares.
+// Each compare is needed: for each there is a record that only this compare protects.
 func TestMoreTimeIsForWhatWasShown(t *testing.T) {
 	for n, c := range []struct {
 		what   string

@@ -137,7 +137,7 @@ func tickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3
 }
 
 // Leave takes a waiter out of the queue, unless it is the tail, and reads the rest. If it is the tail, it reads the
-// rest and then the two newest tickets: whoever leaves as the tail puts the tail back to the ticket before it, see
+// rest and then the two newest tickets: a waiter leaving as the tail puts the tail back to the ticket before it, see
 // [Newest] and [LeaveAsTail].
 func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
@@ -192,7 +192,7 @@ func ReadTail(l protocol.Layout, lock string) Txn {
 }
 
 // RestoreTail puts a tail if there is none although somebody waits: the newest waiter died, and its lease took the tail
-// along. last was the newest ticket when it was read: whoever joined since has put a tail.
+// along. last was the newest ticket when it was read: a waiter that joined since has put a tail.
 func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 	return Txn{
 		If: []clientv3.Cmp{

@@ -22,7 +22,7 @@ func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {
 	return locktxn.Enqueue(s.l, lock, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
 }
 
-// queued puts an attempt in line and wants to be told that before is before it.
+// queued enqueues an attempt and expects the answer that before is ahead of it.
 func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn.Position {
 	s.Helper()
 	resp := s.commit(s.enqueue(lock, uuid, lease))

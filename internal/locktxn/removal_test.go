@@ -33,7 +33,7 @@ func TestAutoUnlock(t *testing.T) {
 	resp := s.refused("the same auto-unlock, sent again", locktxn.AutoUnlock(s.l, again))
 	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 ||
 		string(history.Kvs[0].Value) != again.History() {
-		t.Errorf("the second sending cannot tell that the first one did it: %v", history)
+		t.Errorf("the second attempt cannot see that the first one did it: %v", history)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestRemovalSparesForeignKeys(t *testing.T) {
 	s.put(s.l.Record("a")+"UPPER", "another program's")
 	r := s.removal(s.record("a"), "u1")
 	if !r.Record.Foreign() {
-		t.Fatalf("the record does not tell of the foreign keys: %+v", r.Record)
+		t.Fatalf("the record does not show the foreign keys: %+v", r.Record)
 	}
 	record := s.l.Record("a")
 	r.Ranges = []locktxn.Range{{From: record + "a", To: record + "b"}, {From: record + "c", To: record + "z"}}

@@ -46,7 +46,7 @@ func Dispel(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Suspicion(uuid))}}
 }
 
-// ProveWitness changes nothing, and is refused to whoever may not state deaths and suspicions. No hold has this uuid.
+// ProveWitness changes nothing; etcd refuses it to clients without the rights of a witness. No hold has this uuid.
 func ProveWitness(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Death(uuid)), clientv3.OpDelete(l.Suspicion(uuid))}}
 }

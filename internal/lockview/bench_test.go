@@ -42,7 +42,7 @@ func held(b *testing.B, n int) (*clientv3.Client, *lockstore.Store) {
 	return c, lockstore.New(c, layout)
 }
 
-// BenchmarkLoad loads 100,000 locks, and reads the same keys as bare as can be in the same run.
+// BenchmarkLoad loads 100,000 locks and, in the same run, reads the same keys without decoding them.
 func BenchmarkLoad(b *testing.B) {
 	c, store := held(b, many)
 	var bare, load time.Duration
@@ -99,7 +99,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkVisible is how long a lock takes from the answer of etcd to its holder until a reader of the view sees it,
+// BenchmarkVisible measures the time from etcd's answer to the holder until a reader of the view sees the lock,
 // with 100,000 other locks and 1000 locks a second taken and released.
 func BenchmarkVisible(b *testing.B) {
 	c, store := held(b, many)
@@ -140,7 +140,7 @@ func BenchmarkVisible(b *testing.B) {
 	b.ReportMetric(float64(delays[len(delays)*99/100].Microseconds()), "us-p99")
 }
 
-// BenchmarkBuild is the view's own part of loading, and its memory, without etcd.
+// BenchmarkBuild measures the view's own share of loading, and its memory, without etcd.
 func BenchmarkBuild(b *testing.B) {
 	for _, c := range []struct {
 		n int
@@ -176,7 +176,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// synthetic is a source of n held locks, that makes them as they are read, and tells of changes that are sent to it.
+// synthetic is a source of n held locks that it generates on reading, and passes on the changes that it is given.
 func synthetic(b *testing.B, n int, p metadata.Process, turns ...chan turn) lockview.Source {
 	template := lock(b, "x", uuid(0), func(d *metadata.Draft) { d.Process = p })
 	start := p.Start
@@ -210,8 +210,8 @@ func synthetic(b *testing.B, n int, p metadata.Process, turns ...chan turn) lock
 	}
 }
 
-// BenchmarkChange is what one change costs the view, among so many locks: an extension, or taking and releasing a lock;
-// and what it costs a reader to look at all locks after a change.
+// BenchmarkChange measures what one change among this many locks costs the view, be it an extension or a lock taken and
+// released, and what it costs a reader to look at all locks after a change.
 func BenchmarkChange(b *testing.B) {
 	extended := func(i int) []protocol.Event {
 		at := fmt.Sprintf("15537%05d", i%100_000)

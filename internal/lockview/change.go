@@ -52,7 +52,7 @@ func (s *step) replaced() bool {
 
 // moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
 // Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
-// holder's lock for ever. Neither must rewriting a deadline unchanged: that is no extension.
+// holder's lock forever. Neither must rewriting a deadline unchanged: that is no extension.
 func (s *step) moved() bool {
 	before, after := s.before.rec, s.after.rec
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||

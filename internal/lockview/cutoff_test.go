@@ -64,7 +64,7 @@ func through(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-// A hold that ended while nobody watched counts as ended, with what its end left in etcd.
+// A hold that ended unwatched counts as ended, with the ending that etcd has of it.
 func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
@@ -174,7 +174,7 @@ func TestViewSurvivesAnExpiredLogin(t *testing.T) {
 	t.Logf("%+v", v.Stats())
 }
 
-// An etcd that is restored from a copy of its files goes back in time. The view follows, and tells.
+// An etcd restored from a copy of its files goes back in time. The view follows and reports it.
 func TestViewReportsARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// What is written into the range of a dead holder's lock must not keep it; what a living holder writes must.
+// Foreign writes into the range of a dead holder's lock must not keep it; writes of a living holder must.
 func TestWhichWritesKeepALock(t *testing.T) {
 	deadlines := func(at time.Time) []op {
 		return []op{
@@ -70,8 +70,8 @@ func TestWhichWritesKeepALock(t *testing.T) {
 	}
 }
 
-// A holder's clock must not decide when its lock goes: what was watched arriving stays for as long as the holder asked
-// for.
+// A holder's clock must not decide when its lock is removed: an observed write keeps the lock for as long as the holder
+// asked for.
 func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 	const (
 		behind = 6 * time.Minute

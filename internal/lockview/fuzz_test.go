@@ -23,7 +23,7 @@ func draft(uuid string) metadata.Draft {
 	}
 }
 
-// player turns bytes into what clients, good and bad, do to the keys.
+// player turns bytes into operations of good and bad clients.
 type player struct {
 	t     testing.TB
 	bytes []byte
@@ -184,7 +184,7 @@ func (p *player) statement(name string) op {
 	return put(key, []string{protocol.Marshal(st), protocol.Marshal(st), protocol.Marshal(st), "{", ""}[p.next(5)])
 }
 
-// FuzzApply holds that any sequence of events gives the snapshot that a list gives.
+// FuzzApply checks that any sequence of events leads to the same snapshot as a list.
 func FuzzApply(f *testing.F) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// compared lets a view compare with a list once, and wants nothing to be healed: the watch told everything.
+// compared lets a view compare itself with a list once, and expects no repair: the watch delivered everything.
 func compared(t *testing.T, v *lockview.View, w *world) {
 	t.Helper()
 	before := v.Stats().Resyncs[lockview.ReasonPeriodic]

@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// same waits until the view shows what a view shows that has just begun.
+// same waits until the view shows the same as a freshly started one.
 func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	t.Helper()
 	fresh := lockview.New(layout, source(s), lockview.Options{})
@@ -50,8 +50,8 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// Two locks change in every transaction, each with keys that belong together. Readers that look all the time must never
-// see one half of it.
+// Each transaction changes two locks, each with keys that belong together. Readers that poll all the time must never
+// see half of a transaction.
 func TestReadersSeeWholeRevisions(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
 	h := holders{t, c}
@@ -183,7 +183,7 @@ func TestViewIsEtcdAfterARandomRun(t *testing.T) {
 	}
 }
 
-// All values of the corpus as every field, on a real etcd: nothing is lost beside them, and nothing stops.
+// All values of the corpus in every field, on a real etcd: no other lock is lost, and nothing stops.
 func TestHostileRecordsHideNothing(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
 	h := holders{t, c}

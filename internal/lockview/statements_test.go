@@ -120,7 +120,7 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 	})
 }
 
-// A holder whose statement was listed before its record is as dead.
+// A holder is just as dead if its statement was listed before its record.
 func TestAStatementInAListIsAttachedWhateverTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -299,7 +299,7 @@ func TestAListFindsWhatTheWatchDidNotTell(t *testing.T) {
 	})
 }
 
-// What the watch tells while a list is being read is newer than the list.
+// Events during a list are newer than the list.
 func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -135,7 +135,7 @@ func TestFreshness(t *testing.T) {
 	})
 }
 
-// A server that loses events is found out by the next periodic list.
+// The next periodic list finds events that a server lost.
 func TestLostEventsAreHealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -194,7 +194,7 @@ func TestLostEventsAreHealed(t *testing.T) {
 	})
 }
 
-// While the list to compare with is read, the watch goes on; what it told counts.
+// The watch continues during the list for the comparison, and its events count.
 func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -233,7 +233,7 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	})
 }
 
-// The store was restored from a backup: revisions start again, and what is at them is not what was.
+// The store was restored from a backup: revisions repeat, with other contents.
 func TestRestoredStoreIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newWorld()

@@ -1,7 +1,7 @@
 // Package lockview keeps an in-memory snapshot of all held locks, which everything else in the process reads.
 //
 // The snapshot has one writer: a list of etcd's keys, and the watch that follows it. It shows whole revisions only,
-// never half a record. Whoever removes a lock talks to etcd and sees the effect come back here. When the watch ends,
+// never half a record. A removal goes to etcd, and its effect comes back through the watch. When the watch ends,
 // the view lists again and reconciles. It also does so every few minutes, because etcd servers have lost events before.
 //
 // Readers are level-triggered: [View.Changed] only says that something changed.

@@ -220,7 +220,7 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 	})
 }
 
-// The times decide about the order of removals, in which what was read together is alike.
+// These times order the removals; everything from one read has the same time.
 func TestAListStampsAllLocksAlike(t *testing.T) {
 	w := newWorld()
 	for i := range 1000 {
@@ -297,7 +297,7 @@ func TestUnlockers(t *testing.T) {
 	})
 }
 
-// A record without a lease stays for ever. It must not pass for an unlocker that runs.
+// A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -485,7 +485,7 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	settle(t, v, w)
 	for _, name := range []string{"lock1", "lock9999", "mine"} {
 		if !v.Lock(name).Foreign() {
-			t.Errorf("%s does not tell of the foreign key in its range: %+v", name, v.Lock(name))
+			t.Errorf("%s does not show the foreign key in its range: %+v", name, v.Lock(name))
 		}
 	}
 	w.do(remove(layout.Record("mine") + "not/ours"))

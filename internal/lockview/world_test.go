@@ -56,7 +56,7 @@ func (w *world) cut() {
 	w.cuts = make(chan struct{})
 }
 
-// setDeaf makes watches not tell of what happens from now on, or tell again.
+// setDeaf stops or resumes the delivery of events to watches.
 func (w *world) setDeaf(deaf bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +243,7 @@ type shown struct {
 	Foreign   int
 }
 
-// truth is what a view has to show of the world, made without any of the view's shortcuts.
+// truth is what a view has to show of the world, computed without the view's shortcuts.
 func (w *world) truth() shown {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// All locks are looked at whenever a lock or a pod changes, at most twenty times a second.
+// Every change of a lock or a pod causes a look at all locks, at most twenty times a second.
 func BenchmarkLook(b *testing.B) {
 	const pods = 10_000
 	const locks = 100_000

@@ -53,7 +53,8 @@ func TestTheNewestStartOfAContainer(t *testing.T) {
 		last     bool   // the end before that is known
 		wasStart bool   // its start is known
 	}{
-		"not started":              {shaped{state: `"waiting":{"reason":"ContainerCreating"}`}, "", "none", false, false},
+		"not started": {
+			shaped{state: `"waiting":{"reason":"ContainerCreating"}`}, "", "none", false, false},
 		"created":                  {shaped{state: `"waiting":{}`, id: "c1"}, "c1", "none", false, false},
 		"running":                  {shaped{state: started, id: "c1"}, "c1", "none", false, true},
 		"running again":            {shaped{state: started, last: first, id: "c2"}, "c2", "none", true, true},
@@ -113,7 +114,8 @@ func TestWhatElseCountsOfAPod(t *testing.T) {
 		meta: `"annotations":{"kubernetes.io/config.mirror":"x"},"deletionTimestamp":"2026-01-01T12:00:00Z",` +
 			`"deletionGracePeriodSeconds":30`,
 		spec: `"runtimeClassName":"kata"`,
-		status: `"phase":"Failed","reason":"Evicted","conditions":[{"type":"Ready","status":"False","reason":"PodFailed"},` +
+		status: `"phase":"Failed","reason":"Evicted",` +
+			`"conditions":[{"type":"Ready","status":"False","reason":"PodFailed"},` +
 			`{"type":"DisruptionTarget","status":"True","reason":"TerminationByKubelet"}]`,
 	}.json())
 	if p.Deleting == podproof.Never || p.Grace != 30*time.Second || !p.Static || !p.OwnClock || !p.KubeletEnded ||

@@ -25,7 +25,7 @@ const (
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
 	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
-	// ended, or it was lost. Who dispelled a suspicion knew better, so that one waits longer.
+	// ended, or it was lost. A missing suspicion waits longer: somebody who knew better may have cleared it.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )

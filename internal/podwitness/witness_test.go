@@ -89,7 +89,7 @@ func (a *apiServer) send(kind, object string) {
 	a.changed = make(chan struct{})
 }
 
-// complete says that all pods have been sent that were there.
+// complete says that all existing pods have been sent.
 func (a *apiServer) complete() {
 	a.send("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",`+
 		`"annotations":{"k8s.io/initial-events-end":"true"}}}`)
@@ -101,7 +101,7 @@ func (a *apiServer) refuse(status int) {
 	a.status = status
 }
 
-// pod is a pod in JSON, of which most is of no interest.
+// pod is a pod in JSON, with many members that do not matter here.
 func pod(phase, state string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"worker-0","uid":"u1",
 "resourceVersion":"11","labels":{"app":"worker"},"annotations":{"long":"text"},"managedFields":[{"manager":"kubelet"}]},
@@ -364,7 +364,7 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
-				t.Errorf("it is said %d times: %s", said, log)
+				t.Errorf("it is logged %d times: %s", said, log)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A reader takes apart every key it reads.
+// A reader parses every key it reads.
 func BenchmarkParse(b *testing.B) {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxMoreTime is the most time that an operator can give a holder at once. Whoever needs more of it looks again.
+// MaxMoreTime is the most time that an operator can give a holder at once. To give more, look again.
 const MaxMoreTime = 7 * 24 * time.Hour
 
 // MoreTime returns the deadlines of a hold that is given more time: each is moved forward by d from now or, if that is

@@ -21,7 +21,7 @@ type Frame struct {
 // Stretch is a run of frames that are either all or none the program's own code.
 type Stretch struct {
 	Foreign bool
-	Fold    bool // so many foreign frames that they are hidden at first
+	Fold    bool // there are enough foreign frames to hide them at first
 	Frames  []Frame
 }
 

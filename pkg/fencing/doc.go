@@ -22,7 +22,8 @@
 //
 // The token is a column, and is compared and written by the statement that does the work, see [Exec]:
 //
-//	err := fencing.Exec(ctx, db, token, `UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
+//	err := fencing.Exec(ctx, db, token,
+//		`UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
 //
 // A handler that writes to a database wants [Carry] instead of a Fence: it takes the token from the request and leaves
 // the check to the statement, which survives restarts and holds for all replicas.
@@ -34,7 +35,7 @@
 // # What to know
 //
 //   - Tokens of different locks must not be compared. Give each lock a resource, a row or a column of its own.
-//   - Whoever may send a token may send the greatest possible one, and shut everybody else out. Authenticate first.
+//   - A caller may send the greatest possible token and shut everybody else out. Authenticate first.
 //   - Writes with the same token, which come from one holder, are not ordered.
 //   - A fence that forgets lets late writes in: see [Memory] for what it does not survive.
 //   - After etcd was restored from a backup, tokens may be lower than before; all writes are refused until its revision

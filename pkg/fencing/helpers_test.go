@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// page is a resource: what was written last is what there is.
+// page is a resource that keeps the last write.
 type page struct {
 	mu   sync.Mutex
 	text string
@@ -111,8 +111,8 @@ func take(t testing.TB, etcd *clientv3.Client, owner, name string) *mutex.Lock {
 	return l
 }
 
-// forceUnlock is what a person does who takes a holder for dead. It stands for an auto-unlock, for which the tests
-// would have to wait.
+// forceUnlock does what an operator does about a holder that seems dead. It stands in for an auto-unlock, which the
+// tests would have to wait for.
 func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
 	l, err := protocol.NewLayout(mutex.DefaultPrefix)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hold takes a lock, looks at it a last time, and writes to both pages when it is told to. It prints what it sees.
+// hold takes a lock, checks it a last time, and writes to both pages on command. It prints what it sees.
 func hold(endpoint, url string, life time.Duration) error {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
 	if err != nil {

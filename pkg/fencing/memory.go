@@ -35,7 +35,7 @@ type fenced struct {
 	empty  chan struct{} // closed when the last of them left
 }
 
-// NewMemory returns a store of at most so many resources, [DefaultResources] when limit is 0 or less. An entry takes
+// NewMemory returns a store of at most this many resources, [DefaultResources] when limit is 0 or less. An entry takes
 // about 200 bytes and its name.
 func NewMemory(limit int) *Memory {
 	if limit <= 0 {

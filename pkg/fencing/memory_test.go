@@ -68,7 +68,7 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 	})
 }
 
-func TestMemoryRefusesWhatItCanNotKeepAndKeepsWhatItHas(t *testing.T) {
+func TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas(t *testing.T) {
 	m := full(t)
 	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
 		errors.Is(err, fencing.ErrRefused) {
@@ -84,7 +84,7 @@ func TestMemoryRefusesWhatItCanNotKeepAndKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order: what is written never goes back, and nobody writes beside another holder.
+// Whatever the order of the writes, the state never goes back, and two holders never write at the same time.
 func TestWritesOfManyHoldersNeverGoBack(t *testing.T) {
 	m := fencing.NewMemory(0)
 	resources := []string{"a", "b", "c"}

@@ -20,8 +20,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// A process that is stopped between its last look at the lock and its write, for real: until a person takes the lock
-// away, and for longer than its deadline.
+// A real process is stopped between its last check of the lock and its write: until an operator takes the lock away, or
+// until after its deadline.
 func TestLateWriteOfAStoppedProcess(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -72,7 +72,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 	}
 }
 
-// autoUnlock does what an unlocker does with a lock whose time is up, as soon as it is.
+// autoUnlock removes a lock as soon as its time is up, as an unlocker would.
 func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
 	l, err := protocol.NewLayout(mutex.DefaultPrefix)
@@ -92,7 +92,7 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	}
 }
 
-// holder is this test binary once more, as the holder of a lock.
+// holder runs this test binary again, as the holder of a lock.
 type holder struct {
 	*proctest.Process
 	in io.Writer

@@ -18,7 +18,8 @@ type Execer interface {
 //	UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?
 //	UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2
 //	INSERT INTO books (id, total, token) VALUES (?, ?, ?)
-//	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token WHERE books.token <= excluded.token
+//	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token
+//	    WHERE books.token <= excluded.token
 //
 // The error is an [ErrRefused] when no row was written: a greater token is there, or, with UPDATE, no such row. It is
 // another one when more than one row was written; run the statement in a transaction where that can be. The statement

@@ -20,7 +20,7 @@ const (
 		WHERE books.token <= excluded.token`
 )
 
-// open is a database with one row, the books of "may" at 100 by the holder of token 5.
+// open returns a database with one row: the books of "may", 100, written with token 5.
 func open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
@@ -155,8 +155,8 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	}
 }
 
-// Holders that all write at once through connections of their own: each accepted write finds no greater token, so the
-// last is the greatest.
+// All holders write at once, each through its own connection. Each accepted write finds no greater token, so the last
+// one has the greatest.
 func TestConcurrentStatementsNeverGoBack(t *testing.T) {
 	db := open(t)
 	execute(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)

@@ -1,5 +1,5 @@
 // Package jobs runs work under the locks of package mutex: once in each period ([OncePer]), step by step ([Pipeline]),
-// and task by task ([Tasks]). Whoever does the work is on the dashboard, like any holder of a lock.
+// and task by task ([Tasks]). Whatever runs is on the dashboard, like any holder of a lock.
 //
 //	ran, err := jobs.OncePer(ctx, locks, "daily-report", 24*time.Hour, sendReport)
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// client is a lock client that has cleaned up after itself when the test ends.
+// client returns a lock client that is closed, and has cleaned up, when the test ends.
 func client(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
 	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})

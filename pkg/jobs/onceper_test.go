@@ -242,8 +242,9 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 	if ran || behind == nil || !behind.Taken.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(now) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and it was taken 2026-08-29T10:00:00Z by billing on host-1, ` +
-		`every 10m0s; no earlier one runs any more, unless its key /mutexes/.periods/job is deleted`
+	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and ` +
+		`it was taken 2026-08-29T10:00:00Z by billing on host-1, every 10m0s; ` +
+		`no earlier one runs any more, unless its key /mutexes/.periods/job is deleted`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -284,8 +285,8 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 	if ran || ahead == nil || ahead.Unlocker.ID != "right" {
 		t.Fatalf("%v, %v", ran, err)
 	}
-	want := `once "job": by the clock of unlocker right it is 2026-08-29T09:00:00Z, and the period of 2026-08-29T10:00:00Z has not begun; ` +
-		`this machine's clock says 2026-08-29T10:00:30Z`
+	want := `once "job": by the clock of unlocker right it is 2026-08-29T09:00:00Z, ` +
+		`and the period of 2026-08-29T10:00:00Z has not begun; this machine's clock says 2026-08-29T10:00:30Z`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -406,7 +407,7 @@ func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
 	}
 }
 
-func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -444,7 +445,7 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
+func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	c := client(t, etcd)
 	etcdtest.Put(t, etcd, layout(t).Period("job"), "soon")
@@ -494,7 +495,7 @@ func TestPanicOfAHookLeavesNoLockOfAJob(t *testing.T) {
 	})
 }
 
-// People who look at the lock of a job want to see their own code first.
+// The backtrace in a job's lock should start with the user's own code.
 func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)

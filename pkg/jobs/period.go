@@ -68,8 +68,8 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn lo
 }
 
 // PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock
-// is behind, or that of whoever took the period was ahead. Nothing runs until then, by the callers' clocks, unless
-// somebody calls [ResetPeriod].
+// is behind, or the clock of the client that took the period was ahead. Nothing runs until then, by the callers'
+// clocks, unless somebody calls [ResetPeriod].
 type PeriodError struct {
 	Lock  string
 	Start time.Time // of the period that the caller wanted

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// sleeping is a step that takes so long, or until its context ends.
+// sleeping is a step that takes this long, or until its context ends.
 func sleeping(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -70,7 +70,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 		if record(t, s.Etcd(), "deploy").Token != 0 {
-			t.Error("the lock was not given back")
+			t.Error("the lock was not released")
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 	l.Unlock()
 }
 
-func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestPipelinesThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {

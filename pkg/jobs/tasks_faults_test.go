@@ -23,13 +23,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// workAt makes this test binary a worker that captures a task at the etcd at this address, says which, and hangs.
+// workAt turns this test binary into a worker that captures a task from the etcd at this address, prints it, and hangs.
 const workAt = "TASKS_TEST_WORK_AT"
 
 func TestMain(m *testing.M) {
 	if endpoint := os.Getenv(workAt); endpoint != "" {
 		fmt.Println(work(endpoint))
-		io.Copy(io.Discard, os.Stdin) // until whoever started it ends
+		io.Copy(io.Discard, os.Stdin) // until the parent ends
 		os.Exit(1)
 	}
 	etcdtest.Main(m)
@@ -278,7 +278,7 @@ func TestLateSaveIsRefused(t *testing.T) {
 	task.Release()
 }
 
-// An add that arrives late must not bring a task back that was done meanwhile.
+// An add that arrives late must not bring back a task that was done meanwhile.
 func TestLateAddIsRefused(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
@@ -303,7 +303,7 @@ func TestLateAddIsRefused(t *testing.T) {
 	}
 }
 
-// Of a user whose token ran out while it was idle etcd's client errs once, and gets another one.
+// When a user's token expired while idle, etcd's client fails once and gets a new one.
 func TestTokenThatRanOutIsNoError(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	refuses := &refusing{KV: etcd.KV}
@@ -353,7 +353,7 @@ func (r *refused) Commit() (*clientv3.TxnResponse, error) {
 	return r.Txn.Commit()
 }
 
-// keeping keeps transactions back.
+// keeping holds transactions back.
 type keeping struct {
 	clientv3.KV
 	keep func(clientv3.Txn) bool
@@ -379,7 +379,7 @@ func (l *kept) Commit() (*clientv3.TxnResponse, error) {
 	return l.Txn.Commit()
 }
 
-// Whoever reads the locks must not take tasks for foreign keys.
+// Readers of the locks must not report tasks as foreign keys.
 func TestKeysOfTasksAreKnown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})

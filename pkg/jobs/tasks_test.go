@@ -342,7 +342,7 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeIsRefused(t *testing.T) {
+func TestWhatCannotBeIsRefused(t *testing.T) {
 	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
 	locks, err := mutex.New(etcd, mutex.Options{})
 	if err != nil {
@@ -424,7 +424,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	nothingLeft(t, before)
 }
 
-// nothingLeft waits until no goroutine is left but those of before.
+// nothingLeft waits until only the goroutines from before are left.
 func nothingLeft(t *testing.T, before goleak.Option) {
 	t.Helper()
 	err := goleak.Find(before)

@@ -87,8 +87,8 @@ func TestDecodeIsBounded(t *testing.T) {
 	})
 }
 
-// retained is the size of the record written as JSON: what it keeps by itself. That it keeps nothing of what it was
-// read from is seen by TestDecodeKeepsNoLargeValueAlive.
+// retained is the size of the record as JSON: what it keeps by itself. TestDecodeKeepsNoLargeValueAlive checks that it
+// keeps nothing of the bytes it was read from.
 func retained(r metadata.Record) int {
 	b, err := json.Marshal(r)
 	if err != nil {

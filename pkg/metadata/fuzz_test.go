@@ -35,7 +35,7 @@ func FuzzParseTime(f *testing.F) {
 	})
 }
 
-// FuzzDecode hands in a record of hostile values.
+// FuzzDecode decodes records with hostile values.
 func FuzzDecode(f *testing.F) {
 	f.Add("billing", "uuid", "1553682900", "1553683500", "1553682600 note", `{"owner":"x"}`, "team", "core")
 	f.Add("\xff", "", "soon", "-1", "NaN", `{"a":[[]],"b":{},"pid":-1}`, "pid", "\xff")
@@ -92,7 +92,7 @@ func checkBounds(t *testing.T, d metadata.Document) {
 	}
 }
 
-// FuzzDocument holds the reading of the metadata document against encoding/json, which it replaces for speed.
+// FuzzDocument compares our reader of the metadata document with encoding/json, which it replaces for speed.
 func FuzzDocument(f *testing.F) {
 	for _, s := range []string{
 		`{}`, ` { "a" : 1 , "b" : true , "c" : "x" } `, `{"a":null}`, `{"a":[1,"]"],"b":{"}":"{"}}`, `{"a":1,"a":2}`,
@@ -121,7 +121,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// FuzzDecodeRecord holds that a record read without its backtrace is the same, problems and all.
+// FuzzDecodeRecord checks that a record decoded without its backtrace is the same, problems included.
 func FuzzDecodeRecord(f *testing.F) {
 	for _, s := range []string{
 		`"main.main main.go:1\n\tx\"\\\/\b\f\r"`, `"\u0041"`, `"\q"`, `"\`, `"\"`, `"\\"`, `"\\\""`, `"a"b`, `7`, `{}`,
@@ -141,7 +141,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// oracle is what encoding/json makes of the document, without what is not an attribute.
+// oracle returns the attributes of the document according to encoding/json.
 func oracle(document string) (map[string]any, bool) {
 	var members map[string]any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(document)))

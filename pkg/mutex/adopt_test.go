@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// family is a process that holds lock "a" and its child, each with a connection of its own.
+// family is a process that holds lock "a", and its child, each with its own connection.
 func family(t *testing.T, opts ...mutex.Option) (etcd *clientv3.Client, parent *mutex.Lock, child *mutex.Client) {
 	server := etcdtest.Start(t)
 	etcd = server.Client(t)
@@ -132,7 +132,7 @@ func TestAdoptedHoldThatIsTakenAwayIsLost(t *testing.T) {
 	<-child.Lost()
 	lost, _ := errors.AsType[*mutex.LostError](context.Cause(child.Context()))
 	if lost == nil || lost.Ending == nil || lost.Ending.By != "ann" || lost.Token == 0 {
-		t.Errorf("the child is told %v", context.Cause(child.Context()))
+		t.Errorf("the child's cause is %v", context.Cause(child.Context()))
 	}
 	if err := child.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("alive: %v", err)
@@ -157,7 +157,7 @@ func TestHoldIsHandedOver(t *testing.T) {
 	}
 }
 
-// A parent that got the lock by waiting keeps a ticket while it holds; whoever gives the hold back ends that, too.
+// A parent that waited for the lock keeps its ticket while it holds; the adopted hold's release ends that, too.
 func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
@@ -210,7 +210,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	})
 }
 
-// The clock of the child is behind that of the parent: the record says that it cannot be as early as that.
+// The child's clock is behind the parent's. The record shows that it cannot be that early.
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
@@ -272,7 +272,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 	})
 }
 
-// A script below the process says how it goes, as mutexctl alive does: the heartbeat of the process must not unsay it.
+// A script under the process reports progress, as mutexctl alive does; the process's heartbeat must not overwrite it.
 func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(2*time.Minute), mutex.AutoUnlockAfter(time.Minute),
@@ -312,7 +312,7 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 	})
 }
 
-// Two heartbeats of one hold, of parent and child, do not take each other for progress.
+// Parent and child each send heartbeats for one hold; neither mistakes the other's for progress.
 func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),

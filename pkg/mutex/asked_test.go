@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// request is one for the present holder of a record.
+// request returns a request to the current holder of a record.
 func request(doc metadata.Document, by, reason string) metadata.Request {
 	return metadata.Request{UUID: doc.UUID, Token: doc.Token, By: by, Source: "cli", Reason: reason,
 		At: metadata.Time{Time: time.Now()}}
@@ -27,7 +27,7 @@ func ask(t testing.TB, f *fake, record, by, reason string) {
 	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(f.record(t, record), by, reason)))
 }
 
-// isAsked reports whether the channel is closed once nothing moves any more.
+// isAsked reports whether the channel is closed after all goroutines have settled.
 func isAsked(asked <-chan struct{}) bool {
 	synctest.Wait()
 	select {

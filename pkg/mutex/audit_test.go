@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// audit goes through all that etcd was ever told, revision by revision, and judges every moment: never more permits
+// audit replays the whole history of etcd, revision by revision, and checks every state: never more permits
 // than the limit, never a writer beside anybody, nobody served while an older one queues. So it misses no violation,
 // however short it was.
 type audit struct {
@@ -107,7 +107,7 @@ func (a *audit) revision(events []*clientv3.Event) {
 	}
 }
 
-// judge wants room for whoever has just taken d.
+// judge checks that there was room for the new hold d.
 func (a *audit) judge(d *metadata.Document, revision int64) {
 	sum := 0
 	readers := 0
@@ -149,7 +149,7 @@ func (a *audit) judge(d *metadata.Document, revision int64) {
 	}
 }
 
-// order wants nobody older in the queue than whoever takes.
+// order checks that no older waiter was in the queue when the lock was taken.
 func (a *audit) order(uuid string, revision int64) {
 	place, queued := a.queue[uuid]
 	if queued {

@@ -147,7 +147,7 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 	if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("unlock: %v", err)
 	}
-	// Whoever loses a lock that it got by waiting revokes its ticket's lease in the background.
+	// When a lock that was waited for is lost, its ticket's lease is revoked in the background.
 	etcdtest.Eventually(t, "an empty prefix", func() bool { return etcdtest.Count(t, etcd, mutex.DefaultPrefix) == 0 })
 }
 

@@ -20,7 +20,7 @@ import (
 // what counts.
 const turns = 6
 
-// BenchmarkUncontended is lock and unlock of a free lock by clients that do not meet (targets P1 and P2): ours, one put
+// BenchmarkUncontended locks and unlocks free locks without contention (targets P1 and P2): ours, one put
 // and one delete of a key, and etcd's own Mutex, which writes no metadata, with a shared session.
 func BenchmarkUncontended(b *testing.B) {
 	for _, clients := range []int{1, 64} {
@@ -149,7 +149,7 @@ func BenchmarkHandOver(b *testing.B) {
 // connections bounds the etcd clients of a benchmark, which waiters share.
 const connections = 50
 
-// handOvers lets every waiter hold the lock again and again. What it counts begins when each had its turn once.
+// handOvers lets every waiter take the lock again and again. It counts from when each has had it once.
 func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server,
 	prepare func(*clientv3.Client) func() error) float64 {
 	var requests, passed, last atomic.Int64
@@ -249,7 +249,7 @@ func (c *counting) Delete(ctx context.Context, key string,
 	return c.KV.Delete(ctx, key, opts...)
 }
 
-// BenchmarkOwnShare is what lock and unlock cost this package, with an etcd that agrees at once.
+// BenchmarkOwnShare measures the CPU cost of lock and unlock in this package, with an etcd that answers at once.
 func BenchmarkOwnShare(b *testing.B) {
 	etcd := clientv3.NewCtxClient(context.Background())
 	etcd.KV = agreeing{}
@@ -266,7 +266,7 @@ func BenchmarkOwnShare(b *testing.B) {
 	}
 }
 
-// agreeing does what every transaction is for, without doing it.
+// agreeing answers that every transaction succeeded, without executing it.
 type agreeing struct{ clientv3.KV }
 
 type agreed struct{}

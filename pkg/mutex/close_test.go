@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Those who wait leave the queue before the client ends, and leave nothing: no warning, no ticket, no lease.
+// Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
 func TestCloseWhileManyWait(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {

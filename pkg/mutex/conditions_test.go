@@ -59,7 +59,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
 		t.Errorf("the first that failed had %v", kv)
 	}
-	if want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`; err.Error() != want {
+	want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`
+	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 
@@ -98,7 +99,7 @@ func TestConditionsOverARange(t *testing.T) {
 	}
 }
 
-func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -185,7 +186,7 @@ func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
 	}
 }
 
-// delayed keeps the first transaction of a client back, as a network does that delivers it late.
+// delayed holds back a client's first transaction, like a network that delivers it late.
 func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[heldTxn] {
 	var late atomic.Pointer[heldTxn]
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
@@ -292,7 +293,7 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 		f.set(func() { f.away, f.loseAnswers = false, 0 })
 		time.Sleep(30 * time.Second)
 		if f.record(t, "a").Token != 0 {
-			t.Error("what was given up is still held")
+			t.Error("the abandoned acquisition is still held")
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// stalled keeps the first transaction of a client that takes a lock on its way, until the test sends it.
+// stalled holds back the first transaction that takes a lock until the test sends it.
 type stalled struct{ txn atomic.Pointer[heldTxn] }
 
 func stallFirst(etcd *clientv3.Client) *stalled {
@@ -29,7 +29,7 @@ func stallFirst(etcd *clientv3.Client) *stalled {
 	return &s
 }
 
-// arrive has the transaction reach etcd.
+// arrive sends the transaction on to etcd.
 func (s *stalled) arrive(t *testing.T) {
 	t.Helper()
 	if _, err := s.txn.Load().send(context.Background()); err != nil {
@@ -142,8 +142,8 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
-// An acquisition that stayed without an answer before its waiter got in line is no way past those who are before it:
-// it would wait for them, and they for it.
+// An unanswered attempt from before its waiter joined the queue must not overtake earlier waiters: it would wait for
+// them, and they for it.
 func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	q := newLine(t)
 	holder := take(t, q.client(), "a")
@@ -171,7 +171,7 @@ func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	q.unlock(q.turn(one))
 }
 
-// Whoever is first in line and missed that its own sending was committed finds its hold when it looks again.
+// A first waiter that missed the answer to its own claim finds its hold when it looks again.
 func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
@@ -212,7 +212,7 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	})
 }
 
-// A record whose uuid alone was deleted, or had a lease, is no part of the next hold.
+// Leftovers of a record that only lost its uuid, deleted or leased, do not become part of the next hold.
 func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	for field, value := range map[string]string{

@@ -84,7 +84,7 @@ func ExampleClient_Reserve() {
 		fmt.Println("held by", held.Holder.Owner, "for", held.Holder.Purpose)
 	}
 
-	// Whoever knows the name and the UUID releases it.
+	// Any process that knows the name and the UUID can release it.
 	l, err := locks.Adopt(ctx, r.Lock, r.UUID)
 	if err != nil {
 		log.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// give gives the holder of lock "a" more time, by an operator's clock that is ahead by so much.
+// give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
 	doc := f.record(t, "a")
@@ -32,7 +32,7 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	}
 }
 
-// about reports whether a duration is this one, but for the rounding of deadlines to whole seconds.
+// about reports whether two durations are equal, except for the rounding of deadlines to whole seconds.
 func about(d, want time.Duration) bool { return d >= want && d <= want+time.Second }
 
 func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
 	})
 }
 
-// An operator grants an alert for later than the holder's own next one, while it alerts.
+// While a lock alerts, an operator moves the alert beyond the one that its holder would set next.
 func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 	for name, deaf := range map[string]bool{"seen": false, "seen late": true} {
 		t.Run(name, func(t *testing.T) {

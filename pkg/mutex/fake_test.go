@@ -32,7 +32,7 @@ type fake struct {
 
 	away        bool          // requests do not arrive
 	deaf        bool          // watches are silent
-	loseAnswers int           // so many of the next transactions are committed, but not answered
+	loseAnswers int           // how many of the next transactions are committed, but not answered
 	latency     time.Duration // of every transaction
 	sent        []time.Time   // transactions, as clients sent them
 	kept        atomic.Int64  // leases
@@ -189,7 +189,7 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: found}}
 }
 
-// tell sends the events of one revision to those who watch, unless the network is down: it loses them then.
+// tell sends the events of one revision to all watchers, or drops them if the network is down.
 func (f *fake) tell(events []*clientv3.Event) {
 	for ch, of := range f.watches {
 		from := string(of.KeyBytes())
@@ -244,7 +244,7 @@ func (f *fake) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeR
 	return &clientv3.LeaseRevokeResponse{}, nil
 }
 
-// leases is how many leases that were kept alive were not revoked.
+// leases returns how many leases that were kept alive are not revoked yet.
 func (f *fake) leases() int64 { return f.kept.Load() }
 
 // record is the record of a lock as the fake has it.

@@ -145,7 +145,7 @@ func TestHiddenSecondSendingIsTheSameHold(t *testing.T) {
 	}
 }
 
-// forgetful commits the first transaction and answers with an error.
+// forgetful commits the first transaction, but answers with an error.
 type forgetful struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedLeaseServer
@@ -153,7 +153,7 @@ type forgetful struct {
 	uuid atomic.Pointer[mvccpb.KeyValue]
 }
 
-// LeaseGrant is for the mark that keeps the sending out whose answer got lost.
+// LeaseGrant serves the tombstone that keeps out the attempt whose answer was lost.
 func (f *forgetful) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: 9}, ID: 1, TTL: r.TTL}, nil
 }
@@ -337,7 +337,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	nothingLeft(t, before)
 }
 
-// keepAlives has etcd's client begin to keep leases alive, which it goes on with until it is closed.
+// keepAlives makes etcd's client start its keep-alive loop, which runs until the client is closed.
 func keepAlives(t testing.TB, etcd *clientv3.Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -368,7 +368,7 @@ func connect(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-// nothingLeft waits until no goroutine is left but those of before.
+// nothingLeft waits until only the goroutines from before are left.
 func nothingLeft(t *testing.T, before goleak.Option) {
 	t.Helper()
 	err := goleak.Find(before)

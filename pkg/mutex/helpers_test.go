@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// newClient is a client that has cleaned up after itself when the test ends.
+// newClient returns a client that is closed, and has cleaned up, when the test ends.
 func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
 	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
@@ -59,7 +59,7 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(l, r))
 }
 
-// untilThen is a context for somebody who gives up when so much has happened, however long it takes.
+// untilThen returns a context that ends when this condition holds, however long that takes.
 func untilThen(t testing.TB, f func() bool) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -85,12 +85,12 @@ func queued(etcd *clientv3.Client, l protocol.Layout, lock string) bool {
 	return err == nil && r.Count > 0
 }
 
-// justNow is a text in which whatever was some seconds ago was just now: on a busy machine they pass.
+// justNow replaces "seconds ago" with "just now", because a busy machine may take seconds.
 func justNow(text string) string {
 	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")
 }
 
-// spyOnWatches tells of every watch of the client that etcd has confirmed, by its key.
+// spyOnWatches reports the key of each of the client's watches once etcd has confirmed it.
 func spyOnWatches(etcd *clientv3.Client) <-chan string {
 	s := &watchSpy{Watcher: etcd.Watcher, opened: make(chan string, 1000)}
 	etcd.Watcher = s
@@ -116,7 +116,7 @@ type txns struct {
 
 func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx: ctx} }
 
-// heldTxn is a transaction that was not sent yet.
+// heldTxn is a transaction that is not sent yet.
 type heldTxn struct {
 	k                *txns
 	ctx              context.Context

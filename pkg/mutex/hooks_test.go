@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// diary is what hooks were told, a line each.
+// diary records the calls of hooks, one line each.
 type diary struct {
 	mu    sync.Mutex
 	lines []string

@@ -52,7 +52,7 @@ func lineInABubble(t *testing.T, test func(t *testing.T, q *line)) {
 	})
 }
 
-// nothingLeft wants no key, and no lease that would bring one back. It runs after the clients were closed.
+// nothingLeft expects no key, and no lease that could bring one back. It runs after the clients are closed.
 func (q *line) nothingLeft() {
 	q.Helper()
 	etcd := q.connect(q.TB)
@@ -88,7 +88,7 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait has one more wait with this client, and returns when its ticket is there.
+// wait starts one more waiter with this client, and returns when its ticket is in etcd.
 func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 	q.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -105,7 +105,7 @@ func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 	return w
 }
 
-// waiting is who waits, in order.
+// waiting returns the waiters, in order.
 func (q *line) waiting() (waiting []metadata.Waiter) {
 	l := layout(q)
 	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(),
@@ -122,7 +122,7 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 	return waiting
 }
 
-// noTurn wants that w does not get the lock, for nearly as long as a hold lasts by default.
+// noTurn checks that w does not get the lock, for nearly the default length of a hold.
 func (q *line) noTurn(w *waiter) {
 	q.Helper()
 	select {
@@ -132,7 +132,7 @@ func (q *line) noTurn(w *waiter) {
 	}
 }
 
-// turn waits until w holds the lock, which must not be before the others gave it back.
+// turn waits until w holds the lock, which must not happen before the others have released it.
 func (q *line) turn(w *waiter) *mutex.Lock {
 	q.Helper()
 	select {

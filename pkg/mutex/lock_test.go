@@ -74,7 +74,8 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 	if held.Holder.UUID != l.UUID() || held.Holder.Token != l.Token() || held.Holder.Owner != "report" {
 		t.Errorf("the holder is %+v", held.Holder.Record)
 	}
-	for _, part := range []string{`lock "a" is held by report on host-1 (pid `, `, taken just now for "close the books"`,
+	for _, part := range []string{`lock "a" is held by report on host-1 (pid `,
+		`, taken just now for "close the books"`,
 		"alert in 10 minutes, auto-unlock in 2 hours"} {
 		if !strings.Contains(justNow(err.Error()), part) {
 			t.Errorf("%q does not contain %q", err, part)
@@ -186,7 +187,8 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := locks.TryLock(context.Background(), "a")
-	want := `lock "a" is held by an unknown owner on cron-7, taken 3 minutes ago for "nightly copy"; alerted 2 minutes ago, auto-unlock in 61 minutes`
+	want := `lock "a" is held by an unknown owner on cron-7, taken 3 minutes ago for "nightly copy"; ` +
+		`alerted 2 minutes ago, auto-unlock in 61 minutes`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -346,7 +348,7 @@ func TestClosedClientTakesNoLocks(t *testing.T) {
 	}
 }
 
-// The range of a record is the lock's: its holder deletes it as one, whatever somebody put there.
+// The range of a record belongs to the lock: its holder deletes all of it, foreign keys included.
 func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 	for name, giveBack := range map[string]func(*mutex.Lock) error{
 		"unlock":      (*mutex.Lock).Unlock,

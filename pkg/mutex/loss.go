@@ -121,7 +121,7 @@ func (l *Lock) finish(cause error) (first bool) {
 	first = l.cause == nil
 	if first {
 		l.cause = cause
-		// Whoever learns of the loss may close the client at once, and Close waits for what is known by then.
+		// Code that learns of the loss may close the client at once; Close waits only for work known by then.
 		if lost, isLost := cause.(*LostError); isLost && lost.Certain { // else Unlock may find out
 			l.cancelAcquisition()
 		}

@@ -67,7 +67,7 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 				if err := l.Unlock(); err != cause {
 					t.Errorf("unlock: %v", err)
 				}
-				q.delete(layout(t).Record("a")) // that of whoever wrote over the uuid
+				q.delete(layout(t).Record("a")) // that of the client that overwrote the uuid
 			})
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
 	locks, err := mutex.New(etcd, mutex.Options{})
 	if err != nil {
@@ -65,7 +65,7 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestCallsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestClientThatCanNotWorkIsRefused(t *testing.T) {
+func TestClientThatCannotWorkIsRefused(t *testing.T) {
 	etcd := clientv3.NewCtxClient(context.Background())
 	for _, c := range []struct {
 		name string

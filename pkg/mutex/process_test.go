@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// process is what the record of lock "a" says of the holder's process.
+// process returns the holder's process according to the record of lock "a".
 func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
 	t.Helper()
 	if p := read(t, etcd, "a").Process; p != nil {
@@ -27,7 +27,7 @@ func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
 	return metadata.Process{}
 }
 
-// state says what a witness says of the hold of lock "a".
+// state writes a witness's statement about the hold of lock "a".
 func state(t testing.TB, etcd *clientv3.Client) error {
 	t.Helper()
 	r := read(t, etcd, "a")

@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// waitAt makes this test binary a process that waits for lock "a" of the etcd at this address, until it is killed.
+// waitAt turns this test binary into a process that waits for lock "a" in the etcd at this address until it is killed.
 const waitAt = "MUTEX_TEST_WAIT_AT"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 		fmt.Fprintln(os.Stderr, err)
-		io.Copy(io.Discard, os.Stdin) // until whoever started it ends
+		io.Copy(io.Discard, os.Stdin) // until the parent ends
 		os.Exit(1)
 	}
 	etcdtest.Main(m)
@@ -74,8 +74,8 @@ func TestKilledWaiterCostsItsLeaseAtMost(t *testing.T) {
 	q.unlock(q.turn(three))
 }
 
-// Waiters come, give up, lose their places and are asked to wait again, in no order. At no time two hold the lock, and
-// in the end nothing is left.
+// Waiters come, give up, lose their places and wait again, in random order. Never do two hold the lock, and in the end
+// nothing is left.
 func TestQueueInDisorder(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true

@@ -144,10 +144,10 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 	<-two.got
 	held, ok := errors.AsType[*mutex.HeldError](two.err)
 	if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
-		t.Errorf("the one that gave up is told %v", two.err)
+		t.Errorf("the waiter that gave up got %v", two.err)
 	}
 	if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
-		t.Errorf("the error does not tell the place: %v", two.err)
+		t.Errorf("the error does not give the position: %v", two.err)
 	}
 	q.unlock(first)
 	q.unlock(q.turn(one))
@@ -279,7 +279,7 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 	}
 }
 
-// unhurried is a client that does not ask again because the machine is busy.
+// unhurried returns a client that does not retry just because the machine is busy.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
 	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
@@ -294,7 +294,7 @@ func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	return c
 }
 
-// All wait for one release each: no herd, and the work does not grow with the queue.
+// Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
 func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	for _, waiters := range []int{2, 10, 200} {
 		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {

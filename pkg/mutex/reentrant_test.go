@@ -153,7 +153,7 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 		held, ok := errors.AsType[*mutex.HeldError](err)
 		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(),
 			"; this very process took it at "+held.Where) {
-			t.Errorf("the other goroutine is told %v", err)
+			t.Errorf("the other goroutine got %v", err)
 		}
 		other, err := mutex.New(f.client(), mutex.Options{})
 		if err != nil {
@@ -162,7 +162,7 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 		defer other.Close()
 		_, err = other.TryLock(context.Background(), "a")
 		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
-			t.Errorf("another client is told %v", err)
+			t.Errorf("another client got %v", err)
 		}
 		l.Unlock()
 	})

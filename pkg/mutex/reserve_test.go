@@ -52,7 +52,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Unlock(); err != nil || f.record(t, "db").Token != 0 {
-			t.Errorf("given back: %v", err)
+			t.Errorf("released: %v", err)
 		}
 		if err := later.Close(); err != nil {
 			t.Error(err)
@@ -80,7 +80,7 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 	})
 }
 
-func TestReservationsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {

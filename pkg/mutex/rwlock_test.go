@@ -28,7 +28,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 	_, err := c.TryLock(context.Background(), "a", mutex.Exclusive())
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 ||
 		held.Holder.UUID != one.UUID() {
-		t.Fatalf("the writer is told %v", err)
+		t.Fatalf("the writer got %v", err)
 	}
 	q.unlock(one)
 	q.unlock(two)
@@ -89,7 +89,7 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 	held, ok := errors.AsType[*mutex.HeldError](err)
 	if !ok || held.Position != 4 ||
 		!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
-		t.Errorf("a reader that does not wait is told %v", err)
+		t.Errorf("a reader that does not wait got %v", err)
 	}
 	q.unlock(first)
 	l := q.turn(writer)
@@ -169,8 +169,8 @@ func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
 	}
 }
 
-// Holders of all kinds come and go: some queue, some do not wait, some pass the queue, some give up, some lose their
-// places. The whole history is judged.
+// Holders of all kinds come and go: some queue, some do not wait, some skip the queue, some give up, some lose their
+// places. The audit checks the whole history.
 func TestKindsInDisorder(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
@@ -223,7 +223,7 @@ func TestKindsInDisorder(t *testing.T) {
 	}
 }
 
-// anyHold takes lock "a" somehow.
+// anyHold takes lock "a" in a random way.
 func anyHold(ctx context.Context, c *mutex.Client) (*mutex.Lock, error) {
 	kinds := [][]mutex.Option{
 		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Semaphore(5)},

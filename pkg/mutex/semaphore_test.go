@@ -30,7 +30,7 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	held, ok := errors.AsType[*mutex.HeldError](err)
 	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
 		len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
-		t.Fatalf("the fourth is told %+v", err)
+		t.Fatalf("the fourth got %+v", err)
 	}
 	q.unlock(permits[1])
 	again := take(t, c, "a", mutex.Semaphore(3))
@@ -127,8 +127,8 @@ func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
 	q.unlock(take(t, c, "a", mutex.Semaphore(3)))
 }
 
-// A lock whose name only looks like a share of this one has nothing to do with it, and a record that tells no number
-// counts as one.
+// A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
+// permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -195,7 +195,8 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)},
 			`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
 		{"a#7", []mutex.Option{mutex.Shared()},
-			`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
+			`lock "a#7": the name ends like that of share 7 of the lock "a": ` +
+				`choose one that does not end in # and a number`},
 		{long, []mutex.Option{mutex.Semaphore(99)},
 			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
 	} {
@@ -237,7 +238,7 @@ func TestPermitIsExtendedAndEndsInTime(t *testing.T) {
 	})
 }
 
-// Who waits learns of the end of a hold although its watches say nothing.
+// A waiter notices the end of a hold even if its watches miss it.
 func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a", mutex.Semaphore(1))
@@ -278,8 +279,8 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 	}
 }
 
-// What was counted when there was no room does not say that there is some: not for who asks again when something was
-// given back, nor for who has to queue again.
+// A count from a moment without room is no proof of room later: neither for a client that tries again after a release,
+// nor for one that has to queue again.
 func TestOldCountIsNoRoom(t *testing.T) {
 	q := newLine(t)
 	c := q.client()

@@ -14,11 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The answer of the acquisition is lost, and one of the locks is taken away before it can be asked for again.
+// The answer to the acquisition is lost, and one of the locks is taken away before the client can ask again.
 func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name, lock string
-		then       []clientv3.Op // of whoever took it away
+		then       []clientv3.Op // of the client that took it away
 		forced     bool
 	}{
 		{"the first, by hand", "a", nil, false},

@@ -97,7 +97,7 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
@@ -127,7 +127,8 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
 			"the time until auto-unlock is 0s, it must be positive"},
 		{"too many at once", locks.TryLockAll, many, nil,
-			`lock "00", "01", "02", "03", "04" and 20 more: 25 locks, at most 24 fit into one transaction: use LockAll`},
+			`lock "00", "01", "02", "03", "04" and 20 more: ` +
+				`25 locks, at most 24 fit into one transaction: use LockAll`},
 		{"too many writes", locks.TryLockAll, many[:24],
 			mutex.Then(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
 			"8 conditions or writes, at most 7 fit into the transaction"},

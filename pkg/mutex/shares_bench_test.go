@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// How often permits of a semaphore change hands among those who wait for them, beside a plain lock in the same run. Run
-// with -benchtime=1000x for five seconds each.
+// How often permits of a semaphore change hands among waiters, next to a plain lock in the same run. Run with
+// -benchtime=1000x for five seconds each.
 func BenchmarkPermitHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 10, 100, 1000} {
 		for _, limit := range []int{1, 10} {
@@ -39,7 +39,7 @@ func BenchmarkPermitHandOver(b *testing.B) {
 	}
 }
 
-// What the others cost who have permits already: each is read by whoever takes one.
+// The cost of the permits that are already taken: each acquisition reads all of them.
 func BenchmarkPermitBesideOthers(b *testing.B) {
 	for _, others := range []int{0, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {

@@ -59,7 +59,7 @@ func TestPermitWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 	}
 }
 
-// The one at the head takes its permit, which it does not learn: it has it all the same.
+// The first waiter takes its permit, but never gets the answer; it holds the permit nevertheless.
 func TestTurnWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 	q := newLine(t)
 	proxy := etcdtest.NewProxy(t, q.server.Endpoint())
@@ -80,7 +80,7 @@ func TestTurnWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 	history(t, q.etcd, "a", true) // the one that does not know whether it joined begins anew
 }
 
-// delaying holds the first transaction that fits back until release is called, and has its repetitions fail.
+// delaying holds back the first matching transaction until release is called, and fails its retries.
 type delaying struct {
 	fits  func(*heldTxn) bool
 	late  atomic.Pointer[heldTxn]
@@ -105,7 +105,7 @@ func claims(txn *heldTxn) bool {
 	return false
 }
 
-// A claim that is committed after it was given up, or after its hold was given back, gets nothing and leaves nothing.
+// A claim that is committed after its client gave up, or after the release of its hold, takes and leaves nothing.
 func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -170,7 +170,7 @@ func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
 	}
 }
 
-// A client that hears no answer to its join may be in the queue twice. It begins anew, and the place of before goes.
+// A client whose join got no answer may be in the queue twice. It starts over, and its earlier place disappears.
 func TestLateJoinForAShareLeavesNothing(t *testing.T) {
 	q := newLine(t)
 	writer := take(t, q.client(), "a", mutex.Exclusive())
@@ -251,7 +251,7 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 	<-dead.Lost()
 	if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil ||
 		lost.Ending.By != "u1" {
-		t.Errorf("who lost the permit is told %v", context.Cause(dead.Context()))
+		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("unlock of the lost permit: %v", err)
@@ -262,8 +262,8 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 	history(t, q.etcd, "a", false)
 }
 
-// Answers get lost while permits are taken, waited for and given back. Nothing is given out twice, and in the end
-// nothing is left.
+// Answers get lost while permits are taken, waited for and released. No permit is granted twice, and in the end nothing
+// is left.
 func TestKindsOnABadNetwork(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
@@ -318,7 +318,7 @@ func TestKindsOnABadNetwork(t *testing.T) {
 	}
 }
 
-// connectAgainSoon is a client that does not wait for a second when a connection broke.
+// connectAgainSoon returns a client that reconnects without the usual second of delay.
 func connectAgainSoon(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.1, MaxDelay: 30 * time.Millisecond}
@@ -385,8 +385,10 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 		t.Fatalf("told: %+v", w.err)
 	}
 	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 0", billing on host-1 (pid %[1]d), taken just now for "job 1", `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
+		`billing on host-1 (pid %[1]d), taken just now for "job 0", `+
+		`billing on host-1 (pid %[1]d), taken just now for "job 1", `+
+		`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; `+
+		`the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
 	if got := w.err.Error(); justNow(got) != want {
 		t.Errorf("the line is\n%s, want\n%s", got, want)
 	}
@@ -458,8 +460,8 @@ func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
 	q.unlock(one)
 }
 
-// A reader whose turn it is stands still before its claim arrives, and loses its place meanwhile. The claim is late
-// then: a writer waits.
+// A reader whose turn has come hangs before its claim arrives, and loses its place meanwhile. By then the claim is too
+// late: a writer waits.
 func TestClaimOfALostPlaceIsRefused(t *testing.T) {
 	q := newLine(t)
 	etcd := q.server.Client(t)

@@ -59,14 +59,14 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			told, at := log.with("etcd does not answer")
 			if len(told) != 1 || at.Sub(began) > 8*time.Second {
-				t.Errorf("after %v it was told: %q", at.Sub(began), told)
+				t.Errorf("after %v the log says: %q", at.Sub(began), told)
 			}
 			f.set(func() { f.away = false })
 			if err := (<-got).Unlock(); err != nil {
 				t.Error(err)
 			}
 			if told, _ := log.with("etcd answers again"); len(told) != 1 {
-				t.Errorf("it was told: %q", told)
+				t.Errorf("the log says: %q", told)
 			}
 		}
 	})

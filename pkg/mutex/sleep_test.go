@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// asleep is a client of a machine that slept for so long: the wall clock went on, the monotonic one and all timers
-// stood still.
+// asleep returns a client on a machine that slept for this long: the wall clock went on, the monotonic clock and all
+// timers stopped.
 func asleep(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration))) {
 	var slept atomic.Int64
 	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}
@@ -97,7 +97,7 @@ func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
 	})
 }
 
-// What another process wrote with the uuid counts from before a sleep, and the next extension from after it.
+// A write by another process with the same uuid counts from before a sleep, and the next extension from after it.
 func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
 		start := time.Now()

@@ -38,7 +38,7 @@ func (q *line) standIn() clientv3.LeaseID {
 	return lease.ID
 }
 
-// tail is whose ticket the tail names and its lease; empty without a tail.
+// tail returns whose ticket the tail names, and its lease; both are empty without a tail.
 func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
 	q.Helper()
 	r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
@@ -100,11 +100,10 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 	}
 }
 
-// stream is newcomers that try to take the lock again and again, without queueing, so that there is always somebody who
-// has it where several can.
+// stream is newcomers that try the lock again and again without queueing, so that a shared lock always has some holder.
 type stream struct{ taken, refused atomic.Int64 }
 
-// stream starts so many. They end with stop, at the latest with the test.
+// stream starts this many. They end with stop, or with the test.
 func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -130,7 +129,7 @@ func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 	return s, stop
 }
 
-// expectNobodyPasses has newcomers try to take the lock like these options while its holder hands it to the waiter.
+// expectNobodyPasses lets newcomers try the lock with these options while its holder releases it to the waiter.
 func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.Option) {
 	q.Helper()
 	s, stop := q.stream(8, opts...)
@@ -144,8 +143,7 @@ func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.O
 	q.unlock(l)
 }
 
-// The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one
-// that waits.
+// The last in line gives up while others keep trying the lock without queueing: nobody overtakes the remaining waiter.
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +180,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	}
 }
 
-// Newcomers that come before anybody has put the tail back pass the first waiter, which puts it back when it finds out.
+// Without a tail, newcomers overtake the first waiter until it notices and restores the tail.
 func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +226,8 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	}
 }
 
-// While etcd refuses puts the tail cannot be put back: the ticket goes all the same, and who still waits restores the
-// tail later.
+// While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
+// the tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
@@ -242,7 +240,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	<-two.got
 	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
 		held.Holder.UUID != first.UUID() {
-		t.Errorf("the one that gave up is told %v", two.err)
+		t.Errorf("the waiter that gave up got %v", two.err)
 	}
 	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
 		t.Errorf("waiting: %+v", w)

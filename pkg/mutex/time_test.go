@@ -362,7 +362,7 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 	})
 }
 
-// Somebody deleted the record by hand and left no note, or the release whose answer was lost was done: who can tell?
+// The record was deleted by hand, without a note, or the release took effect and its answer was lost: nobody can tell.
 func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
@@ -376,7 +376,7 @@ func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 	})
 }
 
-func TestUnlockThatCanNotLookWhoEndedTheHoldSaysSo(t *testing.T) {
+func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.set(func() { f.loseAnswers = 1 })

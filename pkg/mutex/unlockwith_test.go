@@ -114,7 +114,7 @@ func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 	}
 }
 
-// Without its mark, an unlock whose first answer was lost could not be told from a removal by somebody else.
+// Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
 func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
@@ -157,7 +157,7 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 	})
 }
 
-// The first sending is still on its way when the second one is refused: the condition may hold when it arrives.
+// The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
 func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
@@ -200,7 +200,7 @@ func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
 	q.unlock(q.turn(third))
 }
 
-func TestUnlockWithRefusesWhatCanNotWork(t *testing.T) {
+func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")})

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// largest is the size of the largest answer of etcd, and how many there were.
+// largest is the size of etcd's largest answer, and the number of answers.
 type largest struct{ bytes, answers atomic.Int64 }
 
 func (l *largest) client(f *fake) *clientv3.Client {
@@ -38,8 +38,7 @@ func (l *largest) client(f *fake) *clientv3.Client {
 
 func ahead(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
-// A waiter that is told how its wait stands asks at most once a second for it, and for no more when the queue is
-// longer.
+// A waiter that reports its position reads it at most once a second, and reads no more when the queue is longer.
 func TestIdleWaitsAskLittle(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +84,8 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 	}
 }
 
-// Whatever happens to those ahead, in the end the waiter knows its place: they give up in the middle, at the front,
-// take their turn.
+// Whatever happens ahead of it, the waiter ends up knowing its position: others give up in the middle or at the front,
+// or take their turn.
 func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
@@ -146,8 +145,7 @@ func (n *traffic) HandleRPC(ctx context.Context, s stats.RPCStats) {
 func (*traffic) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (*traffic) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// BenchmarkIdleWaits is what waiters with OnWait cost that have nothing to do: in an operation each of them waits for
-// five seconds.
+// BenchmarkIdleWaits measures idle waiters with OnWait: in one operation each of them waits for five seconds.
 func BenchmarkIdleWaits(b *testing.B) {
 	for _, waiters := range []int{10, 100, 300} {
 		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {

@@ -22,7 +22,7 @@
 //
 // # Labels
 //
-// Lock names are not labels: they contain customer numbers and dates, and each would be a series for ever. The
+// Lock names are not labels: they contain customer numbers and dates, and each would be a series forever. The
 // unlocker's own metrics show which lock is stuck. If a program has a few kinds of work, [Options.Group] derives a
 // label from the name, with at most [Options.MaxGroups] values:
 //

@@ -171,7 +171,7 @@ func TestMetricsTellThatHoldersAreAskedAndGivenTime(t *testing.T) {
 	})
 }
 
-// Of a hold that is detached, or whose client is closed, no hook is told.
+// Detaching a hold or closing its client calls no hook.
 func TestHeldLocksAreThoseWithALiveHandle(t *testing.T) {
 	bubble(t, mutexmetrics.Options{}, func(w *world) {
 		w.take("handed on").Detach()

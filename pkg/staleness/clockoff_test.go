@@ -85,7 +85,7 @@ func TestAHoldersClockThatIsOffShows(t *testing.T) {
 	}
 }
 
-// The wall clock here may be wrong: a holder seems off then, and its deadlines are those of the time that passes.
+// Our own wall clock may be wrong. Then the holder's seems off, and its deadlines count in elapsed time.
 func TestAClockOfOursThatIsOffMovesNoDeadlineOfARecordThatWasWatched(t *testing.T) {
 	r := lock(arrivedAt(time.Second))
 	r.Seen.Followed = -48 * time.Hour

@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 			verdict(Alerting, hour, never, never)},
 		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate),
 			plain, time.Hour, verdict(Malformed, hour.Add(10*time.Minute), never, hour.Add(10*time.Minute))},
-		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
+		{"without a default policy it is malformed forever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
 			verdict(Malformed, never, never, never)},
 		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
 			verdict(Expired, hour, start.Add(2*time.Hour), never)},

@@ -9,7 +9,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// good are the conditions of an unlocker for which all is well since start.
+// good are the conditions of an unlocker without any trouble since start.
 func good(change ...func(*Conditions)) Conditions {
 	c := Conditions{Writable: true, Fresh: true, Forward: true, WallClock: Verified}
 	for _, f := range change {
@@ -36,7 +36,7 @@ func aliveAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) { r.Alive = &metadata.Alive{At: start.Add(d)} }
 }
 
-// behind sets back the clock by which the record was written.
+// behind sets back the clock that wrote the record.
 func behind(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
 		r.LockedAt = r.LockedAt.Add(-d)
@@ -45,12 +45,12 @@ func behind(d time.Duration) func(*metadata.Record) {
 	}
 }
 
-// arrivedAt is a record that was watched arriving, by somebody who had followed from the beginning.
+// arrivedAt returns a record whose arrival was observed by a watcher that had been there from the start.
 func arrivedAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) { r.Seen.Changed, r.Seen.Arrived = d, d }
 }
 
-// givenAt is a record that was last changed by an operator, who gave more time.
+// givenAt returns a record that was last changed by an operator who gave more time.
 func givenAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
 		r.Extended = &metadata.Extension{By: "ann"}

@@ -50,7 +50,7 @@ type world struct {
 	writableFor                 int8 // ticks of a writable store without a gap
 }
 
-// rules is what an unlocker does in this world. The zero value does it right; each field leaves something out.
+// rules is what an unlocker does in this world. The zero value is correct; each field leaves something out.
 type rules struct {
 	noGapWhenStoreIsDown, noGapAtStart, readProbe, shortWarning, noSkew, jumpIsOnlyAGap, forgetsJumpAtRestart,
 	noWarning, noArrival bool
@@ -92,8 +92,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// explore follows all histories and returns the first broken promise. A lazy unlocker may let an allowed removal pass;
-// a prompt one may not, and is held to G2.
+// explore follows all histories and returns the first broken promise. A lazy unlocker may skip an allowed removal; a
+// prompt one may not, and has to keep G2.
 func explore(r rules, prompt bool) (broken string, states int) {
 	now := map[world]struct{}{}
 	for _, skew := range []int8{smallSkew, largeSkew} {
@@ -119,7 +119,7 @@ func explore(r rules, prompt bool) (broken string, states int) {
 	return broken, states
 }
 
-// step hands every world that can follow w to next.
+// step calls next with every world that can follow w.
 func (w world) step(t int8, r rules, prompt bool, next func(world), broken func(string)) {
 	for _, w := range w.storeChanges() {
 		for _, dies := range []bool{false, true} {

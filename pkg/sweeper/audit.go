@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// describe adds the whole record except its backtrace to a log line, so that it can be looked up later.
+// describe adds the whole record except its backtrace to a log line, for later investigation.
 func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).
 		Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).

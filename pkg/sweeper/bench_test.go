@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// picture is a view of many locks that nobody touches but for the removals.
+// picture is a view of many locks that do not change except by removals.
 type picture struct {
 	mu      sync.Mutex
 	started time.Time
@@ -115,7 +115,7 @@ func BenchmarkLag(b *testing.B) {
 	}
 }
 
-// BenchmarkMassExpiry is the sweeper's own share when 10,000 of 100,000 locks are due at once.
+// BenchmarkMassExpiry measures the sweeper's own share when 10,000 of 100,000 locks are due at once.
 func BenchmarkMassExpiry(b *testing.B) {
 	policy := staleness.Policy{ClockSkew: time.Millisecond, MinWarning: time.Second}
 	for range b.N {

@@ -76,8 +76,8 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 	})
 }
 
-// Which lock may be removed first is chance after a start: the younger the deadline, the earlier here. Then all of them
-// may be.
+// After a start, any lock may become removable first; here it is the one with the latest deadline. Then all of them may
+// be removed.
 func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

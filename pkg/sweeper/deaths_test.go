@@ -41,7 +41,7 @@ func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	}
 }
 
-// Whoever is not told of a death finds it with the next scan.
+// A sweeper that was not told of a death finds it with the next scan.
 func TestAScanFindsTheAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -111,7 +111,7 @@ func TestALivingHolderIsNotFreedByWhatIsNoProof(t *testing.T) {
 	}
 }
 
-// What happens between the decision and the commit is seen by the commit.
+// The commit notices what happened since the decision.
 func TestWhatChangesAtTheLastMomentKeepsTheLock(t *testing.T) {
 	for name, change := range map[string]func(*store){
 		"the holder extends":        func(s *store) { s.alive("a", s.locks["a"].Token, time.Now(), 3*time.Hour) },
@@ -161,7 +161,7 @@ func TestWhatHoldsBackAnyRemovalHoldsBackThatOfTheDead(t *testing.T) {
 	}
 }
 
-// A gap, which starts the warning of the living anew, does not concern the dead.
+// A gap restarts the warning of living holders, but not of dead ones.
 func TestTheDeadNeedNoWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -177,7 +177,7 @@ func TestTheDeadNeedNoWarning(t *testing.T) {
 	})
 }
 
-// The machine with most holders goes down: that is too much at once to be only that.
+// The machine with most of the holders goes down: so many deaths at once engage the brake.
 func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

@@ -4,5 +4,5 @@ package sweeper_test
 
 import "time"
 
-// long is a time in which something that is wrong would show, as far as the race detector allows.
+// long is enough time for a fault to show, as far as the race detector allows.
 const long = 3 * time.Hour

@@ -4,5 +4,5 @@ package sweeper_test
 
 import "time"
 
-// long is a time in which something that is wrong would show.
+// long is enough time for a fault to show.
 const long = 10 * time.Hour

@@ -50,7 +50,7 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 	}
 }
 
-// flapping lets etcd take writes for less than the holders need.
+// flapping lets etcd accept writes for shorter times than the holders need.
 func flapping(s *store) {
 	s.stop()
 	for at := time.Minute; at < 10*time.Minute; at += time.Minute {
@@ -122,7 +122,7 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 	}
 }
 
-// A process that was stopped, and a virtual machine that was suspended, find that their canary is late.
+// After a SIGSTOP or a suspended virtual machine, the canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

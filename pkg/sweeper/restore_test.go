@@ -46,7 +46,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 	}
 }
 
-// An unlocker that starts after a backup was restored knows nothing of it, but one that was there before does.
+// An unlocker that starts after a restore cannot notice it; one that ran before does.
 func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -122,7 +122,7 @@ func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 	}
 }
 
-// Somebody who writes nonsense into a presence record holds removals back only while it does.
+// Nonsense in a presence record holds removals back only as long as it is written.
 func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

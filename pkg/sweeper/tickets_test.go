@@ -66,7 +66,7 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 	}
 }
 
-// waits is the ticket of somebody whose clock shows now and who waits for so long.
+// waits returns the ticket of a waiter whose clock shows now and whose time limit is this long.
 func waits(now time.Time, limit time.Duration) metadata.Ticket {
 	return metadata.Ticket{Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(limit)}}
 }
@@ -108,7 +108,7 @@ func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
 	}
 }
 
-// overdue are queues with so many tickets past their timeout.
+// overdue returns queues with this many tickets past their timeout.
 func overdue(n int) func() map[string][]metadata.Waiter {
 	queues := map[string][]metadata.Waiter{}
 	for i := range n {

@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// store is what these tests have for etcd. Its guards are those of the protocol's auto-unlock transaction.
+// store stands in for etcd. Its guards are those of the protocol's auto-unlock transaction.
 type store struct {
 	mu       sync.Mutex
 	revision int64
@@ -55,7 +55,7 @@ var (
 	errNoSpace = errors.New("etcdserver: mvcc: database space exceeded")
 )
 
-// set changes the store under its mutex and shows the change to every view that it reaches.
+// set changes the store under its mutex and shows the change to every connected view.
 func (s *store) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 	return held, err
 }
 
-// extend writes what the holder of a lock writes with the alive of a client that has an alert of its own in mind.
+// extend writes what alive writes for a client that chooses its own alert.
 func (s *store) extend(name string, clock, alert, deadline time.Time) {
 	s.set(func() {
 		s.revision++
@@ -152,7 +152,7 @@ func (s *store) state(name string, change ...func(*metadata.Statement)) {
 	}
 }
 
-// retract takes the statement back.
+// retract deletes the statement.
 func (s *store) retract(name string) {
 	s.set(func() {
 		s.revision++
@@ -395,8 +395,8 @@ func ahead(d time.Duration) func(*node, *sweeper.Config) {
 	return func(n *node, _ *sweeper.Config) { n.ahead = d }
 }
 
-// wait lets time pass and everything that is due at its end happen. The mutex orders what the test does itself, before
-// and after, with what the sweepers do, because all of their joints pass it.
+// wait lets time pass, and then everything happen that is due. The mutex orders what the test does before and after
+// with what the sweepers do, because all their calls take it.
 func (s *store) wait(d time.Duration) {
 	s.set(func() {})
 	time.Sleep(d)

@@ -33,7 +33,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
 	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" ||
 		removed.Annotations["purpose"] != "nightly invoices" {
-		t.Errorf("the removal is told as %v", removed)
+		t.Errorf("the alert of the removal is %v", removed)
 	}
 	select {
 	case <-dead.Context().Done():
@@ -41,7 +41,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 		t.Error("the holder of the removed lock works on")
 	}
 	if stuck := w.wants("firing", "UnlockerLockExpired", "stuck"); stuck.Annotations["purpose"] != "by hand" {
-		t.Errorf("what is stuck is for %q", stuck.Annotations["purpose"])
+		t.Errorf("the purpose of the stuck lock is %q", stuck.Annotations["purpose"])
 	}
 	proctest.Eventually(t, "the first deadline is not told beside the second",
 		func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
@@ -72,11 +72,11 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	down := w.wants("firing", "UnlockerDown", "")
 	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" ||
 		!strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {
-		t.Errorf("it is told as %v", down)
+		t.Errorf("the alert is %v", down)
 	}
 }
 
-// checkLink wants an alert to say who, and what for, and to lead to a page that has the rest.
+// checkLink expects an alert to say who, and what for, and to lead to a page that has the rest.
 func checkLink(t *testing.T, a alert) {
 	t.Helper()
 	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" ||
@@ -116,7 +116,7 @@ func inhibited(am, name, lock string) error {
 	return nil
 }
 
-// quiet wants Alertmanager to know of no such alert.
+// quiet checks that Alertmanager has no such alert.
 func quiet(am, name string) error {
 	body, err := get(am + "/api/v2/alerts?" + url.Values{"filter": {fmt.Sprintf("alertname=%q", name)}}.Encode())
 	if err == nil && strings.TrimSpace(body) != "[]" {
@@ -125,7 +125,7 @@ func quiet(am, name string) error {
 	return err
 }
 
-// panels asks Prometheus every question of the dashboards, in their own words, and tells which panels stay empty.
+// panels runs every query of the dashboards in Prometheus, verbatim, and returns the panels that stay empty.
 func panels(t *testing.T, prometheus string) error {
 	t.Helper()
 	files, err := filepath.Glob(top + "deploy/grafana/*.json")

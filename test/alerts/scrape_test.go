@@ -54,7 +54,7 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	}
 }
 
-// scrape asks as Prometheus does, several times, and tells how long that took, the fastest first.
+// scrape scrapes several times, as Prometheus does, and returns the durations, the fastest first.
 func scrape(t *testing.T, address string) (body string, took []time.Duration) {
 	t.Helper()
 	for range 7 {
@@ -77,7 +77,7 @@ func scrape(t *testing.T, address string) (body string, took []time.Duration) {
 // batch is how many locks one transaction writes: a record is four keys, and etcd allows 128 operations.
 const batch = 32
 
-// crowd writes so many records of locks that alert and may not be removed yet.
+// crowd writes this many records of locks that alert and may not be removed yet.
 func (w *world) crowd(locks int) {
 	w.Helper()
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)

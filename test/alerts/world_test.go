@@ -25,7 +25,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// world is an etcd, its locks, and who is told.
+// world is an etcd, its locks, and the receivers of alerts.
 type world struct {
 	*testing.T
 	etcd      *etcdtest.Server
@@ -86,7 +86,7 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 	return l
 }
 
-// lock writes a record whose deadline passed so many seconds ago, or will pass. An unlocker that saw it written would
+// lock writes a record whose deadline passed this many seconds ago, or will pass. An unlocker that saw it written would
 // give its holder the whole hour from then on, so write it before they start.
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
@@ -122,7 +122,7 @@ func (a alert) is(status, name, lock string) bool {
 	return a.Status == status && a.Labels["alertname"] == name && a.Labels["lock"] == lock
 }
 
-// hook is a web hook that keeps what it is told.
+// hook is a web hook that keeps what it receives.
 type hook struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -134,7 +134,7 @@ func newHook(t *testing.T) *hook {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var told struct{ Alerts []alert }
 		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
-			t.Errorf("the web hook is told what it cannot read: %v", err)
+			t.Errorf("the web hook got something unreadable: %v", err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -204,8 +204,7 @@ inhibit_rules:
 	return "http://" + addr
 }
 
-// prometheus runs one that scrapes everybody every second, with the shipped rules, but for how long they wait: see
-// hasty.
+// prometheus runs one that scrapes everything every second, with the shipped rules but shorter waits: see hasty.
 func (w *world) prometheus(alertmanager string, unlockers []string, dashboards ...string) (url string) {
 	w.Helper()
 	quoted := func(addresses []string) string {
@@ -260,7 +259,7 @@ func get(url string) (body string, err error) {
 	return string(b), err
 }
 
-// shows wants texts in the metrics at an address.
+// shows expects texts in the metrics at an address.
 func shows(address string, texts ...string) error {
 	body, err := get("http://" + address + "/metrics")
 	if err != nil {

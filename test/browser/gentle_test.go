@@ -79,7 +79,7 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	}
 }
 
-// narrow checks that nothing is wider than the window.
+// narrow checks that nothing overflows the window.
 func (b *tab) narrow() {
 	b.t.Helper()
 	if wide := ask[int](b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {

@@ -44,7 +44,7 @@ func TestSemaphoreIsSeenWithItsHoldersAndItsLine(t *testing.T) {
 	b.until("the whole lock", `document.querySelector(".say").textContent
 		.includes("3 of 3 permits taken by 2 holders, none free")`)
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "transcoder-3") {
-		t.Errorf("the page does not tell who waits: %s", text)
+		t.Errorf("the page does not show the waiter: %s", text)
 	}
 	free()
 	b.until("the permits that are free",

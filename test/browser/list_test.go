@@ -89,7 +89,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	b.until("the answer", `document.querySelector(".verdict").textContent.includes("1 lock alerting")`)
 	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict alerting" ||
 		ask[int](b, `window.here || 0`) != 1 {
-		t.Error("the page was loaded anew, or its verdict has another look")
+		t.Error("the page was reloaded, or its verdict has another look")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	seen := ask[bool](b, `(window.scrollTo(0, 9999),
 		document.getElementById("paused").getBoundingClientRect().top >= 0)`)
 	if !seen {
-		t.Error("who has scrolled down does not see that the page is paused")
+		t.Error("after scrolling down, nothing shows that the page is paused")
 	}
 	ask[bool](b, `(document.getElementById("paused").click(), true)`)
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 2*time.Second)
@@ -168,7 +168,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting")
 		&& document.querySelector(".progress").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
-		t.Error("the page was loaded anew, or has closed what was open")
+		t.Error("the page was reloaded, or has closed what was open")
 	}
 	s.release("a")
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)

@@ -12,7 +12,7 @@ import (
 
 // behindProxy is a stage whose pages are reached at the returned address, below a path that a proxy takes away,
 // together with the Host that the browser sent. It also takes away what browsers do not say over plain HTTP: whether a
-// request comes from the same site. The proxy knows who sits before it: ann.
+// request comes from the same site. The proxy knows the user: ann.
 func behindProxy(t *testing.T) (s *stage, outside string) {
 	t.Helper()
 	const path = "/ops/locks"

@@ -123,7 +123,7 @@ func (s *stage) release(name string) {
 	s.do(clientv3.OpDelete(s.layout.Record(name), clientv3.WithPrefix()))
 }
 
-// wait queues somebody for a lock, since so long.
+// wait adds a waiter for a lock, who has waited for this long.
 func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	s.t.Helper()
 	now := time.Now()
@@ -141,7 +141,7 @@ func (s *stage) do(ops ...clientv3.Op) {
 	}
 }
 
-// many are locks that are as they should be.
+// many writes healthy locks.
 func (s *stage) many(n int) {
 	s.t.Helper()
 	for i := range n {

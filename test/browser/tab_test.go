@@ -73,7 +73,7 @@ func (b *tab) listen(event any) {
 	b.trouble = append(b.trouble, complaint)
 }
 
-// troubles are the complaints since it was asked last.
+// troubles returns the complaints since the last call.
 func (b *tab) troubles() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *tab) check(err error) {
 
 func second[T any](_ T, err error) error { return err }
 
-// do runs steps, with a limit to how long.
+// do runs steps, with a time limit.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
@@ -185,7 +185,7 @@ func (b *tab) prefer(pairs ...string) {
 		emulation.SetEmulatedMediaParams{Features: features})))
 }
 
-// slow makes scripts, layout and painting take so many times as long.
+// slow makes scripts, layout and painting this many times slower.
 func (b *tab) slow(times float64) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate,

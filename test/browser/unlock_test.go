@@ -25,7 +25,7 @@ func unlockStage(t *testing.T, flags ...string) *stage {
 		"--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
 }
 
-// login makes the tab come through a proxy that knows who sits before it.
+// login sends the tab through a proxy that knows the user.
 func (b *tab) login(name string) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
@@ -40,7 +40,7 @@ func (b *tab) click(selector string) {
 
 const held = "billing/invoice-run"
 
-// confirm opens the page of the lock and goes on to the one that asks.
+// confirm opens the page of the lock and goes on to the confirmation.
 func (b *tab) confirm(s *stage) {
 	b.t.Helper()
 	b.open(s.url + "lock?name=" + held)
@@ -89,7 +89,7 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 	}
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text,
 		"the pod is gone, see the ticket") {
-		t.Errorf("the lock page does not tell the reason: %s", text)
+		t.Errorf("the lock page does not show the reason: %s", text)
 	}
 	b.open(s.url + "audit")
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, held) ||
@@ -123,7 +123,7 @@ func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
 	b.open(s.url + "lock?name=" + held)
 	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b,
 		`!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
-		t.Errorf("bob is told %q", text)
+		t.Errorf("bob sees %q", text)
 	}
 }
 

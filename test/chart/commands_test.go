@@ -36,7 +36,7 @@ func page(t *testing.T, file string) string {
 	return string(text)
 }
 
-// installed is the release of somebody who followed the guide to its end, and the same with the etcd of a trial.
+// installed is the release after following the whole guide, and the same with the etcd of a trial.
 func installed(t *testing.T) release {
 	t.Helper()
 	c := load(t)
@@ -175,7 +175,7 @@ func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	}
 }
 
-// Whoever restores etcd reads one page, and it may be any of these.
+// An operator who restores etcd reads one page, and it may be any of these.
 func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md", "docs/fencing.md"} {
 		text := page(t, file)
@@ -191,7 +191,7 @@ func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
 	}
 }
 
-// To switch authentication on locks everybody out who is not prepared. Each page that does it says so before.
+// Enabling authentication locks out every client without a login. Each page that does it warns first.
 func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md"} {
 		before, _, switches := strings.Cut(page(t, file), "etcdctl auth enable")

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The death of a pod, of a node or of a zone costs nothing, nor does an upgrade.
+// Neither the loss of a pod, node or zone nor an upgrade interrupts service.
 func TestTwoOfEachAreSpreadAndRolledWithoutAGap(t *testing.T) {
 	budgets := 0
 	deployments := 0
@@ -55,7 +55,7 @@ func decode(t *testing.T, o object, into any) {
 	}
 }
 
-// What people read after helm install is about what they installed.
+// The notes after helm install fit what was installed.
 func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
 	c := load(t)
 	for name, want := range map[string]struct{ says, silent []string }{
@@ -147,7 +147,7 @@ func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
 	}
 }
 
-// Whoever mirrors all images says so once, in a parent chart.
+// A mirror for all images is set once, in a parent chart.
 func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 	c := load(t)
 	for text, want := range map[string]string{

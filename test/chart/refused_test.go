@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each row is what somebody may come to write on top of values that work, and what they are told.
+// Each row is a mistake on top of values that work, and the error for it.
 var refused = []struct{ values, says string }{
 	{"polcy: auto-unlock", "additional properties 'polcy' not allowed"},
 	{"policy: delete-all", "at '/policy'"},
@@ -124,7 +124,7 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	}
 }
 
-// A sentence in the chart that nothing leads to is not known to be right.
+// Every error message of the chart is provoked by some case.
 func TestEverySentenceOfTheChartIsProvoked(t *testing.T) {
 	var said strings.Builder
 	c := load(t)

@@ -78,7 +78,7 @@ func mayWatch(pod corev1.PodTemplateSpec, result policy.CheckResult) bool {
 		result.ForbiddenDetail == "hostPID=true"
 }
 
-// A judge who forgives everything proves nothing.
+// A check that accepts everything proves nothing.
 func TestTheJudgeOfPodsRefuses(t *testing.T) {
 	judge, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {

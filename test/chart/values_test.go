@@ -91,7 +91,7 @@ func TestEveryValueIsExplainedInASentence(t *testing.T) {
 	}
 }
 
-// What values.yaml has the schema knows, and the other way around.
+// The schema has every value of values.yaml, and vice versa.
 func TestSchemaAndValuesHaveTheSameMembers(t *testing.T) {
 	var schema map[string]any
 	unmarshal(t, directory+"/values.schema.json", &schema)

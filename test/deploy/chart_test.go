@@ -170,7 +170,7 @@ func (u *usedFlags) add(program string, args, environment []string) {
 	}
 }
 
-// check wants every flag of the daemons in some scenario: a value that nobody gives is a value that nobody tested.
+// check expects every flag of the daemons in some scenario: a flag that none of them sets is untested.
 func (u *usedFlags) check(t *testing.T) {
 	program := ""
 	row := regexp.MustCompile("^\\| `(--[a-z.-]+)[^|]*\\|[^|]*\\| `([A-Z_]+)`")

@@ -18,7 +18,7 @@ func start(t *testing.T, environment []string, program string, args ...string) *
 	return proctest.Start(t, cmd)
 }
 
-// end asks a program to end and wants it to end well.
+// end asks a program to end and expects it to exit cleanly.
 func end(t *testing.T, p *proctest.Process) {
 	t.Helper()
 	if code := p.Terminate(t); code != 0 {
@@ -44,7 +44,7 @@ func answers(t *testing.T, p *proctest.Process, client *http.Client, url string,
 	})
 }
 
-// contains wants a text in what a URL answers.
+// contains expects a text in what a URL answers.
 func contains(url, text string) error {
 	_, body, err := proctest.Get(http.DefaultClient, url)
 	if err == nil && !strings.Contains(body, text) {

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// renew replaces a file as those do who rotate certificates and passwords: under the program that runs.
+// renew replaces a file under the running program, as rotation of certificates and passwords does.
 func renew(t *testing.T, file, from string) {
 	t.Helper()
 	write(t, file+".new", read(t, from))
@@ -58,8 +58,7 @@ func installed(
 	return start(t, environment, program, "--web.shutdown-delay=0s"), u, etc, address
 }
 
-// Certificates that the unit names are those that lie in /etc/unlocker now, not those that lay there when the program
-// started.
+// The unit's certificates are the files in /etc/unlocker as they are now, not as they were when the program started.
 func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
@@ -80,7 +79,7 @@ func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 			reload(t, p, u)
 			answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 
-			// Whoever connects anew needs no reload: the next certificate is there when it is needed.
+			// A new connection needs no reload: it reads the certificate that is there.
 			formerCert, formerKey := etcd.CA().Issue(t, "former")
 			renew(t, filepath.Join(etc, program+".crt"), formerCert)
 			renew(t, filepath.Join(etc, program+".key"), formerKey)
@@ -142,7 +141,7 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 
 	status, before := visit(t, web, address)
 	if status != http.StatusForbidden {
-		t.Errorf("who may do nothing gets %d", status)
+		t.Errorf("a user without permissions gets %d", status)
 	}
 	cert, key = web.Issue(t, "pages")
 	renew(t, in("pages.crt"), cert)

@@ -79,7 +79,7 @@ func prefix(args []string) string {
 	return ""
 }
 
-// webSecrets are those of servers that want to know who comes. The password of ann is "test".
+// webSecrets are those of servers with authentication. The password of ann is "test".
 func (r *release) webSecrets(t *testing.T) {
 	t.Helper()
 	cert, key := r.web.Issue(t, "server")
@@ -161,7 +161,7 @@ func (r *release) browser(t *testing.T, certificate bool) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// Two components, two identities: who looks at the dashboard's files does not find the unlocker's key.
+// Two components, two identities: the dashboard's files do not contain the unlocker's key.
 func TestTheComponentsHaveIdentitiesOfTheirOwn(t *testing.T) {
 	for _, name := range []string{"client-certificates", "bitnami", "force-unlock-password"} {
 		r := readRelease(t, *rendered+"/"+name+".yaml")

@@ -160,7 +160,7 @@ func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
 	}
 }
 
-// Whoever installs the units by the handbook has their users, and all of their files.
+// The handbook's instructions create the users of the units, and install all of their files.
 func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
 	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
 	page := read(t, repository+"/docs/operations.md")

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// asEtcd is a variable that makes this program etcd's own one.
+// asEtcd is the environment variable that turns this program into etcd.
 const asEtcd = "DEPLOY_TEST_ETCD"
 
 // init makes this program what /usr/local/bin/etcd is in the image of the trial.

@@ -160,7 +160,7 @@ func (s *stranger) release(ctx context.Context) error {
 	return err
 }
 
-// The queue of the page and the faster one of the Go client are one queue: whoever comes first is served first.
+// The queue of the page and the faster one of the Go client are one queue: first come, first served.
 func TestTheQueueOfThePageAndOursAreOne(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)

@@ -171,7 +171,7 @@ func (s *terminal) run(t *testing.T, commands string, enough func(printed string
 	return ""
 }
 
-// interrupt is Ctrl-C, which ends what runs in the terminal, and then the terminal is closed.
+// interrupt types Ctrl-C, which ends what runs in the terminal, and closes the terminal.
 func (s *terminal) interrupt(t *testing.T) {
 	t.Helper()
 	if err := s.signal(syscall.SIGINT); err != nil {
@@ -194,7 +194,7 @@ func freePorts(t *testing.T, page ...string) map[string]string {
 	return free
 }
 
-// environment is this one without settings of etcd and of our programs, and with the caches of Go wherever HOME is.
+// environment is our own without the settings of etcd and our programs, and with Go's caches wherever HOME is.
 func environment(t *testing.T) []string {
 	t.Helper()
 	var env []string

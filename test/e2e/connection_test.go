@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// obstacle is a reason why etcd cannot be used, with the words that tell it.
+// obstacle is a reason why etcd cannot be used, and the words of the error.
 type obstacle struct {
 	name string
 	args []string
@@ -66,10 +66,9 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCanNotBeUsedIsOneSentence lets every program talk to an etcd that does not let it. A command ends with
-// the reason; a daemon stays up, is alive and not ready, and says the reason once in its log and to whoever asks
-// whether it is ready.
-func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
+// TestEtcdThatCannotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
+// reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
+func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
 		t.Run("mutexctl with "+o.name, func(t *testing.T) {
@@ -92,7 +91,7 @@ func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 	}
 }
 
-// waits wants a daemon that waits for etcd and says why.
+// waits checks that a daemon waits for etcd and says why.
 func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
 	proctest.Eventually(t, "the reason", func() error {
@@ -108,7 +107,7 @@ func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 		}
 	}
 	if told != 1 {
-		t.Errorf("the log tells the reason %d times, want once", told)
+		t.Errorf("the log gives the reason %d times, want once", told)
 	}
 	if !p.Running() {
 		t.Error("the daemon ended")

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// evil are texts that break careless programs.
+// evil lists texts that break careless programs.
 func evil() []string {
 	return []string{
 		"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "{{.}} ${x} %s %n", "' OR 1=1 --",

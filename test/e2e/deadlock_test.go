@@ -41,7 +41,7 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 	return ended
 }
 
-// Two who wait for each other are counted and named, until one of them gives up. Nobody else ends it.
+// Two holders that wait for each other are counted and named until one of them gives up. Nothing else ends it.
 func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -70,11 +70,11 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 		proctest.Eventually(t, "the circle is told in the log", func() error { return logged(t, u, "warn") })
 	}
 	if began[0] != began[1] {
-		t.Errorf("two unlockers do not tell the same: %v", began)
+		t.Errorf("two unlockers disagree: %v", began)
 	}
 	giveUp()
 	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-		t.Errorf("who gave up is told %v", err)
+		t.Errorf("the waiter that gave up got %v", err)
 	}
 	for _, u := range []*unlocker{one, two} {
 		shows(t, u.addr, 0, "unlocker_deadlocks")
@@ -83,14 +83,14 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	}
 	select {
 	case err := <-waits:
-		t.Errorf("somebody ended the wait of the other one: %v", err)
+		t.Errorf("something ended the wait of the other one: %v", err)
 	default:
 	}
 	end()
 	<-waits
 }
 
-// logged wants one line of this level about the circle.
+// logged expects one line of this level about the cycle.
 func logged(t *testing.T, u *unlocker, level string) error {
 	t.Helper()
 	n := 0
@@ -100,7 +100,7 @@ func logged(t *testing.T, u *unlocker, level string) error {
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("it is told %d times", n)
+		return fmt.Errorf("it is reported %d times", n)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func put(t *testing.T, c *clientv3.Client, pairs ...string) {
 	}
 }
 
-// stored is all that etcd has below a prefix.
+// stored returns all keys below a prefix.
 func stored(t *testing.T, c *clientv3.Client, prefix string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

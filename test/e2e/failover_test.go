@@ -14,10 +14,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// longWarning is longer than the holders of this test need to come back after an outage.
+// longWarning is longer than the holders of this test need to recover after an outage.
 const longWarning = 4 * time.Second
 
-// batch is a number of locks whose holders are dead.
+// batch is a set of locks whose holders are dead.
 type batch struct {
 	names, uuids []string
 	begin, end   time.Time // no lock of it may go in between; zero: it may go any time
@@ -99,7 +99,7 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 	checkLive(t, c, holders)
 }
 
-// checkBatches wants one removal of each stale lock: one deletion in etcd, one history entry, one audit line.
+// checkBatches expects one removal of each stale lock: one deletion in etcd, one history entry, one audit line.
 func checkBatches(t *testing.T, c *clientv3.Client, all []*batch, unlockers []*unlocker) {
 	t.Helper()
 	history := endings(t, c)
@@ -134,7 +134,7 @@ func checkBatches(t *testing.T, c *clientv3.Client, all []*batch, unlockers []*u
 	}
 }
 
-// checkLive wants that no live holder lost its lock.
+// checkLive checks that no live holder lost its lock.
 func checkLive(t *testing.T, c *clientv3.Client, holders *live) {
 	t.Helper()
 	deleted := deletions(t, c)
@@ -146,7 +146,7 @@ func checkLive(t *testing.T, c *clientv3.Client, holders *live) {
 	holders.end(t)
 }
 
-// deletions counts the deletions of uuid keys since the beginning of time, by uuid. etcd remembers all of them here.
+// deletions counts all deletions of uuid keys, by uuid. This etcd is never compacted.
 func deletions(t *testing.T, c *clientv3.Client) map[string]int {
 	t.Helper()
 	counts := map[string]int{}

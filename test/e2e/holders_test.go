@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// live are holders that do their work all the time: whatever dies, none of them may lose its lock.
+// live are holders that work throughout: whatever dies, none of them may lose its lock.
 type live struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -106,7 +106,7 @@ func (l *live) complain(err error) {
 	l.problems = append(l.problems, err)
 }
 
-// end ends the holders and says what they complained about.
+// end ends the holders and reports what they complained about.
 func (l *live) end(t *testing.T) {
 	t.Helper()
 	l.stop()

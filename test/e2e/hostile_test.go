@@ -81,7 +81,7 @@ func write(t *testing.T, c *clientv3.Client, all map[string]string) {
 	}
 }
 
-// protocolKeys is everything below the prefix but for what unlockers write.
+// protocolKeys returns all keys below the prefix except those that unlockers write.
 func protocolKeys(t *testing.T, c *clientv3.Client) map[string]string {
 	t.Helper()
 	all := stored(t, c, prefix)
@@ -92,7 +92,7 @@ func protocolKeys(t *testing.T, c *clientv3.Client) map[string]string {
 	return all
 }
 
-// same wants exactly these keys.
+// same expects exactly these keys.
 func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	t.Helper()
 	proctest.Eventually(t, "the keys that are left", func() error {
@@ -112,7 +112,7 @@ func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	})
 }
 
-// checkCommandLine wants every lock in every format, and nothing that a terminal would obey.
+// checkCommandLine expects every lock in every format, and nothing that a terminal would obey.
 func checkCommandLine(t *testing.T, endpoint string, names []string) {
 	t.Helper()
 	for _, format := range []string{"table", "json", "name"} {
@@ -133,7 +133,7 @@ func obeyed(r rune) bool {
 	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// checkDashboard wants every lock in the API, and a page that runs nothing.
+// checkDashboard expects every lock in the API, and a page that runs nothing.
 func checkDashboard(t *testing.T, d *dashboard, names []string) {
 	t.Helper()
 	body := answers(t, d.addr, "/api/v1/locks?limit=1000", 200)

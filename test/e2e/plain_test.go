@@ -76,7 +76,7 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	checkTrail(t, u, endings(t, c), stale)
 }
 
-// checkTrail wants exactly one history entry and one audit line of the removal of one lock, and none of another.
+// checkTrail expects exactly one history entry and one audit line of the removal of one lock, and none of another.
 func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, id string) {
 	t.Helper()
 	if len(history) != 1 || history[id].Ended != metadata.EndedAutoUnlocked || history[id].Hostname != "host-1" ||

@@ -116,7 +116,7 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 	viewer := startUnlocker(t, nil, as("viewer")...).ready(t)
 	shows(t, viewer.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
 	if !exists(t, c, prefix+"stale/uuid") {
-		t.Fatal("who may only read removed a lock")
+		t.Fatal("a client with read permission removed a lock")
 	}
 	viewer.Kill()
 	neighbour := startUnlocker(t, nil, as("neighbour")...)

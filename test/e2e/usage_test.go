@@ -97,7 +97,7 @@ func TestAWrongPolicyIsOneSentence(t *testing.T) {
 	}
 }
 
-// oneSentence wants one line of the program, with these words in it.
+// oneSentence expects one line of output, with these words in it.
 func oneSentence(t *testing.T, o proctest.Result, code int, program string, says ...string) {
 	t.Helper()
 	if o.Code != code || o.Stdout != "" {

@@ -60,7 +60,7 @@ func scrape(t *testing.T, addr string) samples {
 	return families
 }
 
-// lint wants names and help texts as `promtool check metrics` does, of everything that a program shows.
+// lint expects names and help texts as `promtool check metrics` does, of everything that a program shows.
 func lint(t *testing.T, addr string) {
 	t.Helper()
 	problems, err := promlint.New(strings.NewReader(answers(t, addr, "/metrics", http.StatusOK))).Lint()

@@ -94,10 +94,10 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	var lost *mutex.LostError
 	<-dead.Context().Done()
 	if !errors.As(context.Cause(dead.Context()), &lost) || lost.Reason() != mutex.ReasonAbandoned {
-		t.Errorf("who held it is told %v", context.Cause(dead.Context()))
+		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := living.Unlock(); err != nil {
-		t.Errorf("who lives lost its lock: %v", err)
+		t.Errorf("a living holder lost its lock: %v", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func each(t *testing.T, n int, do func(i int)) {
 	}
 }
 
-// resident returns the unlocker's memory in bytes.
+// resident returns the unlocker's resident memory in bytes.
 func (w *world) resident(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", w.unlocker.PID()))
@@ -98,7 +98,7 @@ func (w *world) resident(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// processor returns the time for which the unlocker has computed.
+// processor returns the unlocker's CPU time.
 func (w *world) processor(t *testing.T) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.unlocker.PID()))

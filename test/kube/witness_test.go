@@ -96,7 +96,7 @@ func ends() []end {
 	}
 }
 
-// Every end that a kubelet reports is proof; what anybody else says of a pod is not.
+// Every end that a kubelet reports is proof; what others say about a pod is not.
 func believes(t *testing.T, c *cluster) {
 	w := startUnlocker(t, c, c.kubeconfig(t, c.address, adminToken))
 	w.shows(t, "unlocker_kubernetes_synced 1")
@@ -187,7 +187,7 @@ func blind(t *testing.T, c *cluster) {
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	w.unlocker.Prints(t, "the API server of Kubernetes answers again")
 	if said := strings.Count(w.unlocker.Output(), "is blind"); said > 2 {
-		t.Errorf("it is said %d times", said)
+		t.Errorf("it is logged %d times", said)
 	}
 }
 

@@ -144,7 +144,7 @@ func (h *hold) stated(t *testing.T, key, cause string) (got *metadata.Statement)
 	return got
 }
 
-// unsuspected wants that nobody doubts that the holder lives.
+// unsuspected checks that nobody doubts that the holder lives.
 func (h *hold) unsuspected(t *testing.T) {
 	t.Helper()
 	for _, key := range []string{h.world.layout.Death(h.uuid), h.world.layout.Suspicion(h.uuid)} {

@@ -9,13 +9,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// op is an operation of a history that somebody made up.
+// op is an operation of a made-up history.
 func op(from, to int64, what, uuid string, token int64, maybe ...bool) porcupine.Operation {
 	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, part: 1,
 		maybe: len(maybe) > 0}}
 }
 
-// takes is an operation that takes so much of a lock of which there are several parts.
+// takes is an operation that takes this many parts of a lock.
 func takes(from, to int64, part int, uuid string, token int64) porcupine.Operation {
 	return porcupine.Operation{Call: from, Return: to, Input: step{what: stepTake, uuid: uuid, token: token,
 		part: part}}
@@ -90,7 +90,7 @@ func TestHistoriesOfASemaphore(t *testing.T) {
 	}
 }
 
-// put is a transaction of etcd's history that somebody made up.
+// put is a transaction of a made-up history of etcd.
 func put(revision int64, pairs ...string) (all []change) {
 	for pair := range slices.Chunk(pairs, 2) {
 		all = append(all, change{revision: revision, at: revision, created: revision, lease: true,
@@ -178,8 +178,8 @@ func TestWhatNoWitnessMayState(t *testing.T) {
 	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 	held := put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010")
 	death := func(revision int64, token int, by string) []change {
-		return put(revision, ".deaths/"+a, fmt.Sprintf(`{"lock":"x","uuid":%q,"token":%d,"cause":"process_ended","by":%q}`,
-			a, token, by))
+		return put(revision, ".deaths/"+a, fmt.Sprintf(
+			`{"lock":"x","uuid":%q,"token":%d,"cause":"process_ended","by":%q}`, a, token, by))
 	}
 	removed := func(revision int64, more ...string) []change {
 		return put(revision, append(more, "x/uuid", "", "x/auto_unlock_at", "", ".history/"+a,

@@ -38,7 +38,7 @@ type logLine struct {
 // clock is the wall clock at a stamp.
 func (j *judgement) clock(at int64) time.Time { return time.Unix(0, at+j.wall) }
 
-// judge reads all that was written down and finds what must not be.
+// judge reads all records of the run and finds violations.
 func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
 	j := &judgement{
 		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(),
@@ -130,7 +130,7 @@ func (j *judgement) readLogs() {
 	}
 }
 
-// answers wants that etcd knows of every hold that a client was told of.
+// answers checks that etcd's history has every hold that a client was granted.
 func (j *judgement) answers() {
 	known := map[holdID]*hold{}
 	for _, h := range j.holds {
@@ -150,7 +150,7 @@ func (j *judgement) answers() {
 	}
 }
 
-// removals wants that every end of a hold had somebody who may end it, in time, and one entry and one line about it.
+// removals checks that every end of a hold had somebody who may end it, in time, and one entry and one line about it.
 func (j *judgement) removals() {
 	lines := map[holdID][]logLine{}
 	for _, l := range j.logs {
@@ -183,7 +183,7 @@ func (j *judgement) oneEntry(h *hold) {
 	}
 }
 
-// oneLine wants one line of success. An unlocker that was killed had no time for it, and one that got no answer says
+// oneLine expects one line of success. An unlocker that was killed had no time for it, and one that got no answer says
 // that it does not know.
 func (j *judgement) oneLine(h *hold, lines []logLine) {
 	said := 0
@@ -235,7 +235,7 @@ func (j *judgement) early(h *hold) {
 	}
 }
 
-// released wants that a hold which ended without a note was given back by its holder.
+// released checks that a hold that ended without a note was released by its holder.
 func (j *judgement) released(h *hold) {
 	for _, q := range j.unlocks[h.id()] {
 		if q.At <= h.gone {
@@ -272,7 +272,7 @@ func (j *judgement) wipedBy(h *hold) bool {
 	})
 }
 
-// late wants every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker
+// late expects every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker
 // gives it reason to wait; the bound begins anew after the last disturbance.
 func (j *judgement) late() {
 	// a connection that was begun in a silent network fails after 5 s, and is tried again after 3
@@ -300,7 +300,7 @@ func (j *judgement) late() {
 	}
 }
 
-// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still cannot know
+// beliefs checks that two clients never worked as the holder at the same time. A process that stands still cannot know
 // better, and a hold that a person forces ends under its holder: for these there is the fence.
 func (j *judgement) beliefs() {
 	forced := map[holdID]bool{}
@@ -345,7 +345,7 @@ func (j *judgement) stood(b belief) bool {
 	return p != nil && p.pausedIn(b.from, b.to+int64(time.Second))
 }
 
-// keepersLive wants that nobody ended the hold of a live holder.
+// keepersLive checks that nobody ended the hold of a live holder.
 func (j *judgement) keepersLive() {
 	for _, err := range j.keepers.problems {
 		j.found(ruleKeeper, "%v", err)

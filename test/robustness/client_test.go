@@ -29,7 +29,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// clientVariable carries a clientConfig to a process that is to be a client.
+// clientVariable carries a clientConfig to a client process.
 const clientVariable = "ROBUSTNESS_CLIENT"
 
 // clientConfig is what a client process is told.
@@ -75,7 +75,7 @@ func client() {
 	os.Exit(0)
 }
 
-// run works until SIGTERM, gives everything back and wants no goroutine to be left.
+// run works until SIGTERM, releases everything and expects no goroutine to be left.
 func (c clientConfig) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -187,7 +187,7 @@ func (w *worker) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(w.rand.Int64N(int64(to-from)+1))
 }
 
-// ask writes a question down and returns what writes the answer down.
+// ask records a request and returns the function that records its answer.
 func (w *worker) ask(l line) (id string, answer func(line)) {
 	l.ID = w.Process + "-" + strconv.FormatInt(w.numbers.Add(1), 10)
 	l.At = stamp()
@@ -198,7 +198,7 @@ func (w *worker) ask(l line) (id string, answer func(line)) {
 	}
 }
 
-// turn is one acquisition with what follows.
+// turn is one acquisition and everything until its release.
 func (w *worker) turn(ctx context.Context) {
 	switch n := w.rand.IntN(100); {
 	case w.Plain:
@@ -214,7 +214,7 @@ func (w *worker) turn(ctx context.Context) {
 	}
 }
 
-// single is what one does with one lock.
+// single is a turn with one lock.
 func (w *worker) single(ctx context.Context) {
 	name := w.Locks[w.rand.IntN(len(w.Locks))]
 	l := w.acquire(ctx, name)
@@ -249,12 +249,12 @@ func (w *worker) single(ctx context.Context) {
 	}
 }
 
-// complain notes what ought not to be.
+// complain records a violation.
 func (w *worker) complain(format string, args ...any) {
 	w.notes.write(line{At: stamp(), Wrong: fmt.Sprintf(format, args...)})
 }
 
-// follow notes when the hold ends, whoever ends it.
+// follow notes when the hold ends, for whatever reason.
 func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
 	ended.Go(func() {
 		<-l.Context().Done()
@@ -264,7 +264,7 @@ func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
 	})
 }
 
-// acts does some of what holders do.
+// acts does some random actions of a holder.
 func (w *worker) acts(l *mutex.Lock) {
 	for range w.rand.IntN(5) {
 		w.act(l)
@@ -288,7 +288,7 @@ func (w *worker) timeout() time.Duration {
 	return w.between(300*time.Millisecond, 4*time.Second)
 }
 
-// options are those of an acquisition that is asked for by this question in this way.
+// options are those of an acquisition for this request, in this way.
 func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	return []mutex.Option{
 		mutex.AlertAfter(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id),
@@ -296,7 +296,7 @@ func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	}
 }
 
-// acquire takes the lock in one of the ways that there are.
+// acquire takes the lock in one of the possible ways.
 func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	op := []string{opTry, opLock, opLock, opLock, opBarge, opCount}[w.rand.IntN(6)]
 	ctx, cancel := context.WithTimeout(ctx, w.timeout())
@@ -349,8 +349,8 @@ func (w *worker) part() (name string, part int, options []mutex.Option) {
 	return poolLock, part, []mutex.Option{mutex.Semaphore(poolLimit), mutex.Weight(part)}
 }
 
-// acquired says what an acquisition was told. After a refusal earlier sendings of it may still be on their way: only
-// etcd's history knows.
+// acquired records the answer to an acquisition. After a refusal, earlier attempts may still be in flight: only etcd's
+// history knows.
 func acquired(l *mutex.Lock, err error) line {
 	var held *mutex.HeldError
 	switch {
@@ -405,8 +405,8 @@ func over(err error) line {
 	return line{Said: maybe, Err: err.Error()}
 }
 
-// write writes to the resource behind the fence, which is not told whether the hold still stands: it has the token to
-// go by.
+// write writes to the resource behind the fence. The fence does not know whether the hold still stands; it compares
+// tokens.
 func (w *worker) write(l *mutex.Lock) {
 	token := l.Token()
 	if w.ForgedToken {

@@ -17,9 +17,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one
-// leads, and whoever asks the one that hangs asks another after an attempt: unlockers, too, so that the lock of a dead
-// holder goes meanwhile.
+// TestTheDiskOfTheLeaderHangs has a member whose disk hangs: it answers pings, but no requests. Another member leads.
+// Clients of the hung member, unlockers too, turn to another after one attempt, so that a dead holder's lock is removed
+// meanwhile.
 func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
@@ -46,7 +46,7 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	s.removedOnce(from.Add(warning), "dead", "dead too")
 }
 
-// passes takes and gives back a free lock so many times, which may take so long each.
+// passes takes and releases a free lock this many times, each within this time.
 func (s *stage) passes(times int, most time.Duration) {
 	s.t.Helper()
 	c := s.locker("busy")
@@ -86,7 +86,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	began := time.Now()
 	if _, err := library.TryLock(ctx, "another"); !errors.Is(err, context.DeadlineExceeded) ||
 		time.Since(began) > 10*time.Second {
-		t.Errorf("who tries to lock is told after %v: %v", time.Since(began), err)
+		t.Errorf("TryLock got its answer after %v: %v", time.Since(began), err)
 	}
 	lost := lostFor(t, held)
 	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of two whose holders live
@@ -106,7 +106,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 }
 
 // TestAMemberThatDiesBetweenItsLogAndItsAnswer kills the only member at the very moment when a transaction is in its
-// log and nobody was told. What was asked for is done once, and whoever asked learns it.
+// log and nobody was told. The transaction takes effect once, and the client that sent it learns so.
 func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 1, etcdtest.Fsync())

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// faultDone is a fault that happened.
+// faultDone is a past fault.
 type faultDone struct {
 	name     string
 	from, to int64
@@ -42,7 +42,7 @@ type open struct {
 	repair func()
 }
 
-// breakThings breaks one thing after the other, some of them at the same time, and repairs them again.
+// breakThings breaks one thing after another, some of them at the same time, and repairs them again.
 func (s *stage) breakThings(ctx context.Context) {
 	all := allFaults(s.World, s.Nodes)
 	if s.witness != nil {

@@ -18,7 +18,7 @@ type period struct {
 	hold          *hold // that took it
 }
 
-// together wants that of several locks which are taken at once all are taken.
+// together checks that of several locks which are taken at once all are taken.
 func (g *ledger) together(revision int64) {
 	taken := map[string]int{}
 	for _, h := range g.now {
@@ -73,7 +73,7 @@ func (g *ledger) periodOf(k keyed, before map[string]*hold) {
 	g.periods[k.Lock] = period{value: k.value}
 }
 
-// ran wants a period with each hold that runs a job.
+// ran expects a period with each hold that runs a job.
 func (g *ledger) ran(h *hold, txn map[protocol.Kind][]keyed) {
 	for _, k := range txn[protocol.KindPeriod] {
 		if k.Lock == h.lock {

@@ -217,7 +217,7 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// leases wants a lease with everything that must not stay for ever.
+// leases expects a lease with everything that must not stay forever.
 func (g *ledger) leases(changes []change) {
 	for _, c := range changes {
 		switch k := g.layout.Parse(c.key); k.Kind {

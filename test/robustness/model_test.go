@@ -173,8 +173,8 @@ func (h *historian) hold(was *hold) {
 	}
 }
 
-// checkLinearizable wants an order of each lock's operations that a single lock could have had. It returns how many it
-// checked, how many of them were in doubt, and how long that took.
+// checkLinearizable expects each lock's operations to have an order that is valid for a single lock. It returns how
+// many it checked, how many of them were in doubt, and how long that took.
 func checkLinearizable(all []*told, holds []*hold,
 	found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
 	began := time.Now()
@@ -196,7 +196,7 @@ func checkLinearizable(all []*told, holds []*hold,
 	return ops, unknown, time.Since(began)
 }
 
-// stuck tells how far the longest order goes, and what is next to it in time.
+// stuck returns how far the longest order goes, and what is next to it in time.
 func stuck(info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {

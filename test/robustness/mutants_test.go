@@ -112,7 +112,7 @@ func shapeOf(t *pb.TxnRequest) *shape {
 	return s
 }
 
-// step tells which step of the protocol it is.
+// step returns which step of the protocol it is.
 func (s *shape) step() string {
 	has := func(keys []string, want func(string) bool) bool { return slices.ContainsFunc(keys, want) }
 	in := func(area string) func(string) bool {

@@ -44,7 +44,7 @@ func (p *child) kill() {
 	}
 }
 
-// terminate asks the process to end and reports whether it did so in order and in time.
+// terminate asks the process to end and reports whether it did so cleanly and in time.
 func (p *child) terminate(timeout time.Duration) bool {
 	p.Signal(syscall.SIGTERM)
 	select {
@@ -70,7 +70,7 @@ func (p *child) resume() {
 	}
 }
 
-// pausedIn reports whether the process stood still at some time in between.
+// pausedIn reports whether the process was stopped at some time in between.
 func (p *child) pausedIn(from, to int64) bool {
 	for _, pause := range p.pauses {
 		if pause[0] <= to && pause[1] >= from {

@@ -21,7 +21,7 @@ import (
 // The leases that the programs take, in seconds. A lease of a waiter's ticket has nothing to do after its process.
 const ticketTTL = 10
 
-// comeDown ends the work in order: holders give back what they have, then everything that is left has to go by itself
+// comeDown ends the work in order: holders release what they have, then everything left over has to disappear by itself
 // within its bound.
 func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	for _, p := range s.clients {
@@ -51,7 +51,7 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	s.size(found)
 }
 
-// left is what must not be there when nobody works any more: records, tickets, tails, and leases of tickets.
+// left returns what must be gone when all work has ended: records, tickets, tails, and leases of tickets.
 func (s *stage) left() (all []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -83,7 +83,7 @@ func (s *stage) left() (all []string, err error) {
 	return all, nil
 }
 
-// sameView puts a few locks into etcd and wants the dashboard to show them, and nothing else.
+// sameView puts a few locks into etcd and expects the dashboard to show exactly those.
 func (s *stage) sameView(found func(rule, format string, args ...any)) {
 	var last error
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(200 * time.Millisecond) {
@@ -147,14 +147,14 @@ func fetch(ctx context.Context, addr, path string) ([]byte, error) {
 	return body, err
 }
 
-// size wants that no unlocker grew without bound: neither its memory nor the number of its goroutines.
+// size checks that no unlocker grew without bound: neither its memory nor the number of its goroutines.
 func (s *stage) size(found func(rule, format string, args ...any)) {
 	for _, p := range s.unlockers {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		body, err := fetch(ctx, s.addrs[p], "/metrics")
 		cancel()
 		if err != nil {
-			found(ruleRun, "%s does not tell its metrics: %v", p.name, err)
+			found(ruleRun, "%s does not serve its metrics: %v", p.name, err)
 			continue
 		}
 		for name, most := range map[string]float64{"go_goroutines": 150, "process_resident_memory_bytes": 300 << 20} {

@@ -64,7 +64,7 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 	s.nobodyLost()
 }
 
-// stopsInTime wants a holder that cannot ask etcd to end by its own clock, before anybody else may have the lock.
+// stopsInTime expects a holder that cannot ask etcd to end by its own clock, before anybody else may have the lock.
 func (s *stage) stopsInTime(l *mutex.Lock) {
 	s.t.Helper()
 	if lost, due := lostFor(s.t, l), s.deadline(l.Name()); lost.Certain || lost.At.After(due) {
@@ -87,8 +87,8 @@ func following(t *testing.T, endpoints []string) *clientv3.Client {
 	return c
 }
 
-// stillServed wants who waits for the lock of a dead holder to get it, by the unlockers, and the dashboard to show what
-// is there.
+// stillServed expects a waiter to get the lock of a dead holder, through the unlockers, and the dashboard to show the
+// locks.
 func (s *stage) stillServed(etcd *clientv3.Client, lock string) {
 	s.t.Helper()
 	s.stale(lock, time.Second)

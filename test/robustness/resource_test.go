@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
-// resource is what the locks are about: something outside of etcd that must not hear from a former holder. It stands
-// behind the fence of pkg/fencing and writes down whom the fence let in, in their order.
+// resource is what the locks protect: something outside of etcd that must not accept writes from a former holder. It
+// stands behind the fence of pkg/fencing and records what the fence accepted, in order.
 type resource struct {
 	addr string
 
@@ -21,7 +21,7 @@ type resource struct {
 	kept int // out
 }
 
-// entry is one write that was let in.
+// entry is one accepted write.
 type entry struct {
 	lock, uuid string
 	token      int64
@@ -58,7 +58,7 @@ func (r *resource) write(_ http.ResponseWriter, q *http.Request) {
 	r.in = append(r.in, entry{strings.TrimPrefix(q.URL.Path, "/"), string(uuid), token, stamp()})
 }
 
-// check wants that each write was one of a hold that etcd knows, and that none came after one of a later hold.
+// check checks that each write was one of a hold that etcd knows, and that none came after one of a later hold.
 func (r *resource) check(holds []*hold, found func(rule, format string, args ...any)) {
 	known := map[holdID]*hold{}
 	newest := map[string]int64{}

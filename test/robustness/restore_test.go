@@ -24,10 +24,10 @@ import (
 
 var etcdutl = flag.String("etcdutl", "", "path of etcd's own tool for backups")
 
-// life is that of the holds of those who do not come back. They are still there when the backup is restored.
+// life is that of holds whose holders are gone for good. They still exist when the backup is restored.
 const life = 10 * time.Second
 
-// backup is an etcd of which a backup is made and restored under everybody who uses it.
+// backup is an etcd that is backed up and restored under its clients.
 type backup struct {
 	*stage
 	etcd  *etcdtest.Server
@@ -40,7 +40,7 @@ type backup struct {
 	early, tardy <-chan *mutex.Lock
 }
 
-// newBackup starts an etcd that had so many elections, and everybody who uses it. A restored one begins with the first.
+// newBackup starts an etcd that had this many elections, and its clients. A restored one starts with the first.
 func newBackup(t *testing.T, elections int, flags ...string) *backup {
 	t.Helper()
 	b := &backup{etcd: etcdtest.Start(t)}
@@ -65,7 +65,7 @@ func (b *backup) take(lock string, opts ...mutex.Option) *mutex.Lock {
 	return l
 }
 
-// make makes the backup in the midst of everything, and goes on for a while.
+// make makes the backup while everything runs, and goes on for a while.
 func (b *backup) make() {
 	b.t.Helper()
 	b.kept = b.take("kept", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Minute))
@@ -107,7 +107,7 @@ func (b *backup) save() {
 	}
 }
 
-// restore puts the backup into the place of what is there, and returns when etcd was away last.
+// restore replaces etcd's data by the backup, and returns when etcd was last unavailable.
 func (b *backup) restore(flags ...string) (away time.Time) {
 	b.t.Helper()
 	b.etcd.Stop()
@@ -129,8 +129,8 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 	return away
 }
 
-// goesOn wants everybody to go on after a restore: who waited before the backup was made comes first, and who did so
-// since after that.
+// goesOn expects all clients to continue after a restore: first those that waited before the backup was made, then
+// those that came later.
 func (b *backup) goesOn() {
 	b.t.Helper()
 	before := b.kept.Token()
@@ -145,7 +145,7 @@ func (b *backup) goesOn() {
 				b.t.Error(err)
 			}
 		case <-time.After(40 * time.Second):
-			b.t.Fatal("who waits does not get the lock of the dead holder")
+			b.t.Fatal("the waiter does not get the lock of the dead holder")
 		}
 	}
 	b.gone("dead", "returned")
@@ -166,7 +166,7 @@ const short = 3 * time.Second
 
 func briefly() string { return "--sweep.min-warning=" + short.String() }
 
-// TestARestoreWithRaisedRevisionsIsAGap restores a backup as docs/operations.md wants it done.
+// TestARestoreWithRaisedRevisionsIsAGap restores a backup as docs/operations.md says.
 func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 	t.Parallel()
 	b := newBackup(t, 0)
@@ -193,7 +193,7 @@ func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 	}
 }
 
-// listsAgain wants the watch of an unlocker to have ended: with a compaction, or before that, where the restore took
+// listsAgain expects the watch of an unlocker to have ended: with a compaction, or before that, where the restore took
 // long.
 func (b *backup) listsAgain(unlocker *child) {
 	b.t.Helper()
@@ -211,9 +211,8 @@ func (b *backup) listsAgain(unlocker *child) {
 	})
 }
 
-// TestARestoreThatLowersTheRaftTermWaitsForARestart does the same to an etcd that had elections, as every one that is
-// not young. An unlocker that saw a later term does not go by the revision alone: a restored etcd may have written past
-// it.
+// TestARestoreThatLowersTheRaftTermWaitsForARestart does the same to an etcd that had elections, as any but a new one
+// has. An unlocker that saw a later term does not trust the revision alone: a restored etcd may have written past it.
 func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
 	t.Parallel()
 	b := newBackup(t, 3, briefly())
@@ -229,7 +228,7 @@ func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
 	b.removedOnce(confirmed.Add(short), "dead", "returned")
 }
 
-// waitForConfirmation wants both unlockers to remove nothing and to say why.
+// waitForConfirmation expects both unlockers to remove nothing and to say why.
 func (b *backup) waitForConfirmation() {
 	b.t.Helper()
 	for _, p := range b.unlockers {

@@ -57,7 +57,7 @@ func timeout(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// perform runs c and tells what was found.
+// perform runs c and returns its findings.
 func perform(t testing.TB, c config) *report {
 	t.Helper()
 	c = c.settle()
@@ -102,7 +102,7 @@ func (j *judgement) count(r *report, changes int) {
 	r.Fenced = [2]int{len(j.resource.in), j.resource.kept}
 }
 
-// keep saves what tells what happened: notes, logs, etcd's history, faults.
+// keep saves the evidence: notes, logs, etcd's history, faults.
 func (s *stage) keep(r *report) string {
 	s.t.Helper()
 	parent := *keepFlag
@@ -140,7 +140,7 @@ func (s *stage) keep(r *report) string {
 	return dir
 }
 
-// complain fails the test with what a run found, and tells how to repeat it.
+// complain fails the test with the findings of a run, and shows how to repeat it.
 func complain(t *testing.T, r *report) {
 	t.Helper()
 	for i, v := range r.Violations {
@@ -157,7 +157,7 @@ func complain(t *testing.T, r *report) {
 	}
 }
 
-// length is how long a run goes on unless the command line says otherwise.
+// length is the default length of a run.
 func length(standard time.Duration) time.Duration {
 	if *forFlag > 0 {
 		return *forFlag
@@ -264,7 +264,7 @@ func (r *report) append(t *testing.T, o *report) {
 	f.Write(append(b, '\n'))
 }
 
-// TestMutants leaves one guard out at a time, and wants each to be found. Without -mutants it does so with one of them,
+// TestMutants leaves out one guard at a time and has to find each. Without -mutants it does so with one of them,
 // to show that the runs can fail.
 func TestMutants(t *testing.T) {
 	t.Parallel()

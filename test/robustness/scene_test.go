@@ -19,8 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// newScene is a stage for one fault that a test has in mind: nothing is broken at random, and the programs talk to etcd
-// directly.
+// newScene is a stage for one particular fault: nothing is broken at random, and the programs talk to etcd directly.
 func newScene(t testing.TB, endpoints ...string) *stage {
 	t.Helper()
 	s := newStage(t, config{Seed: 1, Nodes: len(endpoints), World: plainWorld}, t.TempDir())
@@ -80,7 +79,7 @@ func (s *stage) locker(owner string) *mutex.Client {
 	return c
 }
 
-// stale takes a lock for somebody who dies at once.
+// stale takes a lock for a holder that dies at once.
 func (s *stage) stale(lock string, life time.Duration) *byHandHold {
 	s.t.Helper()
 	ctx, cancel := timeout(40 * time.Second)
@@ -92,7 +91,7 @@ func (s *stage) stale(lock string, life time.Duration) *byHandHold {
 	return h
 }
 
-// wait queues for a lock, and returns when the ticket is in etcd, the so many-th.
+// wait queues for a lock, and returns when etcd has this number of tickets.
 func (s *stage) wait(c *mutex.Client, lock string, place int) <-chan *mutex.Lock {
 	s.t.Helper()
 	got := make(chan *mutex.Lock, 1)
@@ -112,7 +111,7 @@ func (s *stage) wait(c *mutex.Client, lock string, place int) <-chan *mutex.Lock
 	return got
 }
 
-// work has holders work until the end, through this client, and returns when they hold what they want.
+// work makes holders work until the end, through this client, and returns when they hold their locks.
 func (s *stage) work(etcd *clientv3.Client) {
 	s.t.Helper()
 	s.keepers = startKeepers(etcd, s.layout, s.Seed, 0)
@@ -127,7 +126,7 @@ func (s *stage) work(etcd *clientv3.Client) {
 	})
 }
 
-// nobodyLost wants that no keeper lost its lock until now.
+// nobodyLost checks that no keeper has lost its lock so far.
 func (s *stage) nobodyLost() {
 	s.t.Helper()
 	s.keepers.mu.Lock()
@@ -176,7 +175,7 @@ func (s *stage) allEndings() map[string][]metadata.Ending {
 	return all
 }
 
-// removedOnce wants that these locks were removed, each once and not before a time, and that nothing else was.
+// removedOnce checks that these locks were removed, each once and not before a time, and that nothing else was.
 func (s *stage) removedOnce(from time.Time, locks ...string) {
 	s.t.Helper()
 	all := s.allEndings()
@@ -214,7 +213,7 @@ func (s *stage) shown() {
 	})
 }
 
-// heldBack waits until an unlocker says that a rule holds so many removals back.
+// heldBack waits until an unlocker reports that a rule holds back this many removals.
 func (s *stage) heldBack(unlocker *child, rule staleness.Rule, locks float64) {
 	s.t.Helper()
 	s.metric(unlocker, fmt.Sprintf("unlocker_removal_held_back{reason=%q}", rule), locks)
@@ -245,7 +244,7 @@ func says(t testing.TB, p *child, text string) bool {
 	return strings.Contains(string(log), text)
 }
 
-// lostFor waits until a holder learns that it lost its lock, and returns how.
+// lostFor waits until a holder learns that it lost its lock, and returns why.
 func lostFor(t testing.TB, l *mutex.Lock) *mutex.LostError {
 	t.Helper()
 	select {

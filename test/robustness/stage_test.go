@@ -213,7 +213,7 @@ func way(proxies []*etcdtest.Proxy, wires []*wire) (all []string) {
 	return all
 }
 
-// client is one of the run's own, quick to come back after a fault.
+// client is one of the run's own, which recovers quickly after a fault.
 func (s *stage) client(endpoints []string) *clientv3.Client {
 	s.t.Helper()
 	conf := clientv3.Config{
@@ -287,7 +287,7 @@ func (s *stage) settings(program string) (env, args []string) {
 	return env, args
 }
 
-// startUnlocker starts the one or the other. The clock of the first can be set. What more says goes before what they
+// startUnlocker starts one of the two. The clock of the first can be set. What more says goes before what they
 // are told else.
 func (s *stage) startUnlocker(i int, more ...string) *child {
 	s.t.Helper()
@@ -356,7 +356,7 @@ func (s *stage) startClient() *child {
 	return p
 }
 
-// locks are the names that clients take. Some of them begin like others.
+// locks are the names that clients take. Some are prefixes of others.
 func (c config) locks() []string {
 	all := []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f", "g", "h", "i", "j"}
 	if c.Locks > 0 {

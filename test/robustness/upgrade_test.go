@@ -19,7 +19,7 @@ import (
 var older = flag.String("etcd-3.6", "", "path of an etcd 3.6")
 
 // TestEtcdIsUpgradedUnderEverybody replaces the program of one member of etcd 3.6 after the other by 3.7, which is how
-// etcd wants it done: members of both versions work together meanwhile, with what the older ones know.
+// etcd expects it done: members of both versions work together meanwhile, with what the older ones know.
 func TestEtcdIsUpgradedUnderEverybody(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Program(*older))
@@ -46,7 +46,7 @@ func TestEtcdIsUpgradedUnderEverybody(t *testing.T) {
 	s.removedOnce(time.Time{}, "all old", "one new", "all new")
 }
 
-// versions waits until the cluster has this version, and wants so many members of 3.7.
+// versions waits until the cluster has this version, and expects this many members of 3.7.
 func (s *stage) versions(m *etcdtest.Members, cluster string, upgraded int) {
 	s.t.Helper()
 	s.until("version "+cluster+" of the cluster", func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func (s *stage) versions(m *etcdtest.Members, cluster string, upgraded int) {
 	})
 }
 
-// sameLists wants every member to list the same locks to a reader.
+// sameLists expects every member to list the same locks to a reader.
 func (s *stage) sameLists(m *etcdtest.Members) {
 	s.t.Helper()
 	for i := range s.Nodes {

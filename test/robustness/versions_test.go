@@ -15,9 +15,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestClientsOfOtherVersionsAreUnderstood has a client that is older than all of this write nothing but what the
-// protocol cannot do without, and one that is newer write whatever may have been added by then: fields, members,
-// areas, words. Everybody reads what is known of it, shows the rest, and harms nothing.
+// TestClientsOfOtherVersionsAreUnderstood lets an old client write only the required minimum, and a newer one
+// everything that may have been added by then: fields, members, areas, words. All programs read what they know, show
+// the rest, and harm nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, etcdtest.Start(t).Endpoint())
@@ -67,7 +67,7 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(40 * time.Second):
-		t.Fatal("who waits behind a newer waiter does not get the lock")
+		t.Fatal("a waiter behind a newer one does not get the lock")
 	}
 
 	s.write(clientv3.OpDelete(s.layout.Record("moved"), clientv3.WithPrefix()),
@@ -76,7 +76,7 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 				metadata.FormatTime(time.Now())+
 				`","by":"planner 9","why":"host-2 has room","to":{"host":"host-2"}}`))
 	if lost := lostFor(t, moved); !lost.Certain || !strings.Contains(lost.Error(), "transferred by planner 9") {
-		t.Errorf("the holder is told: %v", lost)
+		t.Errorf("the holder got %v", lost)
 	}
 	s.shown()
 }
@@ -131,7 +131,7 @@ func (s *stage) newer() (ticket string) {
 	return ticket
 }
 
-// showsWhatIsNew wants the dashboard to show the newer record with what it does not know, and all pages.
+// showsWhatIsNew expects the dashboard to show the newer record with its unknown parts, and all pages to work.
 func (s *stage) showsWhatIsNew() {
 	s.t.Helper()
 	var shown struct {

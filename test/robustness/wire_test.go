@@ -155,7 +155,7 @@ func (w *wire) pass(ctx context.Context, method string, from grpc.ServerStream) 
 	}
 }
 
-// errBroken is what a client is told when its connection breaks.
+// errBroken is the error of a client whose connection breaks.
 var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
 
 // txn passes on a transaction, or does not.
@@ -200,7 +200,7 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	return from.SendMsg(out)
 }
 
-// later sends a request when nobody waits for it any more.
+// later sends a request after its client has given up waiting.
 func (w *wire) later(ctx context.Context, delay time.Duration, send func(context.Context) (*frame, error)) {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	w.late.Go(func() {

@@ -17,7 +17,7 @@ import (
 // abandonedGrace is how long unlockers wait after they learned that a holder has ended.
 const abandonedGrace = time.Second
 
-// stranger signs the statements of a run that no witness made.
+// stranger signs the forged statements of a run.
 const stranger = "stranger"
 
 // startWitness starts the witness of this machine. It sees every process of the run end, and reaches etcd on the way of
@@ -136,7 +136,7 @@ func (g *ledger) stated(k keyed) {
 	}
 }
 
-// proof wants what etcd had to say, at the revision before a hold was removed as abandoned.
+// proof expects the proof in etcd at the revision before a hold was removed as abandoned.
 func (g *ledger) proof(h *hold) {
 	s, said := g.deaths[h.uuid]
 	switch {
@@ -150,7 +150,7 @@ func (g *ledger) proof(h *hold) {
 	}
 }
 
-// dead wants that witnesses spoke of processes that had ended, and that nobody else lost a lock for it.
+// dead checks that witnesses spoke of processes that had ended, and that nobody else lost a lock for it.
 func (j *judgement) dead() {
 	of := map[holdID]*hold{}
 	for _, h := range j.holds {

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-// A program that refuses a file says in its sentence which flag named it: paths alone look alike.
+// A program that rejects a file names the flag in its error: paths alone look alike.
 func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")

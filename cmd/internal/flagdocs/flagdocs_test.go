@@ -1,4 +1,4 @@
-// Package flagdocs keeps docs/flags.md and docs/mutexctl.md, the flags and commands of our programs as they define them.
+// Package flagdocs keeps docs/flags.md and docs/mutexctl.md equal to the flags and commands that our programs define.
 // `make docs` writes both.
 package flagdocs
 
@@ -21,7 +21,7 @@ func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
 	checkPage(t, "flags.md", flagPage())
 }
 
-// checkPage compares a page of docs/ with what it should say now, or writes it with -update.
+// checkPage compares a page of docs/ with its generated text, or writes it with -update.
 func checkPage(t *testing.T, name, now string) {
 	t.Helper()
 	file := "../../../docs/" + name

@@ -26,7 +26,7 @@ import (
 
 type object = map[string]any
 
-// The page's API and the command line are read by the same scripts.
+// Scripts read the page's API and the command line alike.
 func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
@@ -59,7 +59,8 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 		layout.Field("broken\xff", "alert_at"): "soon",
 		layout.Queue("nightly/run") + "1":      `{"uuid":"99999999-2222-4333-8444-555555555555","since":"1553682600"}`,
 		layout.Queue("pool") + "1":             `{"owner":"hungry","since":"1553682600","timeout_at":"1553682700"}`,
-		layout.History("gone"):                 `{"lock":"gone","uuid":"gone","token":7,"ended":"forced","ended_at":"1553682600","by":"ann"}`,
+		layout.History("gone"): `{"lock":"gone","uuid":"gone","token":7,"ended":"forced",` +
+			`"ended_at":"1553682600","by":"ann"}`,
 	} {
 		if _, err := c.Put(t.Context(), key, value); err != nil {
 			t.Fatal(err)
@@ -128,7 +129,7 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	return list
 }
 
-// alike compares what the page's API and mutexctl say of the same.
+// alike compares what the page's API and mutexctl say about the same lock.
 func alike(t *testing.T, what string, page, ctl []object) {
 	t.Helper()
 	if len(page) != len(ctl) || len(page) == 0 {

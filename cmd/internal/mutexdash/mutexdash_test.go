@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 // program is a running mutexdash.
 type program struct{ pages, ops string }
 
-// start runs the program until the test ends, and wants it to end well.
+// start runs the program until the test ends, and expects it to exit cleanly.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
@@ -183,9 +183,9 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if page, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(page), "wholly-secret") {
-		t.Errorf("the page tells a secret (%v): %s", err, page)
+		t.Errorf("the page reveals a secret (%v): %s", err, page)
 	} else if strings.Contains(string(page), "unlock-webhook") || strings.Contains(string(page), "web.listen-address") {
-		t.Errorf("the page tells everybody how it is set up: %s", page)
+		t.Errorf("the page reveals its configuration to everybody: %s", page)
 	}
 }
 

@@ -45,7 +45,7 @@ func read(t *testing.T, c *clientv3.Client) metadata.Document {
 	return document
 }
 
-// forceUnlock posts the form for the lock that take took, as the proxy does for a person.
+// forceUnlock posts the form for the lock that take took, through the proxy.
 func forceUnlock(t *testing.T, p program, c *clientv3.Client, who string) (status int, page string) {
 	t.Helper()
 	document := read(t, c)
@@ -202,6 +202,6 @@ func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("it was told %d times, want a second time after the redirect", n)
+		t.Errorf("it was notified %d times, want a second time after the redirect", n)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 )
 
-// handbook is what operators read.
+// handbook lists the pages for operators.
 func handbook(t *testing.T) string {
 	return read(t, "docs/operations.md") + read(t, "docs/runbooks.md")
 }
 
-// The handbook is read at night. Its commands are there, with these flags.
+// The handbook is read at night: its commands and their flags have to exist.
 func TestCommandsOfTheHandbookExist(t *testing.T) {
 	text := strings.ReplaceAll(handbook(t), "\\\n", "")
 	command := regexp.MustCompile("(?m)(?:^|`|; |/usr/bin/)((?:mutexctl|unlocker|mutexdash) [^`|#\n]*)")
@@ -66,7 +66,7 @@ func TestFlagsInTheHandbookExist(t *testing.T) {
 	}
 }
 
-// What a file of deploy sends its reader to is there.
+// What a file of deploy refers to exists.
 func TestPagesNamedInDeployExist(t *testing.T) {
 	named := regexp.MustCompile(`[\w./-]+\.md\b`)
 	found := 0

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// board is as much of a dashboard of Grafana as is checked.
+// board is the part of a Grafana dashboard that is checked.
 type board struct {
 	UID        string
 	Title      string
@@ -108,7 +108,7 @@ func checkPanel(t *testing.T, where string, p panel, variables map[string]bool) 
 	}
 }
 
-// checkPlaces wants panels that do not lie on each other.
+// checkPlaces checks that panels do not overlap.
 func checkPlaces(t *testing.T, file string, panels []panel) {
 	t.Helper()
 	ids := map[int]bool{}

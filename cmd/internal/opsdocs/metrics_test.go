@@ -150,7 +150,7 @@ func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
 			for _, name := range plain.FindAllStringSubmatch(source, -1) {
 				found++
 				if _, ok := all[name[1]]; !ok {
-					t.Errorf("%s has %s, which %s does not tell", file, name[1], metricsPage)
+					t.Errorf("%s has %s, which %s does not list", file, name[1], metricsPage)
 				}
 			}
 			for _, name := range shared.FindAllStringSubmatch(source, -1) {
@@ -162,7 +162,7 @@ func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
 				_, mutexdash := all["mutexdash_"+name[1]]
 				_, witness := all["unlocker_witness_"+name[1]]
 				if !unlocker && !mutexdash && !witness {
-					t.Errorf("%s has a metric %s, which %s does not tell", file, name[1], metricsPage)
+					t.Errorf("%s has a metric %s, which %s does not list", file, name[1], metricsPage)
 				}
 			}
 			return nil

@@ -18,7 +18,7 @@ var (
 	grouping   = regexp.MustCompile(`\b(?:by|on|group_left)\s*\(([^)]*)\)`)
 )
 
-// checkQuery wants a query to speak of metrics and labels that there are.
+// checkQuery checks that a query uses only metrics and labels that exist.
 func checkQuery(t *testing.T, all map[string]metric, where, query string) {
 	t.Helper()
 	names := metricName.FindAllString(query, -1)

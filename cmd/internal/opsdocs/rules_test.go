@@ -72,7 +72,7 @@ func TestAlertsSayWhatPeopleNeed(t *testing.T) {
 	}
 }
 
-// Every alert has a test that it is quiet and one that it fires. What they say is for promtool: `make alerts`.
+// Every alert has a test in which it fires and one in which it does not. promtool runs them: `make alerts`.
 func TestEveryAlertIsTested(t *testing.T) {
 	files, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
 	if err != nil || len(files) == 0 {
@@ -108,7 +108,7 @@ func TestEveryAlertIsTested(t *testing.T) {
 
 const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// runbookParts are what somebody who is paged looks for, in this order.
+// runbookParts are what the person paged looks for, in this order.
 const runbookParts = `(?s)^\n\*\*What is stuck\.\*\* .*\n\n\*\*What happens next\.\*\* ` +
 	`.*\n\n\*\*Look here\.\*\*[ \n].*\n\n\*\*Do this\.\*\*[ \n].*\n\n\*\*Do not\*\* .*\n\n\*\*Over when\*\* `
 

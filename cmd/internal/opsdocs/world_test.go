@@ -47,8 +47,7 @@ func read(t *testing.T, file string) string {
 // families are the metrics of one program by name, without those of Go, the process and the library.
 type families map[string]*dto.MetricFamily
 
-// scrapes runs all daemons on an etcd where everything happens that has a metric, and returns what they tell in the
-// end.
+// scrapes runs all daemons on an etcd where everything happens that has a metric, and returns their last scrapes.
 func scrapes(t *testing.T) map[string]families {
 	t.Helper()
 	etcd := etcdtest.Start(t)
@@ -93,7 +92,7 @@ func scrapes(t *testing.T) map[string]families {
 	}
 }
 
-// kubeconfig describes an API server that is not there.
+// kubeconfig describes an API server that does not exist.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -106,7 +105,7 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// late are the metrics that are there when something happened, and not before.
+// late are the metrics that only exist after something has happened.
 func late() map[string][]string {
 	return map[string][]string{
 		"unlocker": {
@@ -138,7 +137,7 @@ func missing(got map[string]families) (names []string) {
 	return names
 }
 
-// cycle has two holders that wait for each other, overdue.
+// cycle writes two overdue holders that wait for each other.
 func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	t.Helper()
 	lease, err := c.Grant(t.Context(), 600)
@@ -196,7 +195,7 @@ func put(t *testing.T, c *clientv3.Client, key, value string, opts ...clientv3.O
 	}
 }
 
-// run runs a program until the test ends, and wants it to end well.
+// run runs a program until the test ends, and expects it to exit cleanly.
 func run(t *testing.T, cmd *cobra.Command, args ...string) {
 	t.Helper()
 	args = append(args, "--web.shutdown-delay=0s", "--log.level=error")

@@ -59,7 +59,7 @@ func (d *deadlockLogger) search() {
 		if _, logged := d.logged[key]; before && !logged && len(d.logged) < maxLogged {
 			d.logged[key] = c
 			describe(d.log.Warn(), c).Str("waits", waits(c)).
-				Msg("processes wait for each other's locks, maybe for ever")
+				Msg("processes wait for each other's locks, maybe forever")
 		}
 	}
 	for key, c := range d.logged {

@@ -103,7 +103,7 @@ func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 	}
 }
 
-// Who writes a thousand cycles must not fill the log.
+// A client that writes a thousand cycles must not fill the log.
 func TestManyCyclesAreNotAllTold(t *testing.T) {
 	var log bytes.Buffer
 	var cycles []deadlock.Cycle

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// The metrics tell names of locks, so some want a password for them; a kubelet has none.
+// Metrics reveal lock names, so they may need a password; a kubelet's probes have none.
 func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// her password is "test"

@@ -35,7 +35,7 @@ func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
 			t.Errorf("%d times in ten minutes", trims)
 		}
 		if n := strings.Count(out.String(), "etcd is away"); n != 1 {
-			t.Errorf("the trouble is told %d times:\n%s", n, out.String())
+			t.Errorf("the trouble is logged %d times:\n%s", n, out.String())
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	etcdtest.Main(m)
 }
 
-// envHolder has this test's program hold a lock, at the etcd with this endpoint, instead of running tests.
+// envHolder makes this test binary hold a lock in the etcd at this endpoint instead of running tests.
 const envHolder = "UNLOCKER_TEST_HOLDER"
 
 // holdForEver takes the lock that the arguments name, says so, and holds it until it is killed.
@@ -52,7 +52,7 @@ func holdForEver(endpoint string) error {
 	select {}
 }
 
-// start runs an unlocker until the test ends, wants it to end well, and returns the address of its page.
+// start runs an unlocker until the test ends, expects it to exit cleanly, and returns the address of its page.
 func start(t *testing.T, endpoint string) (address string) {
 	t.Helper()
 	address = proctest.FreeAddr(t)
@@ -62,7 +62,7 @@ func start(t *testing.T, endpoint string) (address string) {
 	return address
 }
 
-// pageShows waits until the page fits the expression, doing something before each look.
+// pageShows waits until the page matches the expression, and calls a function before each look.
 func pageShows(t *testing.T, address, expression string, before func()) {
 	t.Helper()
 	wanted := regexp.MustCompile(expression)
@@ -78,11 +78,12 @@ func pageShows(t *testing.T, address, expression string, before func()) {
 
 func TestThePageTellsTheClockInWords(t *testing.T) {
 	address := start(t, etcdtest.Start(t).Endpoint())
-	pageShows(t, address, `<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
+	pageShows(t, address,
+		`<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
 		func() {})
 }
 
-// An unlocker that was there before a backup was restored tells of a later revision, and goes on telling.
+// An unlocker that ran before a restore keeps reporting the later revision.
 func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
@@ -105,7 +106,7 @@ func TestAnEmptyExclusionIsNamedByItsFlag(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotWorkIsNamedByItsFlag(t *testing.T) {
+func TestWhatCannotWorkIsNamedByItsFlag(t *testing.T) {
 	for flag, says := range map[string]string{
 		"--history.max=-1":                    "--history.max is negative: -1",
 		"--history.retention=0s":              "--history.retention is 0s",

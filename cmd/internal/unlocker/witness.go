@@ -54,7 +54,7 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.stateDir, "witness.state-dir", "",
-		"`directory` in which to remember the boots of this machine, to know after a reboot which holders ended with it")
+		"`directory` that remembers the boots of this machine, to know after a reboot which holders ended with it")
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)

@@ -19,7 +19,7 @@ type deadlocks struct {
 }
 
 const (
-	searchShare = 20 // searching may take one part in so many of the time
+	searchShare = 20 // searching may take 1/20 of the time
 	maxRest     = 30 * time.Second
 )
 

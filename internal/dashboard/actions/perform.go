@@ -120,7 +120,7 @@ func (o *Operation) check(asked *Request) error {
 // perform does to the hold that the person saw what is asked for, in one transaction that also records it. Nothing is
 // sent twice.
 func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, error) {
-	// Who closes the tab now wants an answer less, not another outcome.
+	// Closing the tab now gives up the answer; it must not change the outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
 	document, err := o.readNow(r.Context(), asked.Name)
 	if err != nil {

@@ -46,7 +46,7 @@ func (c Cursor) behind(record Cursor) bool {
 	return c.At.IsZero() || a < b || a == b && record.token < c.token
 }
 
-// Parse reads the parameters of a history, of which a page has at most so many records.
+// Parse reads the parameters of a history page with at most this many records.
 func Parse(v url.Values, most int) (Request, error) {
 	r := Request{Query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
 	if text := v.Get("limit"); text != "" {

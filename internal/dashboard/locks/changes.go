@@ -7,7 +7,7 @@ type changes struct {
 	went map[*Row]struct{} // rows that only the snapshot before had
 }
 
-// newChanges tells how rows came and went in a snapshot of so many. When many did, remembering them does not pay.
+// newChanges returns how rows came and went in a snapshot of this size. Many changes are not worth remembering.
 func newChanges(came, went []*Row, all int) changes {
 	if len(came)+len(went) >= all/4 {
 		return changes{}

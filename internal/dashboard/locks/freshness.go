@@ -58,7 +58,7 @@ func (f Freshness) Viewpoint(now time.Time) phrase.Viewpoint {
 // age is how long ago etcd was heard; never negative.
 func (f Freshness) age(now time.Time) time.Duration { return max(0, now.Sub(f.Heard)) }
 
-// Reason is why nothing was ever loaded, for whoever sets the dashboard up.
+// Reason is why nothing was ever loaded: help with a wrong setup.
 func (f Freshness) Reason() string { return cmp.Or(f.Cause, "no answer") }
 
 // Why is what follows "etcd unreachable since …": the kind of trouble, where it says more than that.

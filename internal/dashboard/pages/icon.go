@@ -45,7 +45,8 @@ func iconShape(look string) (svg string, ok bool) {
 	case string(locks.Malformed):
 		svg = `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
 	case string(locks.Held):
-		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`
+		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +
+			`stroke-linecap="round" stroke-linejoin="round"/>`
 	case "stale":
 		svg = `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`
 	case "none":
@@ -61,7 +62,8 @@ func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
 		return site.Answer{}, site.ErrNotFound
 	}
-	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" font-family="system-ui,sans-serif" font-size="19" ` +
+	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" ` +
+		`font-family="system-ui,sans-serif" font-size="19" ` +
 		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
 	return site.Answer{Type: "image/svg+xml", Body: []byte(svg),
 		Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil

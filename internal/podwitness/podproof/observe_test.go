@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/podwitness/podproof"
 )
 
-// What a pod says is dated by when the opposite was last known.
+// A fact about a pod is dated by when the opposite was last known.
 func TestObserve(t *testing.T) {
 	waiting := running()
 	waiting.Containers[0] = podproof.Container{Name: "worker", MayRestart: true}

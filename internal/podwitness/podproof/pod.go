@@ -10,8 +10,8 @@ import "time"
 // Never is the moment of what has not been observed.
 const Never = time.Duration(-1)
 
-// Pod is a pod as it was last seen. Times of day are those of its node, in whole seconds, cut off; durations are
-// moments on the clock of whoever watches, [Never] if not observed.
+// Pod is a pod as it was last seen. Times of day are those of its node, truncated to seconds; durations are
+// moments on the observer's clock, [Never] if not observed.
 type Pod struct {
 	Namespace string
 	Name      string
