@@ -17,26 +17,39 @@ import (
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const Timeout = time.Minute
 
-// FreeAddr returns a free address, host:port. Its port is below those of outgoing connections, so that it is still free
-// when a program restarts.
+// FreeAddr returns a free address, host:port, which nobody else gets from here until the test has ended. Its port is below
+// those of outgoing connections, so that it is still free when a program restarts.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	addr, err := FindAddr()
+	addr, reservation, err := reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { reservation.Close() })
 	return addr
 }
 
-// FindAddr is FreeAddr without a test.
+// FindAddr is FreeAddr without a test: the address is reserved until this process ends.
 func FindAddr() (string, error) {
+	addr, _, err := reserve()
+	return addr, err
+}
+
+// reserve finds an address that is free for TCP and holds its UDP port, which nobody wants: tests that run at the same
+// time in other processes see that the address is taken before a program listens there.
+func reserve() (string, net.PacketConn, error) {
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			return addr, l.Close()
+		reservation, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
 		}
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, reservation, l.Close()
+		}
+		reservation.Close()
 	}
-	return "", errors.New("no free port on 127.0.0.1")
+	return "", nil, errors.New("no free port on 127.0.0.1")
 }
 
 // Eventually calls try until it returns nil.
