@@ -29,10 +29,13 @@ func FreeAddr(t testing.TB) string {
 	return addr
 }
 
-// FindAddr is FreeAddr without a test: the address is reserved until this process ends.
+// FindAddr is FreeAddr without a test, and without the reservation.
 func FindAddr() (string, error) {
-	addr, _, err := reserve()
-	return addr, err
+	addr, reservation, err := reserve()
+	if err != nil {
+		return "", err
+	}
+	return addr, reservation.Close()
 }
 
 // reserve finds an address that is free for TCP and holds its UDP port, which nobody wants: tests that run at the same
