@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"runtime"
 	"slices"
 	"time"
 
@@ -58,7 +60,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer etcd.Close()
-		if err := o.addDemo(&group, etcd, log); err != nil {
+		if err := o.addDemo(&group, etcd, endpoint, log); err != nil {
 			return err
 		}
 	}
@@ -87,6 +89,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
 		"--web.shutdown-delay=0s",
 		"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
+		"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + p.AbandonedGrace.String(),
 	}
 	group.Add("unlocker", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
@@ -96,26 +99,44 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared, []string{
 			"--web.environment=mutexdev", "--web.listen-address=" + o.web.value, "--web.ops-address=127.0.0.1:0"}))
 	})
+	if witnesses() {
+		group.Add("witness", func(ctx context.Context) error {
+			return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), []string{
+				"witness", "--etcd.endpoints=" + endpoint, "--log.level=error", "--log.format=" + o.log.Format,
+				"--web.listen-address=127.0.0.1:0", "--web.shutdown-delay=0s"})
+		})
+	}
 	return errors.Join(problems...)
 }
+
+// witnesses reports whether a witness runs on this machine.
+func witnesses() bool { return runtime.GOOS == "linux" }
 
 // policy returns the default policy at the requested speed.
 func (o *options) policy() staleness.Policy {
 	p := staleness.DefaultPolicy()
 	p.ClockSkew = time.Duration(float64(p.ClockSkew) / o.speed)
 	p.MinWarning = time.Duration(float64(p.MinWarning) / o.speed)
+	p.AbandonedGrace = time.Duration(float64(p.AbandonedGrace) / o.speed)
 	return p
 }
 
-func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, log zerolog.Logger) error {
+func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, log zerolog.Logger) error {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		return err
 	}
-	group.Add("demo", func(ctx context.Context) error {
-		return demo.Run(ctx, demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed,
-			Log: log.Level(zerolog.ErrorLevel)})
-	})
+	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
+	if witnesses() {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		settings.Holder = func(ctx context.Context, host string) *exec.Cmd {
+			return exec.CommandContext(ctx, program, holderName, endpoint, host)
+		}
+	}
+	group.Add("demo", func(ctx context.Context) error { return demo.Run(ctx, settings) })
 	return nil
 }
 

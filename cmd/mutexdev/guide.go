@@ -46,7 +46,7 @@ func (o *options) guide(endpoint, dir string) string {
 // tour returns what there is to see in the demo.
 func (o *options) tour() string {
 	second := func(s float64) string { return fmt.Sprintf("%.3g s", s/o.speed) }
-	return fmt.Sprintf(`Open the dashboard and look at
+	tour := fmt.Sprintf(`Open the dashboard and look at
 
   1. billing/invoice-run   a long job that reports progress and so gets more time; the other pod waits
   2. %s       forgotten by its holder: it alerts after %s and is auto-unlocked
@@ -58,6 +58,11 @@ func (o *options) tour() string {
   7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting shows who is next
   8. catalog/prices        a read-write lock: readers together, then the writer alone
   9. reports/statistics    a job that two pods try to run, and that runs once a minute
-
 `, demo.Forgotten, second(20), second(65), second(40))
+	if witnesses() {
+		tour += fmt.Sprintf(` 10. %s   its process is killed (kill -9) %s after it took the lock: a witness proves that it is
+                           dead, and after %s the waiting pod has the lock, long before the deadline
+`, demo.Killed, second(15), second(10))
+	}
+	return tour + "\n"
 }

@@ -7,9 +7,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
@@ -63,5 +66,24 @@ machine only.`,
 	o.log.Level = "warn"
 	quiet.DefValue = "warn"
 	flags.Bind(cmd, "MUTEXDEV")
+	cmd.AddCommand(holderCommand())
 	return cmd
+}
+
+// holderName is the command that mutexdev starts as a process of its own.
+const holderName = "demo-holder"
+
+// holderCommand returns the command that takes a lock of the demo. Its process is killed while it holds it.
+func holderCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: holderName + " ENDPOINT HOSTNAME", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			etcd, err := etcdconn.New(settings(args[0]), zerolog.Nop())
+			if err != nil {
+				return err
+			}
+			defer etcd.Close()
+			return demo.Hold(cmd.Context(), etcd, args[1], os.Stdin, os.Stdout)
+		},
+	}
 }

@@ -21,6 +21,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
+// TestMain lets this program be the holder that the demo starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == holderName {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 // started is a mutexdev that runs.
 type started struct {
 	*proctest.Task
@@ -133,6 +141,13 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten +
 			`"`).MatchString(metrics)
 	})
+	if witnesses() {
+		eventually(t, "a killed holder's lock was removed without waiting for its deadline", func() bool {
+			history := get(t, "http://"+dashboard+"/api/v1/history")
+			return strings.Contains(history, `"lock":"`+demo.Killed+`"`) &&
+				strings.Contains(history, `"ended":"abandoned"`)
+		})
+	}
 	if page := get(t, "http://"+dashboard+"/lock?name="+demo.Forgotten); !strings.Contains(page, "rotateKeys") {
 		t.Error("the page of the forgotten lock does not show from where it was taken")
 	}

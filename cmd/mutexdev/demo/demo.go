@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -17,12 +18,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// Options configure the demo. All are required.
+// Options configure the demo. All are required but Holder.
 type Options struct {
 	Etcd   *clientv3.Client
 	Layout protocol.Layout
 	Speed  float64 // how much faster than normal time passes; 1 is normal
 	Log    zerolog.Logger
+	// Holder returns a process on this machine that calls [Hold], so that it can be killed. Nil where no witness runs:
+	// then nobody is killed.
+	Holder func(ctx context.Context, host string) *exec.Cmd
 }
 
 // Forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
@@ -49,6 +53,11 @@ func Run(ctx context.Context, o Options) error {
 		c.service("catalog", "catalog-prices-0", (*pod).reprices),
 		c.service("reports", "reports-0", (*pod).statistics),
 		c.service("reports", "reports-1", (*pod).statistics),
+	}
+	if o.Holder != nil {
+		services = append(services,
+			c.service("payments", "payments-0", (*pod).settlements),
+			c.service("payments", "payments-1", (*pod).settlements))
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return fmt.Errorf("demo: %w", err)
