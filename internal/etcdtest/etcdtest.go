@@ -20,7 +20,7 @@ import (
 )
 
 // timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 // Server is one etcd member inside the test's process. It is stopped at the end of the test.
 type Server struct {

@@ -29,7 +29,7 @@ func Count(t testing.TB, etcd *clientv3.Client, prefix string) int64 {
 // Eventually waits until f returns true, for what no event announces. The test fails if that takes half a minute.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s did not come", what)
 		}

@@ -30,7 +30,7 @@ func (w world) looks(ctx context.Context) (looks chan int64, done chan error) {
 // wantLook waits for a look at that revision, or a later one.
 func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 	t.Helper()
-	for late := time.After(30 * time.Second); ; {
+	for late := time.After(2 * time.Minute); ; {
 		select {
 		case at := <-looks:
 			if at >= revision {

@@ -71,7 +71,7 @@ func (h holders) put(key, value string) int64 {
 // until waits until f is true of the view, looking again whenever it changed.
 func until(t testing.TB, v *lockview.View, what string, f func() bool) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		changed := v.Changed()
 		if f() {

@@ -21,8 +21,7 @@ func stallFirst(etcd *clientv3.Client) *stalled {
 	var s stalled
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 		if s.txn.CompareAndSwap(nil, txn) {
-			<-ctx.Done()
-			return nil, ctx.Err()
+			return nil, context.DeadlineExceeded
 		}
 		return txn.send(ctx)
 	}}
@@ -107,11 +106,7 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 				server := etcdtest.Start(t)
 				etcd := server.Client(t)
 				first := stallFirst(etcd)
-				locks, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 100 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer locks.Close()
+				locks := unhurried(t, etcd)
 				l := take(t, locks, "a", options...)
 				uuid := l.UUID()
 				other := server.Client(t)
@@ -149,11 +144,7 @@ func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	holder := take(t, q.client(), "a")
 	etcd := q.server.Client(t)
 	first := stallFirst(etcd)
-	late, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer late.Close()
+	late := unhurried(t, etcd)
 	const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
 	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
 	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), dead)

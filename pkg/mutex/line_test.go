@@ -141,7 +141,7 @@ func (q *line) turn(w *waiter) *mutex.Lock {
 			q.Fatal(w.err)
 		}
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		q.Fatalf("no turn; waiting: %+v", q.waiting())
 	}
 	return nil

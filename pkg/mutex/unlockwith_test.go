@@ -162,15 +162,15 @@ func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
 	var late *heldTxn
-	sent := 0
+	var sent atomic.Int64
 	etcd.KV = &txns{KV: kv, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		if sent++; sent == 2 {
+		if sent.Add(1) == 2 {
 			late = txn
 			return nil, context.DeadlineExceeded
 		}
 		return txn.send(ctx)
 	}}
-	locks := newClient(t, etcd)
+	locks := unhurried(t, etcd)
 	l := take(t, locks, "a")
 	ready := clientv3.Compare(clientv3.Value("/ready"), "=", "yes")
 	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")}, ready)
