@@ -143,9 +143,9 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	})
 	if witnesses() {
 		eventually(t, "a killed holder's lock was removed without waiting for its deadline", func() bool {
-			history := get(t, "http://"+dashboard+"/api/v1/history")
-			return strings.Contains(history, `"lock":"`+demo.Killed+`"`) &&
-				strings.Contains(history, `"ended":"abandoned"`)
+			history := get(t, "http://"+dashboard+"/api/v1/history?q="+demo.Killed)
+			return strings.Contains(history, `"name":"`+demo.Killed+`"`) &&
+				strings.Contains(history, `"how":"abandoned"`)
 		})
 	}
 	if page := get(t, "http://"+dashboard+"/lock?name="+demo.Forgotten); !strings.Contains(page, "rotateKeys") {
