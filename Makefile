@@ -107,6 +107,11 @@ peers:
 	@.ci/need redis-server redis-server
 	@test -e /usr/share/java/zookeeper.jar || .ci/need /usr/share/zookeeper/bin/zkServer.sh zookeeper
 
+.PHONY: clients
+clients: $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk)) ## every client in another language: lint, tests, package, README
+
+include $(wildcard clients/*/client.mk test/conformance/*.mk)
+
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz test for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME)
