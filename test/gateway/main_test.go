@@ -34,8 +34,8 @@ type reply struct {
 	text   string
 }
 
-func (c *caller) open(ctx context.Context, path, body string, headers ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+path, strings.NewReader(body))
+func (c *caller) open(ctx context.Context, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +53,15 @@ func (c *caller) post(t *testing.T, path, body string, headers ...string) reply 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	resp, err := c.open(ctx, path, body, headers...)
+	resp, err := c.open(ctx, path, strings.NewReader(body), headers...)
 	if err != nil {
-		t.Fatalf("%s %s: %v", path, body, err)
+		t.Errorf("%s %s: %v", path, body, err) // it may be called in a goroutine
+		return reply{}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("%s %s: %v", path, body, err)
+		t.Errorf("%s %s: %v", path, body, err)
 	}
 	return reply{resp.StatusCode, string(text)}
 }
@@ -87,18 +88,19 @@ func (c *caller) login(t *testing.T, name, password string) {
 type stream struct {
 	status int
 	lines  <-chan string
-	stop   context.CancelFunc
 }
 
-func (c *caller) stream(t *testing.T, path, body string, headers ...string) stream {
+func (c *caller) stream(t *testing.T, path string, body io.Reader, headers ...string) stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	resp, err := c.open(ctx, path, body, headers...)
 	if err != nil {
 		cancel()
-		t.Fatalf("%s %s: %v", path, body, err)
+		t.Errorf("%s: %v", path, err) // it may be called in a goroutine
+		return stream{}
 	}
 	lines := make(chan string, 100)
+	t.Cleanup(cancel)
 	go func() {
 		defer close(lines)
 		defer resp.Body.Close()
@@ -108,8 +110,7 @@ func (c *caller) stream(t *testing.T, path, body string, headers ...string) stre
 			}
 		}
 	}()
-	t.Cleanup(cancel)
-	return stream{resp.StatusCode, lines, cancel}
+	return stream{resp.StatusCode, lines}
 }
 
 // next is the next line of the stream.

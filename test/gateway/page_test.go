@@ -121,7 +121,7 @@ func (r *run) request(path string, rest []string) {
 	r.waiting = path
 	body := r.ours(strings.Join(rest, "\n"))
 	if path == "/v3/watch" {
-		r.stream = r.caller.stream(r.t, path, body, headers...)
+		r.stream = r.caller.stream(r.t, path, strings.NewReader(body), headers...)
 		return
 	}
 	r.got = r.caller.post(r.t, path, body, headers...)
