@@ -118,15 +118,11 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		txn.Else = txn.Else[:1] // it joins in the same transaction
 		return txn
 	case "alive":
-		alert, deadline := l.Field(i.Lock, metadata.FieldAlertAt), l.Field(i.Lock, metadata.FieldAutoUnlockAt)
-		later := i.Fields.get(metadata.FieldAutoUnlockAt)
-		forward := clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.Value(deadline), "<", later)},
-			[]clientv3.Op{
-				clientv3.OpPut(alert, i.Fields.get(metadata.FieldAlertAt)), clientv3.OpPut(deadline, later),
-			}, nil)
-		progress := clientv3.OpPut(l.Field(i.Lock, metadata.FieldAlive), i.Fields.get(metadata.FieldAlive))
-		return locktxn.Txn{If: locktxn.HeldBy(l, hold), Then: []clientv3.Op{forward, progress}, Else: whyLost}
+		txn := locktxn.Alive(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"))
+		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
+		txn.Then[0] = clientv3.OpTxn(compares, puts, nil)
+		txn.Else = whyLost
+		return txn
 	case "release":
 		txn := locktxn.Release(l, hold)
 		txn.Else = whyLost
