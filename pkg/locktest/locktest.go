@@ -195,10 +195,11 @@ func (s *Server) Abandon(name, how string) {
 	s.StateDeath(name, how)
 	r := s.removal(name, metadata.EndedAbandoned, "locktest", how)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
-		r.Record.Heed(protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision}), nil)
+		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
+		r.Record.Heed(death, nil)
 	}
 	if !r.Record.Proven() {
-		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive, or was given time, since", name)
+		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or was given time since", name)
 	}
 	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
 		if err != nil {
