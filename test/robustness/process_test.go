@@ -17,7 +17,7 @@ type child struct {
 	log  string // file
 
 	began  int64
-	killed int64 // stamp
+	killed int64 // stamp: it had not ended before
 	paused int64 // stamp; 0 while it runs
 	pauses [][2]int64
 }
@@ -36,11 +36,13 @@ func launch(t testing.TB, name, log string, cmd *exec.Cmd) *child {
 	return &child{Process: proctest.Start(t, cmd), name: name, log: log, began: began}
 }
 
-// kill is kill -9.
+// kill is kill -9. Its stamp is that of the moment before: whoever watches the process may know of its end, and state
+// it, before the kill has returned here.
 func (p *child) kill() {
 	if p.Running() {
+		before := stamp()
 		p.Kill()
-		p.killed = stamp()
+		p.killed = before
 	}
 }
 
