@@ -1,0 +1,182 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// world is an etcd that many checks share, each with names of its own.
+type world struct {
+	endpoint string
+	etcd     *clientv3.Client
+	names    *atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s := etcdtest.Start(t, etcdtest.Gateway())
+	return &world{endpoint: s.Endpoint(), etcd: s.Client(t), names: &atomic.Int64{}}
+}
+
+// scene is a part of an etcd for one check: a prefix of its own.
+type scene struct {
+	t      *testing.T
+	etcd   *clientv3.Client
+	layout protocol.Layout
+	target []string // endpoints of etcd
+
+	user, password, ca, cert, key string
+	timeout                       float64 // seconds that drivers wait for one answer
+}
+
+// scene is a part of the shared etcd.
+func (w *world) scene(t *testing.T) *scene {
+	t.Helper()
+	return newScene(t, w.etcd, fmt.Sprintf("/c%d/", w.names.Add(1)), w.endpoint)
+}
+
+func newScene(t *testing.T, etcd *clientv3.Client, prefix string, endpoints ...string) *scene {
+	t.Helper()
+	layout, err := protocol.NewLayout(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scene{t: t, etcd: etcd, layout: layout, target: endpoints, timeout: 5}
+}
+
+// open starts a driver of the client, for etcd or for what stands before it.
+func (s *scene) open(c *client, endpoints ...string) *driver {
+	s.t.Helper()
+	d := c.start(s.t)
+	d.must(s.opening(endpoints...))
+	return d
+}
+
+func (s *scene) opening(endpoints ...string) request {
+	if len(endpoints) == 0 {
+		endpoints = s.target
+	}
+	return request{"do": "open", "endpoints": endpoints, "prefix": s.layout.Prefix(), "owner": "conformance",
+		"user": s.user, "password": s.password, "ca": s.ca, "cert": s.cert, "key": s.key, "timeout": s.timeout}
+}
+
+// context bounds what the suite itself asks of etcd.
+func (s *scene) context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), limit)
+}
+
+// record reads who holds a lock.
+func (s *scene) record(name string) metadata.Document {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	got, err := s.etcd.Get(ctx, s.layout.Record(name), clientv3.WithPrefix())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var fields []metadata.Field
+	for _, kv := range got.Kvs {
+		fields = append(fields, metadata.Field{Name: strings.TrimPrefix(string(kv.Key), s.layout.Record(name)),
+			Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+			Version: kv.Version})
+		if kv.Lease != 0 {
+			s.t.Errorf("%s has a lease: a held lock has none", kv.Key)
+		}
+	}
+	return metadata.Decode(name, fields)
+}
+
+// keys are the keys that begin so.
+func (s *scene) keys(prefix string) (keys []string) {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// tickets are those who wait for the lock, without the marked tickets of holders.
+func (s *scene) tickets(name string) (uuids []string) {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	got, err := s.etcd.Get(ctx, s.layout.Queue(name), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		uuid := strings.TrimPrefix(string(kv.Key), s.layout.Queue(name))
+		if uuid != ".tail" && !strings.Contains(string(kv.Value), `"holding":true`) {
+			uuids = append(uuids, uuid)
+		}
+	}
+	return uuids
+}
+
+// queued waits until so many wait for the lock.
+func (s *scene) queued(name string, n int) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%d tickets for %q", n, name), func() error {
+		if got := s.tickets(name); len(got) != n {
+			return fmt.Errorf("there are %d", len(got))
+		}
+		return nil
+	})
+}
+
+// free waits until nothing is left of the lock: no record, and nobody in the queue.
+func (s *scene) free(name string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
+		left := append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
+		if len(left) > 0 {
+			return fmt.Errorf("left are %q", left)
+		}
+		return nil
+	})
+}
+
+// eventually calls try until it returns nil.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	proctest.Eventually(t, what, try)
+}
+
+// rises is a check that tokens only grow.
+type rises struct{ last int64 }
+
+func (r *rises) next(token int64) error {
+	if token <= r.last {
+		return fmt.Errorf("token %d came after %d", token, r.last)
+	}
+	r.last = token
+	return nil
+}
+
+// within reports an error unless d has passed at most.
+func within(what string, from time.Time, d time.Duration) error {
+	if took := time.Since(from); took > d {
+		return fmt.Errorf("%s took %v, longer than %v", what, took, d)
+	}
+	return nil
+}
