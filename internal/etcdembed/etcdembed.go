@@ -32,7 +32,7 @@ type Config struct {
 	// Throwaway trades the safety of the data for speed: no fsync, cheap password hashes. For tests only.
 	Throwaway bool
 	Fsync     bool // wait for the disk even with Throwaway
-	Gateway   bool // serve the JSON gateway, too, on the same port
+	Gateway   bool // serve the JSON gateway, too, as etcd does by default
 
 	Log *zap.Logger `json:"-"` // nil is silence
 }

@@ -43,7 +43,7 @@ func TokenTTL(seconds uint) Option { return func(o *options) { o.tokenTTL = seco
 // Fsync makes members wait for the disk before they answer, as in production.
 func Fsync() Option { return func(o *options) { o.fsync = true } }
 
-// Gateway serves etcd's JSON gateway, too, at the same endpoint.
+// Gateway serves etcd's JSON gateway, too, for clients without gRPC. etcd serves it by default; our tests do without.
 func Gateway() Option { return func(o *options) { o.gateway = true } }
 
 // Program runs the members of a Cluster with the etcd at this path, such as another version, until Upgrade. It cannot
@@ -61,7 +61,8 @@ func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
 		Peer:  proctest.FreeAddr(t),
-		Quota: o.quota, TokenTTL: o.tokenTTL, Throwaway: true, Fsync: o.fsync, Gateway: o.gateway,
+		Quota: o.quota, TokenTTL: o.tokenTTL, Throwaway: true, Fsync: o.fsync,
+		Gateway: o.gateway,
 	}
 	if ca != nil {
 		c.Cert, c.Key = ca.Issue(t, name)

@@ -53,7 +53,7 @@ func takeAndGiveBack(t *testing.T, w *world, c *client) {
 		t.Errorf("alive: %s", a.line)
 	}
 	after := s.record(l.name)
-	if after.Alive.Progress != "3 of 9" || after.AutoUnlockAt.Before(r.AutoUnlockAt) || after.Token != l.token {
+	if progress(after) != "3 of 9" || after.AutoUnlockAt.Before(r.AutoUnlockAt) || after.Token != l.token {
 		t.Errorf("after alive the record is %+v, before it was %+v", after.Record, r.Record)
 	}
 	l.mustRelease()

@@ -182,6 +182,14 @@ func (d *driver) kill() {
 	d.proc.Kill()
 }
 
+// signalGroup sends a signal to the driver and its children.
+func (d *driver) signalGroup(sig syscall.Signal) { syscall.Kill(-d.proc.PID(), sig) }
+
+const (
+	stop   = syscall.SIGSTOP
+	resume = syscall.SIGCONT
+)
+
 // call is a request that was sent.
 type call struct {
 	d      *driver

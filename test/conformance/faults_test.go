@@ -8,9 +8,9 @@ import "google.golang.org/grpc"
 type fault struct {
 	name  string
 	about string
-	cases []string                             // one of these cases has to refuse it
+	cases []string                            // one of these cases has to refuse it
 	said  func(map[string]any) map[string]any // changes an answer or event; nil: none
-	dial  []grpc.DialOption                    // change what is sent
+	dial  []grpc.DialOption                   // change what is sent
 }
 
 // faults are all of them.

@@ -25,7 +25,10 @@ import (
 // programs are the binaries.
 var programs *proctest.Programs
 
-var clientDirs = flag.String("clients", "", "directories of clients, by commas; all of clients/* if empty")
+var (
+	clientDirs  = flag.String("clients", "", "directories of clients, by commas; all of clients/* if empty")
+	protocolDir = flag.String("protocol", "../../docs/protocol", "directory of vectors.json and transactions.json")
+)
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()

@@ -32,7 +32,7 @@ func pureChecks() []check {
 // vectors is docs/protocol/vectors.json, as far as clients read it.
 type vectors struct {
 	Names           []struct{ About, Name, Segment string }
-	RefusedNames    []vectorName `json:"refused_names"`
+	RefusedNames    []vectorName                      `json:"refused_names"`
 	RefusedSegments []struct{ About, Segment string } `json:"refused_segments"`
 	Times           []struct {
 		About, Text          string
@@ -63,7 +63,7 @@ func (n vectorName) request() request {
 
 func readProtocol[T any](t *testing.T, file string) (content T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(programs.Root, "docs", "protocol", file))
+	text, err := os.ReadFile(filepath.Join(*protocolDir, file))
 	if err == nil {
 		err = json.Unmarshal(text, &content)
 	}

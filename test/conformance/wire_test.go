@@ -262,6 +262,10 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 		s.puts = putsOfJSON(body)
 	}
 	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
+		if w.fateOf(s).loseAnswer {
+			<-ctx.Done()
+			panic(http.ErrAbortHandler)
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		w.plain.ServeHTTP(&stalling{ResponseWriter: rw, w: w, ctx: ctx}, r.WithContext(ctx))
 		return
@@ -365,6 +369,10 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 		return errBroken
 	}
 	if method == pb.Watch_Watch_FullMethodName || method == pb.Lease_LeaseKeepAlive_FullMethodName {
+		if w.fateOf(sent{path: gatewayPath(method)}).loseAnswer {
+			<-ctx.Done()
+			return errBroken
+		}
 		return w.stream(ctx, method, from)
 	}
 	in := &frame{}
@@ -394,7 +402,7 @@ func gatewayPath(method string) string {
 	return map[string]string{
 		pb.KV_Txn_FullMethodName: "/v3/kv/txn", pb.KV_Range_FullMethodName: "/v3/kv/range",
 		pb.Lease_LeaseGrant_FullMethodName: "/v3/lease/grant", pb.Lease_LeaseRevoke_FullMethodName: "/v3/lease/revoke",
-		pb.Auth_Authenticate_FullMethodName: "/v3/auth/authenticate",
+		pb.Auth_Authenticate_FullMethodName: "/v3/auth/authenticate", pb.Watch_Watch_FullMethodName: "/v3/watch",
 	}[method]
 }
 

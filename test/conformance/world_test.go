@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -162,21 +163,20 @@ func eventually(t *testing.T, what string, try func() error) {
 	proctest.Eventually(t, what, try)
 }
 
-// rises is a check that tokens only grow.
-type rises struct{ last int64 }
-
-func (r *rises) next(token int64) error {
-	if token <= r.last {
-		return fmt.Errorf("token %d came after %d", token, r.last)
+// past reports an error until the wall clock has passed at.
+func past(at time.Time) error {
+	if left := time.Until(at); left >= 0 {
+		return fmt.Errorf("%v are left", left)
 	}
-	r.last = token
 	return nil
 }
 
-// within reports an error unless d has passed at most.
-func within(what string, from time.Time, d time.Duration) error {
-	if took := time.Since(from); took > d {
-		return fmt.Errorf("%s took %v, longer than %v", what, took, d)
+func newUUID() string { return uuid.NewString() }
+
+// progress is what the holder reported last, empty if it did not.
+func progress(d metadata.Document) string {
+	if d.Alive == nil {
+		return ""
 	}
-	return nil
+	return d.Alive.Progress
 }
