@@ -25,7 +25,7 @@ type check struct {
 
 // checks are all of them, in the order of the matrix.
 func checks() []check {
-	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks())
+	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks())
 }
 
 func TestConformance(t *testing.T) {

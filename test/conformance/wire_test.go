@@ -5,6 +5,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +52,7 @@ type wire struct {
 type sent struct {
 	path string   // of the gateway, like /v3/kv/txn
 	puts []string // keys that a transaction puts if its compares hold
+	all  []string // and if not
 	txn  bool
 }
 
@@ -259,7 +262,7 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 	}
 	s := sent{path: r.URL.Path}
 	if s.txn = s.path == "/v3/kv/txn"; s.txn {
-		s.puts = putsOfJSON(body)
+		s.puts, s.all = putsOfJSON(body)
 	}
 	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
 		if w.fateOf(s).loseAnswer {
@@ -315,24 +318,35 @@ func (s *stalling) Write(b []byte) (int, error) {
 
 func (s *stalling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// putsOfJSON are the keys that a transaction puts.
-func putsOfJSON(body []byte) (keys []string) {
-	type put struct{ Key []byte }
-	var txn struct {
-		Success []struct {
-			Put      *put `json:"request_put"`
-			CamelPut *put `json:"requestPut"`
-		}
-	}
+// putsOfJSON are the keys that a transaction puts, if its compares hold and in any case.
+func putsOfJSON(body []byte) (success, all []string) {
+	var txn any
 	json.Unmarshal(body, &txn)
-	for _, op := range txn.Success {
-		for _, p := range []*put{op.Put, op.CamelPut} {
-			if p != nil {
-				keys = append(keys, string(p.Key))
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, one := range v {
+				collect(one)
+			}
+		case map[string]any:
+			for name, member := range v {
+				if put, isObject := member.(map[string]any); isObject && (name == "request_put" || name == "requestPut") {
+					text, _ := put["key"].(string)
+					key, _ := base64.StdEncoding.DecodeString(text)
+					all = append(all, string(key))
+				} else {
+					collect(member)
+				}
 			}
 		}
 	}
-	return keys
+	if object, isObject := txn.(map[string]any); isObject {
+		collect(object["success"])
+		success = slices.Clone(all)
+		collect(object["failure"])
+	}
+	return success, all
 }
 
 // frame is a message that is passed on as it is.
@@ -381,7 +395,7 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 	}
 	s := sent{path: gatewayPath(method)}
 	if s.txn = method == pb.KV_Txn_FullMethodName; s.txn {
-		s.puts = putsOfProto(in.bytes)
+		s.puts, s.all = putsOfProto(in.bytes)
 	}
 	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*frame, error) {
 		out := &frame{}
@@ -406,18 +420,27 @@ func gatewayPath(method string) string {
 	}[method]
 }
 
-func putsOfProto(message []byte) (keys []string) {
+func putsOfProto(message []byte) (success, all []string) {
 	txn := &pb.TxnRequest{}
 	err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, txn)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	for _, op := range txn.Success {
-		if p := op.GetRequestPut(); p != nil {
-			keys = append(keys, string(p.Key))
+	var collect func(ops []*pb.RequestOp)
+	collect = func(ops []*pb.RequestOp) {
+		for _, op := range ops {
+			if p := op.GetRequestPut(); p != nil {
+				all = append(all, string(p.Key))
+			} else if inner := op.GetRequestTxn(); inner != nil {
+				collect(inner.Success)
+				collect(inner.Failure)
+			}
 		}
 	}
-	return keys
+	collect(txn.Success)
+	success = slices.Clone(all)
+	collect(txn.Failure)
+	return success, all
 }
 
 // stream copies both directions of a call until it ends.
