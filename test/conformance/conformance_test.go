@@ -25,7 +25,8 @@ type check struct {
 
 // checks are all of them, in the order of the matrix.
 func checks() []check {
-	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks())
+	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks(),
+		deadlineChecks(), etcdChecks())
 }
 
 func TestConformance(t *testing.T) {

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -28,6 +29,7 @@ func counterChecks() []check {
 // counter is what the processes count together. Nothing protects it but the lock under test.
 type counter struct {
 	inside atomic.Int64
+	done   atomic.Int64 // rounds
 	value  int
 	last   int64
 }
@@ -50,23 +52,35 @@ func (n *counter) add(l *lock) error {
 	return nil
 }
 
-// count has each driver take the lock so many times. It returns how often the number was raised.
-func (n *counter) count(t *testing.T, drivers []*driver, rounds int) {
+// count has each driver take the lock so many times, and on until the channel is closed if there is one. It wants every
+// round to have counted.
+func (n *counter) count(t *testing.T, drivers []*driver, rounds int, until <-chan struct{}) {
 	t.Helper()
 	var all sync.WaitGroup
 	for _, d := range drivers {
 		all.Go(func() {
-			for range rounds {
+			for i := 0; i < rounds || !closed(until); i++ {
 				if err := n.round(d); err != nil {
 					t.Error(err)
 					return
 				}
+				n.done.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if want := len(drivers) * rounds; n.value != want && !t.Failed() {
-		t.Errorf("the counter is %d after %d rounds", n.value, want)
+	if n.value != int(n.done.Load()) && !t.Failed() {
+		t.Errorf("the counter is %d after %d rounds", n.value, n.done.Load())
+	}
+}
+
+// closed reports whether the channel is closed, or nil.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return c == nil
 	}
 }
 
@@ -121,7 +135,7 @@ func size() (each, rounds int) {
 func counterQuiet(t *testing.T, w *world, a, b *client) {
 	s := w.scene(t)
 	each, rounds := size()
-	(&counter{}).count(t, s.several(a, b, each), rounds)
+	(&counter{}).count(t, s.several(a, b, each), rounds, nil)
 	s.free("counter")
 }
 
@@ -138,7 +152,7 @@ func counterLossy(t *testing.T, w *world, a, b *client) {
 	each, rounds := size()
 	drivers := s.several(a, b, each, line.addr)
 	line.judgeBy(lossy)
-	(&counter{}).count(t, drivers, rounds)
+	(&counter{}).count(t, drivers, rounds, nil)
 	line.judgeBy(nil)
 	s.free("counter")
 }
@@ -150,16 +164,25 @@ func counterKilled(t *testing.T, _ *world, a, b *client) {
 	each, rounds := size()
 	drivers := s.several(a, b, each)
 	n := &counter{}
+	killed := make(chan struct{})
 	counted := make(chan struct{})
 	go func() {
 		defer close(counted)
-		n.count(t, drivers, rounds)
+		n.count(t, drivers, rounds, killed)
 	}()
 	for range 4 {
 		m.Kill(0)
 		m.Restart(0)
 		m.WaitReady(t)
+		before := n.done.Load()
+		eventually(t, "another round", func() error {
+			if n.done.Load() == before && !closed(counted) {
+				return errors.New("nobody got the lock since etcd answers again")
+			}
+			return nil
+		})
 	}
+	close(killed)
 	<-counted
 	s.free("counter")
 }

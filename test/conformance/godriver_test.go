@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -161,7 +162,7 @@ func explain(members map[string]any, err error, try bool) {
 	case errors.As(err, &lost):
 		members["error"] = "lost"
 		members["reason"] = reasonOf(lost)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, mutex.ErrUnknown):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, mutex.ErrUnknown), locktxn.NoSpace(err):
 		members["error"] = "unavailable"
 	default:
 		members["error"] = "refused"

@@ -151,16 +151,11 @@ func givingUp(t *testing.T, w *world, c *client) {
 // tail is whom the tail of the queue names, empty without one.
 func (s *scene) tail(name string) string {
 	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
-	got, err := s.etcd.Get(ctx, s.layout.Tail(name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if len(got.Kvs) == 0 {
+	kvs := s.get(s.layout.Tail(name))
+	if len(kvs) == 0 {
 		return ""
 	}
-	return string(got.Kvs[0].Value)
+	return string(kvs[0].Value)
 }
 
 func (s *scene) tailIs(name, uuid string) {
@@ -198,13 +193,11 @@ func tailIsPutBack(t *testing.T, w *world, c *client) {
 // ticket is the value of a ticket.
 func (s *scene) ticket(name, uuid string) string {
 	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
-	got, err := s.etcd.Get(ctx, s.layout.Ticket(name, uuid))
-	if err != nil || len(got.Kvs) == 0 {
-		s.t.Fatalf("no ticket %s: %v", uuid, err)
+	kvs := s.get(s.layout.Ticket(name, uuid))
+	if len(kvs) == 0 {
+		s.t.Fatalf("there is no ticket %s", uuid)
 	}
-	return string(got.Kvs[0].Value)
+	return string(kvs[0].Value)
 }
 
 // waiterKilled kills a waiter of b between two of a.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -79,17 +80,27 @@ func (s *scene) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), limit)
 }
 
-// record reads who holds a lock.
-func (s *scene) record(name string) metadata.Document {
+// get reads keys. It tries again if etcd says that the suite's own token has expired.
+func (s *scene) get(key string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	s.t.Helper()
 	ctx, cancel := s.context()
 	defer cancel()
-	got, err := s.etcd.Get(ctx, s.layout.Record(name), clientv3.WithPrefix())
-	if err != nil {
-		s.t.Fatal(err)
+	for try := 1; ; try++ {
+		got, err := s.etcd.Get(ctx, key, opts...)
+		if err == nil {
+			return got.Kvs
+		}
+		if try == 3 {
+			s.t.Fatal(err)
+		}
 	}
+}
+
+// record reads who holds a lock.
+func (s *scene) record(name string) metadata.Document {
+	s.t.Helper()
 	var fields []metadata.Field
-	for _, kv := range got.Kvs {
+	for _, kv := range s.get(s.layout.Record(name), clientv3.WithPrefix()) {
 		fields = append(fields, metadata.Field{Name: strings.TrimPrefix(string(kv.Key), s.layout.Record(name)),
 			Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 			Version: kv.Version})
@@ -103,13 +114,7 @@ func (s *scene) record(name string) metadata.Document {
 // keys are the keys that begin so.
 func (s *scene) keys(prefix string) (keys []string) {
 	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
-	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, kv := range got.Kvs {
+	for _, kv := range s.get(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()) {
 		keys = append(keys, string(kv.Key))
 	}
 	return keys
@@ -118,14 +123,8 @@ func (s *scene) keys(prefix string) (keys []string) {
 // tickets are those who wait for the lock, without the marked tickets of holders.
 func (s *scene) tickets(name string) (uuids []string) {
 	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
-	got, err := s.etcd.Get(ctx, s.layout.Queue(name), clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, kv := range got.Kvs {
+	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
+	for _, kv := range s.get(s.layout.Queue(name), clientv3.WithPrefix(), oldestFirst) {
 		uuid := strings.TrimPrefix(string(kv.Key), s.layout.Queue(name))
 		if uuid != ".tail" && !strings.Contains(string(kv.Value), `"holding":true`) {
 			uuids = append(uuids, uuid)
