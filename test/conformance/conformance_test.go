@@ -26,7 +26,7 @@ type check struct {
 // checks are all of them, in the order of the matrix.
 func checks() []check {
 	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks(),
-		deadlineChecks(), etcdChecks())
+		deadlineChecks(), etcdChecks(), hostileChecks())
 }
 
 func TestConformance(t *testing.T) {

@@ -106,7 +106,7 @@ func (n *counter) round(d *driver) error {
 // take takes a lock, by trying again and again if the client cannot wait.
 func (d *driver) take(name string) (*call, answer, error) {
 	waits := d.client.claims([]string{"queue"})
-	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(*limit); ; time.Sleep(10 * time.Millisecond) {
 		c := d.begin(name, want{try: !waits})
 		a, err := c.outcome()
 		if waits || err != nil || a.Error != "held" && a.Error != "unavailable" || time.Now().After(deadline) {

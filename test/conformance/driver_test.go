@@ -20,9 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// limit is how long anything may take before a case fails: long, because the machine may be busy.
-const limit = time.Minute
-
 // client is a client under test.
 type client struct {
 	name    string
@@ -81,7 +78,7 @@ type answer struct {
 	Waiting *int
 
 	Lost  *string
-	Asked *asked
+	Asked *askedBy
 
 	Segment, Name string
 	Seconds       string
@@ -100,7 +97,7 @@ type answer struct {
 
 type holder struct{ UUID, Owner, Hostname, Purpose string }
 
-type asked struct{ By, Reason string }
+type askedBy struct{ By, Reason string }
 
 // driver is a running driver.
 type driver struct {
@@ -234,8 +231,8 @@ func (c *call) outcome() (answer, error) {
 			return answer{}, c.d.broken
 		}
 		return answer{}, fmt.Errorf("%s ended without an answer to %v", c.d.client.name, c.asks)
-	case <-time.After(limit):
-		return answer{}, fmt.Errorf("%s did not answer %v within %v", c.d.client.name, c.asks, limit)
+	case <-time.After(*limit):
+		return answer{}, fmt.Errorf("%s did not answer %v within %v", c.d.client.name, c.asks, *limit)
 	}
 }
 
@@ -376,7 +373,7 @@ func (l *lock) check() answer {
 // event waits for the first event of this kind about the lock.
 func (l *lock) event(kind string) answer {
 	l.d.t.Helper()
-	deadline := time.After(limit)
+	deadline := time.After(*limit)
 	for {
 		l.d.mu.Lock()
 		changed := l.d.changed
@@ -392,7 +389,7 @@ func (l *lock) event(kind string) answer {
 		case <-l.d.ended:
 			l.d.t.Fatalf("%s ended without an event %q for %q", l.d.client.name, kind, l.name)
 		case <-deadline:
-			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, limit)
+			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, *limit)
 		}
 	}
 }

@@ -85,6 +85,9 @@ func runGoDriver(in io.Reader, out io.Writer, broken string) error {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {
+			if d.fault != nil && d.fault.ends != nil {
+				d.fault.ends(d)
+			}
 			return nil // at once: what is held stays held, as when a process dies
 		}
 		if err != nil {
@@ -94,6 +97,7 @@ func runGoDriver(in io.Reader, out io.Writer, broken string) error {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
+		d.fault.change(&r)
 		d.take(r)
 	}
 }
@@ -129,7 +133,9 @@ func (d *goDriver) answer(r goRequest, do func() (map[string]any, error)) {
 func (d *goDriver) write(members map[string]any) {
 	d.writes.Lock()
 	defer d.writes.Unlock()
-	d.out.Encode(d.fault.say(members))
+	if members = d.fault.say(members); members != nil {
+		d.out.Encode(members)
+	}
 }
 
 // errCancelled is why an acquisition ends that was given up by request.
@@ -244,6 +250,9 @@ func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, er
 		d.write(map[string]any{"event": "asked", "lock": l.number, "by": request.By, "reason": request.Reason})
 	}
 	opts := []mutex.Option{mutex.Purpose(r.Purpose), mutex.OnAsked(asked)}
+	if d.fault != nil {
+		opts = append(opts, d.fault.options...)
+	}
 	if r.AlertAfter != 0 {
 		opts = append(opts, mutex.AlertAfter(seconds(r.AlertAfter)))
 	}

@@ -206,7 +206,7 @@ func connectionRefused(t *testing.T, w *world, c *client) { toldInTime(t, w, c, 
 
 // toldInTime wants a holder to be told that its time is over, after a good part of it and before its end.
 func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
-	const life = 20.0
+	const life = 30.0
 	s := w.scene(t)
 	line := newWire(t, s.target[0])
 	s.timeout = 1
@@ -256,8 +256,8 @@ func driverEnds(t *testing.T, w *world, c *client) {
 	d.in.Close()
 	select {
 	case <-d.proc.Done():
-	case <-time.After(limit):
-		t.Fatalf("it runs %v after the end of its input", limit)
+	case <-time.After(*limit):
+		t.Fatalf("it runs %v after the end of its input", *limit)
 	}
 	if code := d.proc.State().ExitCode(); code != 0 {
 		t.Errorf("it ended with %d", code)

@@ -149,8 +149,8 @@ func (g *ghost) waitFor(c <-chan struct{}, what string) {
 	g.t.Helper()
 	select {
 	case <-c:
-	case <-time.After(limit):
-		g.t.Fatalf("no %s of the request within %v", what, limit)
+	case <-time.After(*limit):
+		g.t.Fatalf("no %s of the request within %v", what, *limit)
 	}
 }
 
@@ -159,13 +159,24 @@ func (g *ghost) waitFor(c <-chan struct{}, what string) {
 func (s *scene) staysFree(name string) {
 	s.t.Helper()
 	var left []string
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		left = append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
 		if len(left) == 0 {
 			return
 		}
 	}
 	s.t.Errorf("a late send took the lock, and nobody holds it: %q", left)
+}
+
+// settles waits for the tombstone that a client in doubt leaves, so that the late send comes after it. Without one the
+// late send will tell.
+func (s *scene) settles() {
+	s.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if len(s.keys(s.layout.Cancelled(""))) > 0 {
+			return
+		}
+	}
 }
 
 func ghostAfterRelease(t *testing.T, w *world, c *client) {
@@ -176,6 +187,7 @@ func ghostAfterRelease(t *testing.T, w *world, c *client) {
 	g.isCaught()
 	l.mustRelease()
 	s.free(l.name)
+	s.settles()
 	g.arrives()
 	s.staysFree(l.name)
 }
@@ -188,6 +200,7 @@ func ghostAfterLoss(t *testing.T, w *world, c *client) {
 	g.isCaught()
 	s.delete(l.name)
 	l.lostAs("deleted")
+	s.settles()
 	g.arrives()
 	s.staysFree(l.name)
 }
@@ -203,6 +216,7 @@ func ghostAfterRefusal(t *testing.T, w *world, c *client) {
 		t.Errorf("the refused one says %s", a.line)
 	}
 	s.delete("ghost")
+	s.settles()
 	g.arrives()
 	s.staysFree("ghost")
 }
@@ -224,6 +238,7 @@ func ghostAfterCancel(t *testing.T, w *world, c *client) {
 		t.Errorf("a wait that was cancelled says %s", a.line)
 	}
 	s.free("ghost")
+	s.settles()
 	g.arrives()
 	s.staysFree("ghost")
 }
@@ -250,6 +265,7 @@ func ghostInTheQueue(t *testing.T, w *world, c *client) {
 		t.Errorf("a wait that was cancelled says %s", a.line)
 	}
 	s.queued(l.name, 0)
+	s.settles()
 	g.arrives()
 	l.mustRelease()
 	s.staysFree(l.name)

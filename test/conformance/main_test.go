@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
@@ -27,6 +28,9 @@ var programs *proctest.Programs
 
 var (
 	clientDirs  = flag.String("clients", "", "directories of clients, by commas; all of clients/* if empty")
+	limit       = flag.Duration("limit", time.Minute, "how long anything may take: long, as the machine may be busy")
+	broken      = flag.String("broken", "", "a Go driver with this fault is the only other client")
+	programsDir = flag.String("programs", "", "directory of the programs; they are built if it is empty")
 	protocolDir = flag.String("protocol", "../../docs/protocol", "directory of vectors.json and transactions.json")
 )
 
@@ -38,6 +42,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if *programsDir != "" {
+		programs = &proctest.Programs{Dir: *programsDir, Root: "../.."}
+		return m.Run()
+	}
 	var err error
 	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,6 +61,9 @@ func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 // findClients are the Go client and those that the flag names, each with its info.
 func findClients(t *testing.T) []*client {
 	t.Helper()
+	if *broken != "" {
+		return asked(t, goClient("none"), goClient(*broken))
+	}
 	var dirs []string
 	for dir := range strings.SplitSeq(*clientDirs, ",") {
 		if dir = strings.TrimSpace(dir); dir != "" {
@@ -75,6 +86,12 @@ func findClients(t *testing.T) []*client {
 		}
 		all = append(all, scriptClient(dir))
 	}
+	return asked(t, all...)
+}
+
+// asked asks clients for their info.
+func asked(t *testing.T, all ...*client) []*client {
+	t.Helper()
 	for _, c := range all {
 		c.ask(t)
 	}

@@ -230,7 +230,7 @@ func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Contex
 			case <-w.ends.Done():
 				return
 			}
-			late, cancel := context.WithTimeout(w.ends, limit)
+			late, cancel := context.WithTimeout(w.ends, *limit)
 			defer cancel()
 			send(late)
 			f.arrived()
@@ -239,7 +239,7 @@ func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Contex
 	case f.loseRequest:
 		return none()
 	case f.loseAnswer:
-		done, cancel := context.WithTimeout(w.ends, limit)
+		done, cancel := context.WithTimeout(w.ends, *limit)
 		defer cancel()
 		send(done)
 		return none()

@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -56,7 +55,7 @@ func newScene(t *testing.T, etcd *clientv3.Client, prefix string, endpoints ...s
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &scene{t: t, etcd: etcd, layout: layout, target: endpoints, timeout: 5}
+	return &scene{t: t, etcd: etcd, layout: layout, target: endpoints, timeout: 15}
 }
 
 // open starts a driver of the client, for etcd or for what stands before it.
@@ -77,7 +76,7 @@ func (s *scene) opening(endpoints ...string) request {
 
 // context bounds what the suite itself asks of etcd.
 func (s *scene) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), limit)
+	return context.WithTimeout(context.Background(), *limit)
 }
 
 // get reads keys. It tries again if etcd says that the suite's own token has expired.
@@ -159,7 +158,15 @@ func (s *scene) free(name string) {
 // eventually calls try until it returns nil.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	proctest.Eventually(t, what, try)
+	for deadline := time.Now().Add(*limit); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, *limit, err)
+		}
+	}
 }
 
 // past reports an error until the wall clock has passed at.
