@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,43 +110,53 @@ func (m *matrix) note(name, label, result string) {
 	m.cells[name][label] = result
 }
 
-// print prints a table of clients for what each does alone, and one of pairs.
+// print prints a table of what each client does alone, and one of pairs.
 func (m *matrix) print(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var alone []string
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%-30s", "each client")
 	for _, c := range m.clients {
-		alone = append(alone, c.name)
+		fmt.Fprintf(&b, " %-*s", max(11, len(c.name)), c.name)
 	}
-	var both []string
-	for _, p := range pairs(m.clients, true) {
-		both = append(both, p[0].name+"+"+p[1].name)
+	var both []check
+	for _, c := range checks() {
+		switch {
+		case m.cells[c.name] == nil:
+		case c.pair != nil:
+			both = append(both, c)
+		default:
+			fmt.Fprintf(&b, "\n%-30s", c.name)
+			for _, one := range m.clients {
+				fmt.Fprintf(&b, " %-*s", max(11, len(one.name)), cmp.Or(m.cells[c.name][one.name], "."))
+			}
+		}
 	}
-	fmt.Println(m.table("each client", alone, func(c check) bool { return c.alone != nil }))
-	fmt.Println(m.table("pairs", both, func(c check) bool { return c.pair != nil }))
+	if len(both) > 0 {
+		m.printPairs(&b, both)
+	}
+	fmt.Println(b.String())
 }
 
-// table is one line for each check and column for each label.
-func (m *matrix) table(title string, labels []string, in func(check) bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%-34s", title)
-	for _, label := range labels {
-		fmt.Fprintf(&b, " %-*s", max(11, len(label)), label)
+// printPairs has a line for each pair and a column for each check.
+func (m *matrix) printPairs(b *strings.Builder, both []check) {
+	fmt.Fprintf(b, "\n\npairs")
+	for i, c := range both {
+		fmt.Fprintf(b, "\n  P%d %s", i+1, c.name)
 	}
-	for _, c := range checks() {
-		cells := m.cells[c.name]
-		if !in(c) || cells == nil {
-			continue
+	fmt.Fprintf(b, "\n%-30s", "")
+	for i := range both {
+		fmt.Fprintf(b, " %-6s", fmt.Sprint("P", i+1))
+	}
+	for _, p := range pairs(m.clients, true) {
+		label := p[0].name + "+" + p[1].name
+		line := ""
+		for _, c := range both {
+			line += fmt.Sprintf(" %-6s", cmp.Or(m.cells[c.name][label], "."))
 		}
-		fmt.Fprintf(&b, "\n%-34s", c.name)
-		for _, label := range labels {
-			result := cells[label]
-			if result == "" {
-				result = "."
-			}
-			fmt.Fprintf(&b, " %-*s", max(11, len(label)), result)
+		if strings.Trim(line, " .") != "" { // else its other order has them all
+			fmt.Fprintf(b, "\n%-30s%s", label, line)
 		}
 	}
-	return b.String()
 }
