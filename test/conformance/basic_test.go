@@ -15,7 +15,7 @@ func basicChecks() []check {
 			wants: "a lock that is held has a readable record without lease, and nothing is left of a released one",
 			alone: takeAndGiveBack},
 		{name: "held by another", rule: "transactions", needs: []string{"basic"}, short: true, orders: true,
-			wants: "who is refused learns who holds the lock", pair: heldByAnother},
+			wants: "a refusal says who holds the lock", pair: heldByAnother},
 	}
 }
 

@@ -1,12 +1,13 @@
 # Every client against docs/protocol.md: docs/conformance.md.
 
 CLIENT ?=
-CASE ?= .
+CASE ?=
+CONFORMANCE = cd test/conformance && go test -tags conformance -count=1
 
 .PHONY: conformance
-conformance: ## all clients, alone and in pairs, against the protocol; CLIENT=clients/python CASE='order' for a part
-	go test -tags conformance -count=1 -timeout 60m ./test/conformance -run 'Test.*/$(CASE)' -args -clients '$(CLIENT)'
+conformance: ## all clients, alone and in pairs, against the protocol; CLIENT=clients/python CASE='ghost.*' for a part
+	$(CONFORMANCE) -timeout 60m -parallel 6 -run '$(if $(CASE),^TestConformance$$/^($(CASE))$$,.)' -args -clients '$(CLIENT)'
 
 .PHONY: conformance-short
 conformance-short: ## the part of it that CI runs
-	go test -tags conformance -count=1 -timeout 10m -short ./test/conformance -args -clients '$(CLIENT)'
+	$(CONFORMANCE) -timeout 15m -parallel 6 -short -args -clients '$(CLIENT)'

@@ -75,7 +75,6 @@ type matrix struct {
 	clients []*client
 
 	mu    sync.Mutex
-	order []string
 	cells map[string]map[string]string
 }
 

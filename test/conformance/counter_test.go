@@ -18,7 +18,7 @@ import (
 func counterChecks() []check {
 	return []check{
 		{name: "counter", rule: "the-idea", short: true,
-			wants: "no two processes hold the lock at a time, and all get it", pair: counterQuiet},
+			wants: "no two processes hold the lock at once, and all get their turns", pair: counterQuiet},
 		{name: "counter, 4 % lost", rule: "errors-are-not-answers", short: true,
 			wants: "the same while requests and answers get lost", pair: counterLossy},
 		{name: "counter, etcd killed", rule: "errors-are-not-answers",

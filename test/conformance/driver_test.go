@@ -231,9 +231,17 @@ func (c *call) outcome() (answer, error) {
 			return answer{}, c.d.broken
 		}
 		return answer{}, fmt.Errorf("%s ended without an answer to %v", c.d.client.name, c.asks)
-	case <-time.After(*limit):
-		return answer{}, fmt.Errorf("%s did not answer %v within %v", c.d.client.name, c.asks, *limit)
+	case <-time.After(c.patience()):
+		return answer{}, fmt.Errorf("%s did not answer %v within %v", c.d.client.name, c.asks, c.patience())
 	}
+}
+
+// patience is how long the answer may take. A driver may have to be compiled before it says what it is.
+func (c *call) patience() time.Duration {
+	if c.asks["do"] == "info" {
+		return 5 * *limit
+	}
+	return *limit
 }
 
 // wait waits for the answer, whatever it says.

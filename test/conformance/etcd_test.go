@@ -14,13 +14,14 @@ import (
 func etcdChecks() []check {
 	return []check{
 		{name: "etcd hangs for 13 s", rule: "errors-are-not-answers", needs: []string{"queue"},
-			wants: "a holder and a waiter get over an etcd that says nothing for a while", pair: etcdHangs},
+			wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
 		{name: "three members, one dies", rule: "waiting", needs: []string{"queue"},
-			wants: "a client goes on with the members that are left", alone: memberDies},
+			wants: "a client fails over to the members that are left", alone: memberDies},
 		{name: "users and roles", rule: "rights-in-etcd", short: true,
 			wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
 		{name: "login renewed", rule: "errors-are-not-answers", needs: []string{"queue"},
-			wants: "a client whose token has expired, or whose rights changed, logs in again", alone: loginRenewed},
+			wants: "a client logs in again when its token has expired, or users and roles have changed",
+			alone: loginRenewed},
 		{name: "TLS", rule: "a-basic-client", short: true,
 			wants: "a client trusts the given authority and no other, and shows its certificate", alone: withTLS},
 		{name: "out of space", rule: "transactions",

@@ -225,7 +225,8 @@ func (d *goDriver) open(r goRequest) error {
 	conf := etcdconn.Defaults()
 	conf.Endpoints = r.Endpoints
 	conf.User, conf.Password = r.User, r.Password
-	conf.CACert, conf.Cert, conf.Key = r.CA, r.Cert, r.Key
+	conf.CACert = r.CA
+	conf.Cert, conf.Key = r.Cert, r.Key
 	etcd, err := etcdconn.New(conf, zerolog.Nop(), d.fault.dialOptions()...)
 	if err != nil {
 		return err

@@ -16,12 +16,12 @@ import (
 // lossChecks are about holds that end without their holder, and what others tell a holder.
 func lossChecks() []check {
 	return []check{
-		{name: "force unlock", rule: "the-other-documents", short: true,
+		{name: "force unlock", rule: "ending", short: true,
 			wants: "a holder learns at once that an operator ended its hold", alone: forceUnlock},
-		{name: "deleted by hand", rule: "by-hand-with-etcdctl", short: true,
+		{name: "deleted by hand", rule: "ending", short: true,
 			wants: "a holder learns at once that its record is gone", alone: deletedByHand},
 		{name: "replaced", rule: "transactions", short: true,
-			wants: "a holder whose lock another has leaves that one alone", alone: replaced},
+			wants: "a former holder does not touch the next holder's record", alone: replaced},
 		{name: "same uuid, another token", rule: "errors-are-not-answers", short: true,
 			wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
 		{name: "asked to finish", rule: "asking-the-holder-to-finish", needs: []string{"asked"}, short: true,

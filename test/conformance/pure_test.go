@@ -21,7 +21,7 @@ func pureChecks() []check {
 		{name: "vectors: times", rule: "times", short: true,
 			wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
 		{name: "vectors: records", rule: "the-record", needs: []string{"decode"}, short: true,
-			wants: "records are read whatever is wrong with them", alone: vectorRecords},
+			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
 		{name: "transactions: bodies", rule: "transactions", needs: []string{"transactions"}, short: true,
 			wants: "each step has exactly this transaction", alone: transactionBodies},
 		{name: "transactions: verdicts", rule: "errors-are-not-answers", needs: []string{"transactions"}, short: true,

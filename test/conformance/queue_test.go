@@ -18,11 +18,11 @@ func queueChecks() []check {
 		{name: "order in a mixed queue", rule: "the-queue", needs: queue, short: true,
 			wants: "waiters get the lock in the order in which they came", pair: mixedOrder},
 		{name: "a newcomer stays behind", rule: "transactions", needs: queue, short: true,
-			wants: "a free lock is not taken past those who wait for it", alone: newcomerStaysBehind},
+			wants: "a newcomer does not take a free lock ahead of the waiters", alone: newcomerStaysBehind},
 		{name: "giving up", rule: "the-queue", needs: queue, short: true,
-			wants: "who gives up leaves the queue, and those behind keep their places", alone: givingUp},
+			wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
 		{name: "the tail is put back", rule: "the-queue", needs: queue, short: true,
-			wants: "who leaves as the tail puts it back to the ticket before", alone: tailIsPutBack},
+			wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
 		{name: "a waiter killed", rule: "the-queue", needs: queue, orders: true,
 			wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
 		{name: "the last waiter killed", rule: "the-queue", needs: queue, orders: true,
@@ -30,7 +30,7 @@ func queueChecks() []check {
 		{name: "a ticket gone", rule: "the-queue", needs: queue,
 			wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
 		{name: "silent watch of a waiter", rule: "waiting", needs: queue,
-			wants: "a waiter whose watch says nothing looks by itself", alone: silentWatch},
+			wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
 	}
 }
 

@@ -331,7 +331,8 @@ func putsOfJSON(body []byte) (success, all []string) {
 			}
 		case map[string]any:
 			for name, member := range v {
-				if put, isObject := member.(map[string]any); isObject && (name == "request_put" || name == "requestPut") {
+				put, isObject := member.(map[string]any)
+				if isObject && (name == "request_put" || name == "requestPut") {
 					text, _ := put["key"].(string)
 					key, _ := base64.StdEncoding.DecodeString(text)
 					all = append(all, string(key))
