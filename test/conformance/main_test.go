@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/grpclog"
+
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
@@ -38,6 +40,8 @@ func TestMain(m *testing.M) {
 	etcdtest.Member()
 	goDriverProcess()
 	flag.Parse()
+	// The gateway of the embedded etcd complains of clients that go away.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	os.Exit(run(m))
 }
 
