@@ -200,6 +200,8 @@ lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call
 	.ci/vulnerabilities $(GOVULNCHECK)
 
+include test/conformance/conformance.mk
+
 .PHONY: docs
 docs: ## the generated parts of docs/
 	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update

@@ -1,0 +1,300 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// fault is a rule that a Go driver breaks on purpose, so that it can be seen that the suite notices. A nil fault breaks
+// none.
+type fault struct {
+	name   string
+	about  string
+	check  string // the check that has to refuse it
+	behind bool   // in a pair behind a sound Go client, otherwise alone
+	says   string // what the check has to say
+	short  bool   // belongs to the short set, too
+
+	request func(*goRequest)                                   // changes a request
+	said    func(map[string]any) map[string]any                // changes an answer or an event; nil is silence
+	txn     func(*pb.TxnRequest)                               // changes a transaction
+	answer  func(*pb.TxnRequest, *pb.TxnResponse, error) error // changes what etcd says to it
+	options []mutex.Option                                     // of each acquisition
+	ends    func(*goDriver)                                    // at the end of the input
+}
+
+// faults are all of them, by what the client does without.
+func faults() []*fault {
+	return []*fault{
+		{name: "names", about: "segments are not escaped", check: "vectors: names", says: "the segment of", short: true,
+			said: member("segment", func(m map[string]any) { m["segment"] = "as/it/is" })},
+		{name: "refusals", about: "a long purpose is cut", check: "bad input", says: "a purpose of more than 1 KiB",
+			short: true, request: func(r *goRequest) { r.Purpose = r.Purpose[:min(len(r.Purpose), 100)] }},
+		{name: "token", about: "the token is a number of the process's own", check: "take and give back",
+			says: "the record is of", short: true,
+			said: member("token", func(m map[string]any) { m["token"] = 1 })},
+		{name: "progress", about: "alive writes no progress", check: "take and give back",
+			says: "after alive the record", short: true, txn: eachBranch(dropPuts("/alive"))},
+		{name: "holder", about: "a refusal does not say who holds the lock", check: "held by another", behind: true,
+			says: "was told", short: true, said: member("holder", func(m map[string]any) { m["holder"] = nil })},
+		{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "counter", behind: true,
+			says: "was lost", txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
+		{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
+			says: "want held, no holder", short: true, txn: dropCompares("/.tail", pb.Compare_CREATE, true)},
+		{name: "compare of token", about: "alive and release do not compare C(uuid) = T",
+			check: "same uuid, another token", says: "want lost", short: true,
+			txn: dropCompares("/uuid", pb.Compare_CREATE, false)},
+		{name: "compare of deadline", about: "alive does not compare V(auto_unlock_at)",
+			check: "deadlines never move back", says: "auto_unlock_at is", short: true,
+			txn: dropCompares("/auto_unlock_at", pb.Compare_VALUE, false)},
+		{name: "compare of tombstone", about: "an acquire does not compare C(.cancelled)", check: "ghost after release",
+			says: "a late send took the lock", txn: dropCompares("/.cancelled/", pb.Compare_CREATE, true)},
+		{name: "cancel", about: "an attempt with an unanswered send is not cancelled", check: "ghost after release",
+			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+		{name: "cancel after loss", about: "the same, after a loss", check: "ghost after loss",
+			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+		{name: "cancel after refusal", about: "the same, after a refusal", check: "ghost after refusal",
+			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+		{name: "resend", about: "what got no answer is not sent again", check: "lost request", says: "refused",
+			short: true, answer: giveUp},
+		{name: "own uuid", about: "its own uuid in the else branch is not recognised", check: "sent twice",
+			says: "timeout", answer: forgetOwn},
+		{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue",
+			behind: true, says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
+		{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
+			says: "the tail: not within", txn: leaveNoTail},
+		{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
+			said: event("lost", func(map[string]any) map[string]any { return nil })},
+		{name: "reason", about: "every loss is a deletion", check: "force unlock", says: `was lost for "deleted"`,
+			short: true, said: event("lost", func(m map[string]any) map[string]any {
+				m["reason"] = "deleted"
+				return m
+			})},
+		{name: "loss in release", about: "a release of a lost lock says nothing", check: "deleted by hand",
+			says: "release of a lost lock", short: true, said: func(m map[string]any) map[string]any {
+				if m["error"] == "lost" {
+					delete(m, "error")
+				}
+				return m
+			}},
+		{name: "margin", about: "the end of the time is told when it is over", check: "cut off",
+			says: "the lock could be removed", said: event("lost", func(m map[string]any) map[string]any {
+				time.Sleep(4 * time.Second)
+				return m
+			})},
+		{name: "event of a request", about: "the holder is not told that it is asked", check: "asked to finish",
+			says: `no event "asked"`, said: event("asked", func(map[string]any) map[string]any { return nil })},
+		{name: "other members", about: "only the first endpoint is used", check: "three members, one dies",
+			says:    "without member 0",
+			request: func(r *goRequest) { r.Endpoints = r.Endpoints[:min(1, len(r.Endpoints))] }},
+		{name: "death", about: "the locks are released at the end of the input", check: "driver ends",
+			says: "the end of a process ended its hold", ends: (*goDriver).releaseAll, short: true},
+	}
+}
+
+func faultNamed(name string) *fault {
+	for _, f := range faults() {
+		if f.name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// change changes a request.
+func (f *fault) change(r *goRequest) {
+	if f != nil && f.request != nil {
+		f.request(r)
+	}
+}
+
+// say changes an answer or an event. It returns nil for silence.
+func (f *fault) say(members map[string]any) map[string]any {
+	if f == nil || f.said == nil {
+		return members
+	}
+	return f.said(members)
+}
+
+func (f *fault) dialOptions() []grpc.DialOption {
+	if f == nil || f.txn == nil && f.answer == nil {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+		to *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		txn, isTxn := req.(*pb.TxnRequest)
+		if !isTxn {
+			return send(ctx, method, req, reply, to, opts...)
+		}
+		if f.txn != nil {
+			f.txn(txn)
+		}
+		err := send(ctx, method, req, reply, to, opts...)
+		if f.answer != nil {
+			err = f.answer(txn, reply.(*pb.TxnResponse), err)
+		}
+		return err
+	})}
+}
+
+// member changes answers that have this member.
+func member(name string, change func(map[string]any)) func(map[string]any) map[string]any {
+	return func(m map[string]any) map[string]any {
+		if _, has := m[name]; has {
+			change(m)
+		}
+		return m
+	}
+}
+
+// event changes events of this kind.
+func event(kind string, change func(map[string]any) map[string]any) func(map[string]any) map[string]any {
+	return func(m map[string]any) map[string]any {
+		if m["event"] == kind {
+			return change(m)
+		}
+		return m
+	}
+}
+
+// putsUUID reports whether the transaction takes a lock.
+func putsUUID(t *pb.TxnRequest) bool {
+	return slices.ContainsFunc(t.Success, func(op *pb.RequestOp) bool {
+		return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/uuid")
+	})
+}
+
+// dropCompares leaves compares of such keys out of transactions that take a lock, or of the others.
+func dropCompares(key string, target pb.Compare_CompareTarget, takes bool) func(*pb.TxnRequest) {
+	var drop func(t *pb.TxnRequest)
+	drop = func(t *pb.TxnRequest) {
+		t.Compare = slices.DeleteFunc(t.Compare, func(c *pb.Compare) bool {
+			return c.Target == target && strings.Contains(string(c.Key), key)
+		})
+		for _, op := range slices.Concat(t.Success, t.Failure) {
+			if inner := op.GetRequestTxn(); inner != nil {
+				drop(inner)
+			}
+		}
+	}
+	return func(t *pb.TxnRequest) {
+		if putsUUID(t) == takes {
+			drop(t)
+		}
+	}
+}
+
+// eachBranch changes the operations of both branches.
+func eachBranch(change func([]*pb.RequestOp) []*pb.RequestOp) func(*pb.TxnRequest) {
+	return func(t *pb.TxnRequest) {
+		t.Success = change(t.Success)
+		t.Failure = change(t.Failure)
+	}
+}
+
+// dropPuts leaves out puts of such keys.
+func dropPuts(key string) func([]*pb.RequestOp) []*pb.RequestOp {
+	return func(ops []*pb.RequestOp) []*pb.RequestOp {
+		return slices.DeleteFunc(ops, func(op *pb.RequestOp) bool {
+			if inner := op.GetRequestTxn(); inner != nil {
+				eachBranch(dropPuts(key))(inner)
+			}
+			return strings.Contains(string(op.GetRequestPut().GetKey()), key)
+		})
+	}
+}
+
+// leaveNoTail puts no tail but with a ticket.
+func leaveNoTail(t *pb.TxnRequest) {
+	ticket := slices.ContainsFunc(t.Success, func(op *pb.RequestOp) bool {
+		key := string(op.GetRequestPut().GetKey())
+		return strings.Contains(key, "/.queue/") && !strings.HasSuffix(key, "/.tail")
+	})
+	if !ticket && !putsUUID(t) {
+		t.Success = dropPuts("/.tail")(t.Success)
+	}
+}
+
+// giveUp makes a refusal of no answer.
+func giveUp(_ *pb.TxnRequest, _ *pb.TxnResponse, err error) error {
+	if err != nil {
+		return status.Error(codes.PermissionDenied, "given up")
+	}
+	return nil
+}
+
+// forgetOwn makes another's record of the client's own.
+func forgetOwn(t *pb.TxnRequest, r *pb.TxnResponse, err error) error {
+	if err != nil || r.Succeeded || !putsUUID(t) {
+		return err
+	}
+	for _, one := range r.Responses {
+		for _, kv := range one.GetResponseRange().GetKvs() {
+			if strings.HasSuffix(string(kv.Key), "/uuid") {
+				kv.Value = []byte("00000000-0000-4000-8000-000000000000")
+			}
+		}
+	}
+	return nil
+}
+
+// TestFaults has the suite judge drivers that break a rule: it has to refuse each, for the right reason.
+func TestFaults(t *testing.T) {
+	for _, f := range faults() {
+		if testing.Short() && !f.short {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			label := goClient(f.name).name
+			if f.behind {
+				label = goClient("none").name + "+" + label
+			}
+			args := []string{"-test.run=^TestConformance$/^" + subtest(f.check) + "$/^" + subtest(label) + "$",
+				"-broken=" + f.name, "-programs=" + programs.Dir, "-protocol=" + *protocolDir, "-limit=45s"}
+			path, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+			text := string(out)
+			failed := "--- FAIL: TestConformance/" + strings.ReplaceAll(f.check, " ", "_") + "/"
+			switch {
+			case err == nil:
+				t.Errorf("%s: the suite does not notice:\n%s", f.about, text)
+			case !strings.Contains(text, failed) || !strings.Contains(text, f.says):
+				t.Errorf("%s: it is not refused by %q because of %q:\n%s", f.about, f.check, f.says, text)
+			}
+		})
+	}
+}
+
+// subtest is a pattern for the name of a subtest.
+func subtest(name string) string { return regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_")) }
+
+// releaseAll releases what the driver holds.
+func (d *goDriver) releaseAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.locks {
+		if err := l.Unlock(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// lossChecks are about holds that end without their holder, and what others tell a holder.
+func lossChecks() []check {
+	return []check{
+		{name: "force unlock", rule: "ending", short: true,
+			wants: "a holder learns at once that an operator ended its hold", alone: forceUnlock},
+		{name: "deleted by hand", rule: "ending", short: true,
+			wants: "a holder learns at once that its record is gone", alone: deletedByHand},
+		{name: "replaced", rule: "transactions", short: true,
+			wants: "a former holder does not touch the next holder's record", alone: replaced},
+		{name: "same uuid, another token", rule: "errors-are-not-answers", short: true,
+			wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
+		{name: "asked to finish", rule: "asking-the-holder-to-finish", needs: []string{"asked"}, short: true,
+			wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
+		{name: "deadlines never move back", rule: "giving-more-time", short: true,
+			wants: "alive does not shorten what an operator gave", alone: neverBack},
+		{name: "cut off", rule: "transactions",
+			wants: "a holder that cannot reach etcd stops before its lock can be removed", alone: cutOff},
+		{name: "connection refused", rule: "transactions", short: true,
+			wants: "a holder whose etcd is gone stops before its lock can be removed", alone: connectionRefused},
+		{name: "paused", rule: "fencing",
+			wants: "a holder that slept past its deadline does nothing to the next one", alone: paused},
+		{name: "driver ends", rule: "the-idea", short: true,
+			wants: "the end of a process ends no hold", alone: driverEnds},
+	}
+}
+
+// mutexctl runs the real one on the scene.
+func (s *scene) mutexctl(args ...string) proctest.Result {
+	s.t.Helper()
+	return proctest.Run(s.t, programs.Command(s.t, "mutexctl", append([]string{
+		"--etcd.endpoints=" + strings.Join(s.target, ","), "--locks.prefix=" + s.layout.Prefix()}, args...)...))
+}
+
+// lostAs waits for the event and wants one of these reasons, and check to say the same.
+func (l *lock) lostAs(reasons ...string) answer {
+	l.d.t.Helper()
+	e := l.event("lost")
+	for _, reason := range reasons {
+		if e.Reason == reason {
+			if got := l.check(); got.Lost == nil || *got.Lost != reason {
+				l.d.t.Errorf("the event says %q, check says %s", reason, got.line)
+			}
+			return e
+		}
+	}
+	l.d.t.Errorf("%s was lost for %q, want %q", l.name, e.Reason, reasons)
+	return e
+}
+
+// refusesAll wants alive and release of a lost lock to say so.
+func (l *lock) refusesAll() {
+	l.d.t.Helper()
+	if a := l.alive("still here"); a.Error != "lost" || a.Reason == "" {
+		l.d.t.Errorf("alive of a lost lock: %s, want lost with a reason", a.line)
+	}
+	if a := l.release(); a.Error != "lost" || a.Reason == "" {
+		l.d.t.Errorf("release of a lost lock: %s, want lost with a reason", a.line)
+	}
+}
+
+func forceUnlock(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	l := s.open(c).acquire("night/import", want{try: true})
+	if r := s.mutexctl("force-unlock", l.name, "--uuid="+l.uuid, "--yes", "--reason=node-7 is on fire"); r.Code != 0 {
+		t.Fatalf("force-unlock: %+v", r)
+	}
+	l.lostAs("forced")
+	l.refusesAll()
+	s.free(l.name)
+}
+
+// delete deletes the record, as etcdctl del --prefix does.
+func (s *scene) delete(name string) {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	if _, err := s.etcd.Delete(ctx, s.layout.Record(name), clientv3.WithPrefix()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// write puts a record of nobody's, or of the one who is said to hold it.
+func (s *scene) write(name string, fields []metadata.Field) (token int64) {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	var puts []clientv3.Op
+	for _, f := range fields {
+		puts = append(puts, clientv3.OpPut(s.layout.Field(name, f.Name), f.Value))
+	}
+	r, err := s.etcd.Txn(ctx).Then(puts...).Commit()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Header.Revision
+}
+
+// somebody is the record of another holder.
+func (s *scene) somebody(uuid string) []metadata.Field {
+	s.t.Helper()
+	now := time.Now()
+	fields, err := metadata.Draft{UUID: uuid, Owner: "somebody", Hostname: "elsewhere", PID: 1, LockedAt: now,
+		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}.Fields()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return fields
+}
+
+func deletedByHand(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	l := s.open(c).acquire("deleted", want{try: true})
+	s.delete(l.name)
+	l.lostAs("deleted")
+	l.refusesAll()
+	s.free(l.name)
+}
+
+func replaced(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	l := s.open(c).acquire("replaced", want{try: true})
+	s.delete(l.name)
+	other := newUUID()
+	s.write(l.name, s.somebody(other))
+	l.lostAs("replaced", "deleted") // as it was when the holder looked
+	l.refusesAll()
+	if r := s.record(l.name); r.UUID != other || progress(r) != "" {
+		t.Errorf("the record of the next holder is %+v", r.Record)
+	}
+}
+
+// sameUUID lets a watch say nothing, so that only the transactions can tell.
+func sameUUID(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	line := newWire(t, s.target[0])
+	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.path == "/v3/watch"} })
+	for _, step := range []string{"alive", "release"} {
+		l := s.open(c, line.addr).acquire("again "+step, want{try: true})
+		record := s.record(l.name)
+		s.delete(l.name)
+		token := s.write(l.name, record.Fields)
+		a := l.release
+		if step == "alive" {
+			a = func() answer { return l.alive("on") }
+		}
+		if got := a(); got.Error != "lost" {
+			t.Errorf("%s of a hold with the same uuid and another token: %s, want lost", step, got.line)
+		}
+		if r := s.record(l.name); r.Token != token || r.AutoUnlockAt != record.AutoUnlockAt {
+			t.Errorf("%s changed a hold that is not its own: %+v", step, r.Record)
+		}
+	}
+}
+
+func askedToFinish(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	l := s.open(c).acquire("asked", want{try: true})
+	if r := s.mutexctl("ask", l.name, "--reason=the deploy waits"); r.Code != 0 {
+		t.Fatalf("ask: %+v", r)
+	}
+	e := l.event("asked")
+	if e.Reason != "the deploy waits" || e.By == "" {
+		t.Errorf("the event is %s", e.line)
+	}
+	if got := l.check(); got.Asked == nil || got.Asked.Reason != "the deploy waits" || got.Asked.By != e.By ||
+		got.Lost != nil {
+		t.Errorf("check says %s", got.line)
+	}
+	l.mustRelease()
+	s.free(l.name)
+}
+
+func neverBack(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	l := s.open(c).acquire("more time", want{try: true})
+	later := metadata.FormatTime(time.Now().Add(time.Hour))
+	s.write(l.name, []metadata.Field{{Name: metadata.FieldAutoUnlockAt, Value: later}})
+	if a := l.alive("on"); a.Error != "" {
+		t.Errorf("alive after more time was given: %s", a.line)
+	}
+	if got := metadata.FormatTime(s.record(l.name).AutoUnlockAt); got != later {
+		t.Errorf("auto_unlock_at is %s, was %s", got, later)
+	}
+	l.mustRelease()
+	s.free(l.name)
+}
+
+func cutOff(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).stall) }
+
+func connectionRefused(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).cutOff) }
+
+// toldInTime wants a holder to be told that its time is over, after a good part of it and before its end.
+func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
+	const life = 30.0
+	s := w.scene(t)
+	line := newWire(t, s.target[0])
+	s.timeout = 1
+	d := s.open(c, line.addr)
+	began := time.Now()
+	l := d.acquire("cut off", want{try: true, alert: life / 2, unlock: life})
+	cut(line)
+	e := l.lostAs("deadline")
+	if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
+		t.Errorf("it was told at %v, and the lock could be removed from %v on", e.at, over)
+	}
+	if early := e.at.Sub(began); early < seconds(life*0.8) {
+		t.Errorf("it was told %v after the acquisition of a lock for %v s", early, life)
+	}
+	line.heal()
+	if a := l.alive("still here"); a.Error != "lost" {
+		t.Errorf("alive after the loss was told: %s", a.line)
+	}
+}
+
+func paused(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d := s.open(c)
+	l := d.acquire("paused", want{try: true, alert: 2, unlock: 4})
+	if err := d.proc.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	d.signalGroup(stop)
+	over := s.record(l.name).AutoUnlockAt
+	eventually(t, "the deadline", func() error { return past(over) })
+	s.delete(l.name)
+	other := newUUID()
+	token := s.write(l.name, s.somebody(other))
+	d.signalGroup(resume)
+	d.proc.Resume()
+	l.lostAs("deadline", "replaced", "deleted")
+	l.refusesAll()
+	if r := s.record(l.name); r.UUID != other || r.Token != token || progress(r) != "" {
+		t.Errorf("the record of the next holder is %+v", r.Record)
+	}
+}
+
+func driverEnds(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d := s.open(c)
+	l := d.acquire("process ends", want{try: true})
+	d.in.Close()
+	select {
+	case <-d.proc.Done():
+	case <-time.After(*limit):
+		t.Fatalf("it runs %v after the end of its input", *limit)
+	}
+	if code := d.proc.State().ExitCode(); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	if r := s.record(l.name); r.UUID != l.uuid {
+		t.Errorf("the end of a process ended its hold: %+v", r.Record)
+	}
+}

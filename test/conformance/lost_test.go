@@ -1,0 +1,307 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// lostChecks are about requests and answers that get lost, come twice or come late.
+func lostChecks() []check {
+	return []check{
+		{name: "lost request", rule: "errors-are-not-answers", short: true,
+			wants: "an unanswered request is sent again", alone: lostRequests},
+		{name: "lost answer", rule: "errors-are-not-answers", short: true,
+			wants: "a client recognises its own commit when the answer was lost", alone: lostAnswers},
+		{name: "sent twice", rule: "errors-are-not-answers", short: true,
+			wants: "a compare that fails because of the client's own earlier send is no refusal", alone: sentTwice},
+		{name: "ghost after release", rule: "transactions", short: true,
+			wants: "a late send of an acquire does not take the lock after its release", alone: ghostAfterRelease},
+		{name: "ghost after loss", rule: "transactions", short: true,
+			wants: "a late send of an acquire does not take the lock after its loss", alone: ghostAfterLoss},
+		{name: "ghost after refusal", rule: "transactions", short: true,
+			wants: "a late send of an acquire does not take the lock after a refusal", alone: ghostAfterRefusal},
+		{name: "ghost after cancel", rule: "transactions", needs: []string{"queue"}, short: true,
+			wants: "a late send of an acquire does not take the lock after the caller gave up",
+			alone: ghostAfterCancel},
+		{name: "ghost in the queue", rule: "the-queue", needs: []string{"queue"}, short: true,
+			wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
+		{name: "no answer at all", rule: "errors-are-not-answers", short: true,
+			wants: "a try ends although etcd says nothing, and takes nothing later", alone: noAnswerAtAll},
+		{name: "reuse", rule: "transactions", short: true,
+			wants: "each acquisition of the same name has a uuid of its own and a greater token", alone: reuse},
+	}
+}
+
+// judgeNext gives the next transaction on the wire this fate.
+func (w *wire) judgeNext(f fate) {
+	var first atomic.Bool
+	w.judgeBy(func(r sent) fate {
+		if r.txn && first.CompareAndSwap(false, true) {
+			return f
+		}
+		return fate{}
+	})
+}
+
+// lossy is a driver of the scene behind a wire, which gives up an answer soon.
+func (s *scene) behindWire(c *client) (*driver, *wire) {
+	s.t.Helper()
+	line := newWire(s.t, s.target[0])
+	s.timeout = 1
+	return s.open(c, line.addr), line
+}
+
+func lostRequests(t *testing.T, w *world, c *client) {
+	stepsWith(t, w, c, fate{loseRequest: true}, fate{loseRequest: true, reset: true})
+}
+
+func lostAnswers(t *testing.T, w *world, c *client) {
+	stepsWith(t, w, c, fate{loseAnswer: true}, fate{loseAnswer: true, reset: true})
+}
+
+// stepsWith gives the first send of an acquire, an alive and a release each of these fates.
+func stepsWith(t *testing.T, w *world, c *client, fates ...fate) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	for i, f := range fates {
+		line.judgeNext(f)
+		l := d.acquire(fmt.Sprint("lossy ", i), want{wait: 30})
+		if r := s.record(l.name); r.UUID != l.uuid || r.Token != l.token {
+			t.Errorf("%+v: the driver says it is %s with token %d, the record %s and %d", f, l.uuid, l.token, r.UUID,
+				r.Token)
+		}
+		line.judgeNext(f)
+		if a := l.alive("on"); a.Error != "" {
+			t.Errorf("%+v: alive: %s", f, a.line)
+		}
+		if r := s.record(l.name); progress(r) != "on" {
+			t.Errorf("%+v: after alive the record has %q", f, progress(r))
+		}
+		line.judgeNext(f)
+		if a := l.release(); a.Error != "" {
+			t.Errorf("%+v: release: %s", f, a.line)
+		}
+		s.free(l.name)
+		if e := l.had("lost"); e != nil {
+			t.Errorf("%+v: a release is no loss: %s", f, e.line)
+		}
+	}
+}
+
+func sentTwice(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	line.judgeNext(fate{twice: true})
+	l := d.acquire("twice", want{wait: 30})
+	if r := s.record(l.name); r.UUID != l.uuid || r.Token != l.token {
+		t.Errorf("the driver says it is %s with token %d, the record %s and %d", l.uuid, l.token, r.UUID, r.Token)
+	}
+	line.judgeNext(fate{twice: true})
+	if a := l.alive("on"); a.Error != "" {
+		t.Errorf("alive: %s", a.line)
+	}
+	line.judgeBy(nil)
+	l.mustRelease()
+	s.free(l.name)
+}
+
+// ghost is a transaction that is held back on the wire until free, while its sender has given it up.
+type ghost struct {
+	t       *testing.T
+	caught  chan struct{}
+	free    chan struct{}
+	arrived chan struct{}
+}
+
+// holdBack holds back the first transaction that fits.
+func (w *wire) holdBack(t *testing.T, fits func(sent) bool) *ghost {
+	t.Helper()
+	g := &ghost{t: t, caught: make(chan struct{}), free: make(chan struct{}), arrived: make(chan struct{})}
+	var first atomic.Bool
+	w.judgeBy(func(r sent) fate {
+		if fits(r) && first.CompareAndSwap(false, true) {
+			close(g.caught)
+			return fate{held: g.free, arrived: func() { close(g.arrived) }}
+		}
+		return fate{}
+	})
+	return g
+}
+
+// isCaught waits until there is a transaction to be held back.
+func (g *ghost) isCaught() {
+	g.t.Helper()
+	g.waitFor(g.caught, "send")
+}
+
+// arrives lets it go and waits until etcd has answered it.
+func (g *ghost) arrives() {
+	g.t.Helper()
+	close(g.free)
+	g.waitFor(g.arrived, "arrival")
+}
+
+func (g *ghost) waitFor(c <-chan struct{}, what string) {
+	g.t.Helper()
+	select {
+	case <-c:
+	case <-time.After(*limit):
+		g.t.Fatalf("no %s of the request within %v", what, *limit)
+	}
+}
+
+// staysFree wants nobody to hold the lock or to wait for it: at once, or as soon as a client that is cleaning up has
+// done so, long before a deadline of the record.
+func (s *scene) staysFree(name string) {
+	s.t.Helper()
+	var left []string
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		left = append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
+		if len(left) == 0 {
+			return
+		}
+	}
+	s.t.Errorf("a late send took the lock, and nobody holds it: %q", left)
+}
+
+// settles waits for the tombstone that a client in doubt leaves, so that the late send comes after it. Without one the
+// late send will tell.
+func (s *scene) settles() {
+	s.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if len(s.keys(s.layout.Cancelled(""))) > 0 {
+			return
+		}
+	}
+}
+
+func ghostAfterRelease(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	g := line.holdBack(t, sent.takes)
+	l := d.acquire("ghost", want{wait: 30})
+	g.isCaught()
+	l.mustRelease()
+	s.free(l.name)
+	s.settles()
+	g.arrives()
+	s.staysFree(l.name)
+}
+
+func ghostAfterLoss(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	g := line.holdBack(t, sent.takes)
+	l := d.acquire("ghost", want{wait: 30})
+	g.isCaught()
+	s.delete(l.name)
+	l.lostAs("deleted")
+	s.settles()
+	g.arrives()
+	s.staysFree(l.name)
+}
+
+func ghostAfterRefusal(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	g := line.holdBack(t, sent.takes)
+	try := d.begin("ghost", want{try: true})
+	g.isCaught()
+	s.write("ghost", s.somebody(newUUID()))
+	if a := try.wait(); a.Error != "held" || a.Holder == nil || a.Holder.Owner != "somebody" {
+		t.Errorf("the refused one says %s", a.line)
+	}
+	s.delete("ghost")
+	s.settles()
+	g.arrives()
+	s.staysFree("ghost")
+}
+
+func ghostAfterCancel(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	g := line.holdBack(t, sent.takes)
+	wait := d.begin("ghost", want{})
+	g.isCaught()
+	d.must(request{"do": "cancel", "request": wait.id})
+	if a := wait.wait(); a.Error == "" { // it was granted before
+		l, err := wait.lock(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.mustRelease()
+	} else if a.Error != "cancelled" {
+		t.Errorf("a wait that was cancelled says %s", a.line)
+	}
+	s.free("ghost")
+	s.settles()
+	g.arrives()
+	s.staysFree("ghost")
+}
+
+// joins reports whether a transaction may join the queue: it puts a ticket, or does so if it cannot take the lock.
+func (s sent) joins() bool {
+	for _, key := range s.all {
+		if strings.Contains(key, "/.queue/") {
+			return true
+		}
+	}
+	return false
+}
+
+func ghostInTheQueue(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	l := s.open(c).acquire("ghost", want{try: true})
+	g := line.holdBack(t, sent.joins)
+	wait := d.begin(l.name, want{})
+	g.isCaught()
+	d.must(request{"do": "cancel", "request": wait.id})
+	if a := wait.wait(); a.Error != "cancelled" {
+		t.Errorf("a wait that was cancelled says %s", a.line)
+	}
+	s.queued(l.name, 0)
+	s.settles()
+	g.arrives()
+	l.mustRelease()
+	s.staysFree(l.name)
+}
+
+func noAnswerAtAll(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d, line := s.behindWire(c)
+	d.acquire("warm", want{try: true}).mustRelease()
+	line.stall()
+	if a := d.try("silent"); a.Error != "unavailable" {
+		t.Errorf("a try without an answer says %s, want unavailable", a.line)
+	}
+	line.heal()
+	s.staysFree("silent")
+	d.acquire("silent", want{wait: 30}).mustRelease()
+	s.free("silent")
+}
+
+func reuse(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d := s.open(c)
+	uuids := map[string]bool{}
+	last := int64(0)
+	for range 10 {
+		l := d.acquire("again", want{wait: 30})
+		if uuids[l.uuid] || l.token <= last {
+			t.Errorf("hold %s with token %d came after %d", l.uuid, l.token, last)
+		}
+		uuids[l.uuid] = true
+		last = l.token
+		if a := d.try(l.name); a.Error == "" {
+			t.Errorf("the holder's own process got the lock again: %s", a.line)
+		}
+		l.mustRelease()
+	}
+	s.free("again")
+}

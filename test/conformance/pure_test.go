@@ -1,0 +1,216 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pureChecks need no etcd: the test vectors and the transactions.
+func pureChecks() []check {
+	return []check{
+		{name: "vectors: names", rule: "lock-names", short: true,
+			wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
+		{name: "vectors: times", rule: "times", short: true,
+			wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
+		{name: "vectors: records", rule: "the-record", needs: []string{"decode"}, short: true,
+			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
+		{name: "transactions: bodies", rule: "transactions", needs: []string{"transactions"}, short: true,
+			wants: "each step has exactly this transaction", alone: transactionBodies},
+		{name: "transactions: verdicts", rule: "errors-are-not-answers", needs: []string{"transactions"}, short: true,
+			wants: "each answer means exactly this", alone: transactionVerdicts},
+	}
+}
+
+// vectors is docs/protocol/vectors.json, as far as clients read it.
+type vectors struct {
+	Names           []struct{ About, Name, Segment string }
+	RefusedNames    []vectorName                      `json:"refused_names"`
+	RefusedSegments []struct{ About, Segment string } `json:"refused_segments"`
+	Times           []struct {
+		About, Text          string
+		Seconds, Nanoseconds int64
+	}
+	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
+	Records      []struct {
+		About, Lock string
+		Fields      []vectorField
+		Foreign     []string
+		Decoded     map[string]any
+		Malformed   bool
+	}
+}
+
+type vectorName struct {
+	About, Name string
+	Bytes       string `json:"name_base64"`
+}
+
+// request is the request for the segment of the name.
+func (n vectorName) request() request {
+	if n.Bytes != "" {
+		return request{"do": "segment", "name_base64": n.Bytes}
+	}
+	return request{"do": "segment", "name": n.Name}
+}
+
+func readProtocol[T any](t *testing.T, file string) (content T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(*protocolDir, file))
+	if err == nil {
+		err = json.Unmarshal(text, &content)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func vectorNames(t *testing.T, _ *world, c *client) {
+	v := readProtocol[vectors](t, "vectors.json")
+	d := c.start(t)
+	for _, n := range v.Names {
+		if a := d.do(request{"do": "segment", "name": n.Name}); a.Error != "" || a.Segment != n.Segment {
+			t.Errorf("%s: the segment of %q is %s, want %q", n.About, n.Name, a.line, n.Segment)
+		}
+		if a := d.do(request{"do": "name", "segment": n.Segment}); a.Error != "" || a.Name != n.Name {
+			t.Errorf("%s: the name of %q is %s, want %q", n.About, n.Segment, a.line, n.Name)
+		}
+	}
+	for _, n := range v.RefusedNames {
+		if a := d.do(n.request()); a.Error != "refused" {
+			t.Errorf("%s: %q %s gives %s, want refused", n.About, n.Name, n.Bytes, a.line)
+		}
+	}
+	for _, s := range v.RefusedSegments {
+		if a := d.do(request{"do": "name", "segment": s.Segment}); a.Error != "refused" {
+			t.Errorf("%s: %q gives %s, want refused", s.About, s.Segment, a.line)
+		}
+	}
+}
+
+func vectorTimes(t *testing.T, _ *world, c *client) {
+	v := readProtocol[vectors](t, "vectors.json")
+	d := c.start(t)
+	for _, at := range v.Times {
+		a := d.do(request{"do": "time", "text": at.Text})
+		if want := json.Number(jsonOf(at.Seconds)); a.Error != "" || a.Seconds != want.String() ||
+			a.Nanoseconds != at.Nanoseconds {
+			t.Errorf("%s: %q gives %s, want %d s and %d ns", at.About, at.Text, a.line, at.Seconds, at.Nanoseconds)
+		}
+	}
+	for _, at := range v.RefusedTimes {
+		if a := d.do(request{"do": "time", "text": at.Text}); a.Error != "refused" {
+			t.Errorf("%s: %q gives %s, want refused", at.About, at.Text, a.line)
+		}
+	}
+}
+
+// decodedMembers are what clients read of a record, to say who holds a lock.
+var decodedMembers = []string{"uuid", "owner", "hostname", "purpose", "alert_at", "auto_unlock_at", "locked_at"}
+
+func vectorRecords(t *testing.T, _ *world, c *client) {
+	v := readProtocol[vectors](t, "vectors.json")
+	d := c.start(t)
+	for _, r := range v.Records {
+		a := d.do(request{"do": "decode", "lock": r.Lock, "fields": r.Fields, "foreign": r.Foreign})
+		if a.Error != "" {
+			t.Errorf("%s: %s", r.About, a.line)
+			continue
+		}
+		if bytes, ok := r.Decoded["owner_base64"].(string); ok {
+			text, _ := base64.StdEncoding.DecodeString(bytes)
+			r.Decoded["owner"] = string(text)
+		}
+		for _, member := range decodedMembers {
+			if diff := cmp.Diff(valid(r.Decoded[member]), valid(a.Decoded[member])); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", r.About, member, diff)
+			}
+		}
+		if a.Malformed != r.Malformed {
+			t.Errorf("%s: malformed is %v, want %v", r.About, a.Malformed, r.Malformed)
+		}
+	}
+}
+
+// valid has one U+FFFD for bytes that are not UTF-8, however many there are: languages count them differently.
+func valid(value any) any {
+	text, isText := value.(string)
+	if !isText {
+		return value
+	}
+	text = strings.ToValidUTF8(text, "\ufffd")
+	for strings.Contains(text, "\ufffd\ufffd") {
+		text = strings.ReplaceAll(text, "\ufffd\ufffd", "\ufffd")
+	}
+	return text
+}
+
+func jsonOf(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// transactions is docs/protocol/transactions.json.
+type transactions struct {
+	Transactions []struct {
+		About, Step string
+		Input       json.RawMessage
+		Body        any
+	}
+	Verdicts []map[string]any
+}
+
+func transactionBodies(t *testing.T, _ *world, c *client) {
+	d := c.start(t)
+	for _, x := range readProtocol[transactions](t, "transactions.json").Transactions {
+		a := d.do(request{"do": "transaction", "step": x.Step, "input": x.Input})
+		var body any
+		if err := json.Unmarshal(a.Body, &body); err != nil || a.Error != "" {
+			t.Errorf("%s: %s", x.About, a.line)
+			continue
+		}
+		if diff := cmp.Diff(x.Body, body); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", x.Step, x.About, diff)
+		}
+	}
+}
+
+// transactionVerdicts wants the verdict and the token. The other members of a verdict may be left out; what is said has
+// to be right.
+func transactionVerdicts(t *testing.T, _ *world, c *client) {
+	d := c.start(t)
+	for _, x := range readProtocol[transactions](t, "transactions.json").Verdicts {
+		a := d.do(request{"do": "verdict", "step": x["step"], "input": x["input"], "answer": x["answer"]})
+		got := map[string]any{}
+		if err := json.Unmarshal([]byte(a.line), &got); err != nil || a.Error != "" {
+			t.Errorf("%s: %s: %s", x["step"], x["about"], a.line)
+			continue
+		}
+		for member, want := range x {
+			switch member {
+			case "about", "step", "input", "answer":
+				continue
+			}
+			said, isSaid := got[member]
+			if object, isObject := said.(map[string]any); isObject && member == "holder" {
+				said = object["uuid"] // as in the answer to an acquire
+			}
+			if isSaid && said != nil || member == "verdict" || member == "token" {
+				if diff := cmp.Diff(want, said); diff != "" {
+					t.Errorf("%s: %s: %s (-want +got):\n%s", x["step"], x["about"], member, diff)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,489 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// wire stands before one member of etcd and does to single requests what a bad network does. It serves the JSON gateway
+// and gRPC on one port, so that the same case is made for clients of both kinds.
+type wire struct {
+	addr   string
+	target *url.URL
+	to     *grpc.ClientConn
+	plain  *httputil.ReverseProxy
+	late   sync.WaitGroup // requests that are under way although nobody waits for them
+	ends   context.Context
+
+	mu      sync.Mutex
+	judge   func(sent) fate
+	cut     bool
+	stalled chan struct{} // closed when the stall ends; nil without one
+	streams map[int]context.CancelFunc
+	made    int
+}
+
+// sent is a request on its way.
+type sent struct {
+	path string   // of the gateway, like /v3/kv/txn
+	puts []string // keys that a transaction puts if its compares hold
+	all  []string // and if not
+	txn  bool
+}
+
+// takes reports whether it is a transaction that takes a lock.
+func (s sent) takes() bool {
+	for _, key := range s.puts {
+		if strings.HasSuffix(key, "/uuid") {
+			return true
+		}
+	}
+	return false
+}
+
+// fate is what becomes of a request.
+type fate struct {
+	loseRequest bool // it never arrives
+	loseAnswer  bool // it is done, and its answer never arrives
+	twice       bool // it is done twice; the second answer is the one that arrives
+	reset       bool // what is lost is lost by an end of the connection; otherwise by silence
+	held        <-chan struct{}
+	arrived     func() // called when a held request was done
+}
+
+// newWire runs a wire to the member at endpoint until the end of the test.
+func newWire(t testing.TB, endpoint string) *wire {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &wire{target: target, ends: ctx, streams: map[int]context.CancelFunc{}}
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
+		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
+	w.to, err = grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(frames{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.plain = httputil.NewSingleHostReverseProxy(target)
+	w.plain.FlushInterval = -1 // a watch is a stream
+	w.plain.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	w.plain.Transport = transport
+	g := grpc.NewServer(grpc.ForceServerCodec(frames{}), grpc.UnknownServiceHandler(w.grpc))
+	server := &http.Server{Protocols: &http.Protocols{}, ErrorLog: quiet(),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				g.ServeHTTP(rw, r)
+				return
+			}
+			w.http(rw, r)
+		})}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.addr = "http://" + l.Addr().String()
+	var serves sync.WaitGroup
+	serves.Go(func() { server.Serve(l) })
+	t.Cleanup(func() {
+		w.heal()
+		cancel()
+		server.Close()
+		w.late.Wait()
+		w.to.Close()
+		transport.CloseIdleConnections()
+		serves.Wait()
+	})
+	return w
+}
+
+// judgeBy decides what becomes of each request from now on; nil lets all pass.
+func (w *wire) judgeBy(judge func(sent) fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judge = judge
+}
+
+// stall lets nothing pass from now on, and ends no connection, until heal.
+func (w *wire) stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stalled == nil {
+		w.stalled = make(chan struct{})
+	}
+}
+
+// cutOff ends all connections, and new requests at once, until heal.
+func (w *wire) cutOff() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = true
+	for _, end := range w.streams {
+		end()
+	}
+}
+
+// heal ends stall and cutOff.
+func (w *wire) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = false
+	if w.stalled != nil {
+		close(w.stalled)
+		w.stalled = nil
+	}
+}
+
+// open registers a request. It reports false if it has to end at once.
+func (w *wire) open(ctx context.Context) (open context.Context, end func(), ok bool) {
+	open, cancel := context.WithCancel(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		cancel()
+		return nil, nil, false
+	}
+	w.made++
+	number := w.made
+	w.streams[number] = cancel
+	return open, func() {
+		cancel()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.streams, number)
+	}, true
+}
+
+// passes waits for the end of a stall. It reports false if nobody waits for the request any more.
+func (w *wire) passes(ctx context.Context) bool {
+	w.mu.Lock()
+	stalled := w.stalled
+	w.mu.Unlock()
+	if stalled == nil {
+		return true
+	}
+	select {
+	case <-stalled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *wire) fateOf(s sent) fate {
+	w.mu.Lock()
+	judge := w.judge
+	w.mu.Unlock()
+	if judge == nil {
+		return fate{}
+	}
+	return judge(s)
+}
+
+// errLost ends a request whose answer does not come.
+var errLost = errors.New("lost on the wire")
+
+// carry lets a request meet its fate. send does it once and may be called without anybody waiting for it.
+func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Context) (A, error)) (answer A, err error) {
+	none := func() (A, error) {
+		if !f.reset {
+			<-ctx.Done()
+		}
+		return answer, errLost
+	}
+	switch {
+	case f.held != nil:
+		w.late.Go(func() {
+			select {
+			case <-f.held:
+			case <-w.ends.Done():
+				return
+			}
+			late, cancel := context.WithTimeout(w.ends, *limit)
+			defer cancel()
+			send(late)
+			f.arrived()
+		})
+		return none()
+	case f.loseRequest:
+		return none()
+	case f.loseAnswer:
+		done, cancel := context.WithTimeout(w.ends, *limit)
+		defer cancel()
+		send(done)
+		return none()
+	case f.twice:
+		send(ctx)
+	}
+	return send(ctx)
+}
+
+// http passes on a request to the gateway.
+func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
+	ctx, end, ok := w.open(r.Context())
+	if !ok {
+		panic(http.ErrAbortHandler)
+	}
+	defer end()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || !w.passes(ctx) {
+		panic(http.ErrAbortHandler)
+	}
+	s := sent{path: r.URL.Path}
+	if s.txn = s.path == "/v3/kv/txn"; s.txn {
+		s.puts, s.all = putsOfJSON(body)
+	}
+	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
+		if w.fateOf(s).loseAnswer {
+			<-ctx.Done()
+			panic(http.ErrAbortHandler)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w.plain.ServeHTTP(&stalling{ResponseWriter: rw, w: w, ctx: ctx}, r.WithContext(ctx))
+		return
+	}
+	type whole struct {
+		status int
+		header http.Header
+		body   []byte
+	}
+	got, err := carry(ctx, w, w.fateOf(s), func(ctx context.Context) (whole, error) {
+		req := r.Clone(ctx)
+		req.RequestURI = ""
+		req.URL.Scheme = w.target.Scheme
+		req.URL.Host = w.target.Host
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		resp, err := w.plain.Transport.RoundTrip(req)
+		if err != nil {
+			return whole{}, err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return whole{resp.StatusCode, resp.Header, text}, err
+	})
+	if err != nil || !w.passes(ctx) {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range got.header {
+		rw.Header()[name] = values
+	}
+	rw.WriteHeader(got.status)
+	rw.Write(got.body)
+}
+
+// stalling is a stream's answer that stops while the wire is stalled.
+type stalling struct {
+	http.ResponseWriter
+	w   *wire
+	ctx context.Context
+}
+
+func (s *stalling) Write(b []byte) (int, error) {
+	if !s.w.passes(s.ctx) {
+		return 0, errLost
+	}
+	return s.ResponseWriter.Write(b)
+}
+
+func (s *stalling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// putsOfJSON are the keys that a transaction puts, if its compares hold and in any case.
+func putsOfJSON(body []byte) (success, all []string) {
+	var txn any
+	json.Unmarshal(body, &txn)
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, one := range v {
+				collect(one)
+			}
+		case map[string]any:
+			for name, member := range v {
+				put, isObject := member.(map[string]any)
+				if isObject && (name == "request_put" || name == "requestPut") {
+					text, _ := put["key"].(string)
+					key, _ := base64.StdEncoding.DecodeString(text)
+					all = append(all, string(key))
+				} else {
+					collect(member)
+				}
+			}
+		}
+	}
+	if object, isObject := txn.(map[string]any); isObject {
+		collect(object["success"])
+		success = slices.Clone(all)
+		collect(object["failure"])
+	}
+	return success, all
+}
+
+// frame is a message that is passed on as it is.
+type frame struct{ bytes []byte }
+
+// frames passes messages on without looking at them.
+type frames struct{}
+
+func (frames) Name() string                    { return "proto" }
+func (frames) Marshal(v any) ([]byte, error)   { return v.(*frame).bytes, nil }
+func (frames) Unmarshal(b []byte, v any) error { v.(*frame).bytes = b; return nil }
+
+// errBroken is what a gRPC client is told when its connection breaks.
+var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
+
+// grpc passes on a call.
+func (w *wire) grpc(_ any, from grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(from)
+	ctx, end, ok := w.open(from.Context())
+	if !ok {
+		return errBroken
+	}
+	defer end()
+	md, _ := metadata.FromIncomingContext(ctx)
+	md = md.Copy()
+	for name := range md {
+		if strings.HasPrefix(name, ":") || name == "content-type" || name == "user-agent" ||
+			strings.HasPrefix(name, "grpc-") || name == "te" {
+			delete(md, name)
+		}
+	}
+	ctx = metadata.NewOutgoingContext(ctx, md)
+	if !w.passes(ctx) {
+		return errBroken
+	}
+	if method == pb.Watch_Watch_FullMethodName || method == pb.Lease_LeaseKeepAlive_FullMethodName {
+		if w.fateOf(sent{path: gatewayPath(method)}).loseAnswer {
+			<-ctx.Done()
+			return errBroken
+		}
+		return w.stream(ctx, method, from)
+	}
+	in := &frame{}
+	if err := from.RecvMsg(in); err != nil {
+		return err
+	}
+	s := sent{path: gatewayPath(method)}
+	if s.txn = method == pb.KV_Txn_FullMethodName; s.txn {
+		s.puts, s.all = putsOfProto(in.bytes)
+	}
+	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*frame, error) {
+		out := &frame{}
+		err := w.to.Invoke(metadata.NewOutgoingContext(try, md), method, in, out)
+		return out, err
+	})
+	if errors.Is(err, errLost) || !w.passes(ctx) {
+		return errBroken
+	}
+	if err != nil {
+		return err
+	}
+	return from.SendMsg(out)
+}
+
+// gatewayPath is where the gateway has the method, as far as a case asks for it.
+func gatewayPath(method string) string {
+	return map[string]string{
+		pb.KV_Txn_FullMethodName: "/v3/kv/txn", pb.KV_Range_FullMethodName: "/v3/kv/range",
+		pb.Lease_LeaseGrant_FullMethodName: "/v3/lease/grant", pb.Lease_LeaseRevoke_FullMethodName: "/v3/lease/revoke",
+		pb.Auth_Authenticate_FullMethodName: "/v3/auth/authenticate", pb.Watch_Watch_FullMethodName: "/v3/watch",
+	}[method]
+}
+
+func putsOfProto(message []byte) (success, all []string) {
+	txn := &pb.TxnRequest{}
+	err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, txn)
+	if err != nil {
+		return nil, nil
+	}
+	var collect func(ops []*pb.RequestOp)
+	collect = func(ops []*pb.RequestOp) {
+		for _, op := range ops {
+			if p := op.GetRequestPut(); p != nil {
+				all = append(all, string(p.Key))
+			} else if inner := op.GetRequestTxn(); inner != nil {
+				collect(inner.Success)
+				collect(inner.Failure)
+			}
+		}
+	}
+	collect(txn.Success)
+	success = slices.Clone(all)
+	collect(txn.Failure)
+	return success, all
+}
+
+// stream copies both directions of a call until it ends.
+func (w *wire) stream(ctx context.Context, method string, from grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	to, err := w.to.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			f := &frame{}
+			if err := from.RecvMsg(f); err != nil {
+				if errors.Is(err, io.EOF) {
+					to.CloseSend()
+				} else {
+					cancel()
+				}
+				return
+			}
+			if !w.passes(ctx) || to.SendMsg(f) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		f := &frame{}
+		if err := to.RecvMsg(f); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return errBroken
+			}
+			return err
+		}
+		if !w.passes(ctx) {
+			return errBroken
+		}
+		if err := from.SendMsg(f); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,188 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// world is an etcd that many checks share, each with names of its own.
+type world struct {
+	endpoint string
+	etcd     *clientv3.Client
+	names    *atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s := etcdtest.Start(t, etcdtest.Gateway())
+	return &world{endpoint: s.Endpoint(), etcd: s.Client(t), names: &atomic.Int64{}}
+}
+
+// scene is a part of an etcd for one check: a prefix of its own.
+type scene struct {
+	t      *testing.T
+	etcd   *clientv3.Client
+	layout protocol.Layout
+	target []string // endpoints of etcd
+
+	user, password, ca, cert, key string
+	timeout                       float64 // seconds that drivers wait for one answer
+}
+
+// scene is a part of the shared etcd.
+func (w *world) scene(t *testing.T) *scene {
+	t.Helper()
+	return newScene(t, w.etcd, fmt.Sprintf("/c%d/", w.names.Add(1)), w.endpoint)
+}
+
+func newScene(t *testing.T, etcd *clientv3.Client, prefix string, endpoints ...string) *scene {
+	t.Helper()
+	layout, err := protocol.NewLayout(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scene{t: t, etcd: etcd, layout: layout, target: endpoints, timeout: 15}
+}
+
+// open starts a driver of the client, for etcd or for what stands before it.
+func (s *scene) open(c *client, endpoints ...string) *driver {
+	s.t.Helper()
+	d := c.start(s.t)
+	d.must(s.opening(endpoints...))
+	return d
+}
+
+func (s *scene) opening(endpoints ...string) request {
+	if len(endpoints) == 0 {
+		endpoints = s.target
+	}
+	return request{"do": "open", "endpoints": endpoints, "prefix": s.layout.Prefix(), "owner": "conformance",
+		"user": s.user, "password": s.password, "ca": s.ca, "cert": s.cert, "key": s.key, "timeout": s.timeout}
+}
+
+// context bounds what the suite itself asks of etcd.
+func (s *scene) context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), *limit)
+}
+
+// get reads keys. It tries again if etcd says that the suite's own token has expired.
+func (s *scene) get(key string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	for try := 1; ; try++ {
+		got, err := s.etcd.Get(ctx, key, opts...)
+		if err == nil {
+			return got.Kvs
+		}
+		if try == 3 {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// record reads who holds a lock.
+func (s *scene) record(name string) metadata.Document {
+	s.t.Helper()
+	var fields []metadata.Field
+	for _, kv := range s.get(s.layout.Record(name), clientv3.WithPrefix()) {
+		fields = append(fields, metadata.Field{Name: strings.TrimPrefix(string(kv.Key), s.layout.Record(name)),
+			Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+			Version: kv.Version})
+		if kv.Lease != 0 {
+			s.t.Errorf("%s has a lease: a held lock has none", kv.Key)
+		}
+	}
+	return metadata.Decode(name, fields)
+}
+
+// keys are the keys that begin so.
+func (s *scene) keys(prefix string) (keys []string) {
+	s.t.Helper()
+	for _, kv := range s.get(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()) {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// tickets are those who wait for the lock, without the marked tickets of holders.
+func (s *scene) tickets(name string) (uuids []string) {
+	s.t.Helper()
+	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
+	for _, kv := range s.get(s.layout.Queue(name), clientv3.WithPrefix(), oldestFirst) {
+		uuid := strings.TrimPrefix(string(kv.Key), s.layout.Queue(name))
+		if uuid != ".tail" && !strings.Contains(string(kv.Value), `"holding":true`) {
+			uuids = append(uuids, uuid)
+		}
+	}
+	return uuids
+}
+
+// queued waits until so many wait for the lock.
+func (s *scene) queued(name string, n int) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%d tickets for %q", n, name), func() error {
+		if got := s.tickets(name); len(got) != n {
+			return fmt.Errorf("there are %d", len(got))
+		}
+		return nil
+	})
+}
+
+// free waits until nothing is left of the lock: no record, and nobody in the queue.
+func (s *scene) free(name string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
+		left := append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
+		if len(left) > 0 {
+			return fmt.Errorf("left are %q", left)
+		}
+		return nil
+	})
+}
+
+// eventually calls try until it returns nil.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(*limit); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, *limit, err)
+		}
+	}
+}
+
+// past reports an error until the wall clock has passed at.
+func past(at time.Time) error {
+	if left := time.Until(at); left >= 0 {
+		return fmt.Errorf("%v are left", left)
+	}
+	return nil
+}
+
+func newUUID() string { return uuid.NewString() }
+
+// progress is what the holder reported last, empty if it did not.
+func progress(d metadata.Document) string {
+	if d.Alive == nil {
+		return ""
+	}
+	return d.Alive.Progress
+}
