@@ -110,7 +110,7 @@ class Driver
   end
 
   def do_segment(request)
-    { segment: ClusterMutex::Name.segment(request["name"] || request["name_base64"].unpack1("m")) }
+    { segment: ClusterMutex::Name.segment(request["name_base64"]&.unpack1("m") || request["name"]) }
   end
 
   def do_name(request) = { name: ClusterMutex::Name.of(request["segment"]) }
@@ -123,7 +123,7 @@ class Driver
   def do_decode(request)
     keys = request["fields"].map do |field|
       { key: @transactions.field("any", field["name"]), created: 7, modified: field["mod_revision"] || 7,
-        value: field["value"] || field["value_base64"].unpack1("m") }
+        value: field["value_base64"]&.unpack1("m") || field["value"] }
     end
     fields, token = @transactions.fields("any", keys)
     holder = ClusterMutex::Holder.new(fields, token)
@@ -137,9 +137,8 @@ class Driver
   def do_verdict(request)
     input = request["input"].transform_keys(&:to_sym)
     found = @transactions.verdict(request["step"], input, request["answer"])
-    found = found.slice(:verdict, :token, :holder, :reason, :position, :watch, :restore, :older, :doubt)
+    found = found.slice(:verdict, :token, :reason, :position, :watch, :restore, :older, :doubt)
     %i[token position].each { |name| found[name] = found[name].to_s if found[name] }
-    found[:holder] = found[:holder].uuid if found[:holder]
     found
   end
 end

@@ -46,8 +46,8 @@ module ClusterMutex
     # UnavailableError when +till+ has come (by Clock.now), RefusedError when etcd refuses.
     def settle(transactions, step, input, till:, doubt: Doubt.new)
       bytes = JSON.generate(transactions.body(step, input))
-      request("/v3/kv/txn", bytes, till: till, doubt: doubt) do |answer|
-        transactions.verdict(step, input.merge(unanswered: doubt.unanswered), answer)
+      request("/v3/kv/txn", bytes, till: till, doubt: doubt) do |answer, unanswered|
+        transactions.verdict(step, input.merge(unanswered: unanswered), answer)
       end
     end
 
@@ -110,7 +110,8 @@ module ClusterMutex
         before = doubt.unanswered
         doubt.unanswered = true
         token = @token
-        found = yield(answer = post(path, bytes, [[@timeout, left].min, 0.05].max))
+        answer = post(path, bytes, [[@timeout, left].min, 0.05].max)
+        found = yield(answer, before)
         doubt.unanswered = before || found[:doubt] || false
         case found[:verdict]
         when :login
@@ -120,10 +121,10 @@ module ClusterMutex
           log_out(token)
         when :report then raise RefusedError, refusal(answer, found)
         when :lease then raise LeaseGone, found[:message]
-        when :resend then nil
+        when :resend, :full then nil
         else return found
         end
-        raise FullError, "etcd is out of space and takes no writes" if found[:full]
+        raise FullError, "etcd is out of space and takes no writes" if found[:full] || found[:verdict] == :full
         raise UnavailableError, "etcd did not answer: #{answer["error"] || found[:message]}" if Clock.now >= till
 
         fail_over if found[:doubt] && answer["status"]
