@@ -25,7 +25,7 @@ const (
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
 	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
-	// ended, or it was lost. Who dispelled a suspicion knew better, so that one waits longer.
+	// ended, or it was lost. If somebody else dispelled a suspicion, he knew better, so that one waits longer.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )
@@ -288,6 +288,7 @@ func (w *Witness) dispel(ctx context.Context, r *metadata.Record) {
 	if w.failed(w.config.Dispel(ctx, r.UUID)) {
 		return
 	}
+	delete(w.told, holdOf(r)) // what is suspected from now on is new
 	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).
 		Msg("the holder of this lock runs: the suspicion is dispelled")
 }

@@ -319,6 +319,31 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 	}
 }
 
+// A node that was lost and came back may be lost again.
+func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+	lost := strings.Replace(pod("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
+	a := startAPIServer(t)
+	s := &store{}
+	s.hold(held())
+	a.send("ADDED", lost)
+	a.complete()
+	watch(t, a, s)
+	suspected := held()
+	s.eventually(t, "a suspicion", func() bool {
+		if len(s.dubbed) == 1 {
+			first := s.dubbed[0]
+			suspected.Suspicion = &first
+		}
+		return suspected.Suspicion != nil
+	})
+	s.hold(suspected)
+	a.send("MODIFIED", pod("Running", runs))
+	s.eventually(t, "its end", func() bool { return len(s.taken) > 0 })
+	s.hold(held())
+	a.send("MODIFIED", lost)
+	s.eventually(t, "another suspicion", func() bool { return len(s.dubbed) == 2 })
+}
+
 func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
 	a := startAPIServer(t)
 	s := &store{}
