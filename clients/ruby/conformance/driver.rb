@@ -21,8 +21,9 @@ class Driver
   def run
     $stdin.each_line do |line|
       request = JSON.parse(line)
-      if request["do"] == "open" then answer(request) # before what follows
-      elsif request["do"] == "acquire" then acquire_apart(request)
+      case request["do"]
+      when "open" then answer(request) # before what follows
+      when "acquire" then acquire_apart(request)
       else Thread.new { answer(request) }
       end
     end
@@ -50,7 +51,7 @@ class Driver
   def say(object) = @output.synchronize { $stdout.puts(JSON.generate(object)) }
 
   def fail_with(request, error, message, more = {})
-    say({ id: request["id"], error: error, message: message }.merge(more))
+    say({ id: request["id"], error:, message: }.merge(more))
   end
 
   def held(error)
@@ -78,7 +79,7 @@ class Driver
         (@locks.size + 1).tap { |free| @locks[free] = lock }
       end
     end
-    lock.on_lost { |reason| say(event: "lost", lock: number, reason: reason) }
+    lock.on_lost { |reason| say(event: "lost", lock: number, reason:) }
     lock.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
     { lock: number, uuid: lock.uuid, token: lock.token }
   ensure

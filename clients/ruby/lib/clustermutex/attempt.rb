@@ -38,7 +38,8 @@ module ClusterMutex
 
     # Takes the lock.
     def acquire
-      @till = @wait&.positive? ? Clock.now + @wait : (@wait ? Clock.now + @client.patience : Float::INFINITY)
+      @till = @wait ? Clock.now + @wait : Float::INFINITY
+      @patience = Clock.now + @client.patience
       go_on until @lock
       @lock
     ensure
@@ -53,6 +54,9 @@ module ClusterMutex
       raise unless failed
     end
 
+    # When the call ends. However short the wait, etcd has some time to say who holds the lock.
+    def limit = @refused ? @till : [@till, @patience].max
+
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
       found = claim(@wait&.zero? ? :acquire : :try) or return
@@ -66,7 +70,7 @@ module ClusterMutex
     rescue Gateway::FullError
       raise
     rescue UnavailableError, Gateway::LeaseGone => e
-      raise @refused ? held(WaitTimeoutError) : e if Clock.now >= @till || @wait&.zero?
+      raise @refused ? held(WaitTimeoutError) : e if Clock.now >= limit
 
       start_over
       sleep(rand(0.05..0.2))
@@ -77,7 +81,7 @@ module ClusterMutex
     def claim(step)
       stamp
       @claimed = true
-      found = send_step(step, [@till, Clock.now + (@settings.unlock_after / 3)].min)
+      found = send_step(step, [limit, Clock.now + (@settings.unlock_after / 3)].min)
       return hold(found) if found[:token]
 
       @claimed = false
@@ -87,7 +91,7 @@ module ClusterMutex
     def hold(found)
       unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
       @lock = Lock.new(@client, @input.merge(token: found[:token]), @settings,
-                       sent: @sent, at: @at, unlock_at: unlock_at, in_doubt: @doubt.unanswered)
+                       sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
       leave_lease
       nil
     end
@@ -190,7 +194,7 @@ module ClusterMutex
     end
 
     def soon = Clock.now + @client.gateway.timeout
-    def send_step(step, till) = @client.settle(step, @input, till: till, doubt: @doubt)
+    def send_step(step, till) = @client.settle(step, @input, till:, doubt: @doubt)
 
     # Times from now, by both clocks.
     def stamp
@@ -221,7 +225,7 @@ module ClusterMutex
       client = @client
       input = @input
       client.chores.now_or_later(client.gateway.timeout, Clock.now + TOMBSTONE) do |till|
-        client.clean_up(input, cancel: cancel, till: till)
+        client.clean_up(input, cancel:, till:)
       end
     end
 

@@ -16,38 +16,40 @@ module ClusterMutex
       Settings.seconds("timeout", timeout)
       @owner = Text.check("the owner", owner)
       @transactions = Transactions.new(prefix)
-      @gateway = Gateway.new(endpoints, user: user, password: password, ca: ca, cert: cert, key: key, timeout: timeout)
+      @gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)
       @chores = Chores.new
     end
 
     # Takes the lock and returns it, or runs the block with it and gives it back.
     #
-    # wait: seconds to wait for the lock, 0 tries once, nil waits without limit. alert_after, unlock_after: seconds from
-    # now, and from each +alive!+, until somebody is alerted (300), and until the lock is taken away (three times that).
-    # heartbeat: true extends in the background while this process lives, a number for so many seconds at most; the
-    # alert comes all the same, and unlock_after is 60 then. margin: seconds before unlock_after at which the hold counts
-    # as lost (a tenth of it, at most 30). attributes: more to show, text, numbers and booleans by name.
+    # wait: seconds to wait for the lock; 0 tries once, nil waits without limit.
+    # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300), and until the
+    # lock is taken away (three times that).
+    # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
+    # heartbeat: true extends in the background while this process lives, a number for so many seconds at most. The
+    # alert comes all the same; unlock_after is 60 unless it is given.
+    # attributes: more to show with the lock: text, numbers and booleans by name.
     #
-    # HeldError if another holds it, WaitTimeoutError if it does until the end of the wait, UnavailableError if etcd does
-    # not answer, RefusedError for bad input. With a block also LostError, if the lock was lost while the block ran.
+    # HeldError if another holds it, WaitTimeoutError if one does until the end of the wait, UnavailableError if etcd
+    # does not answer, RefusedError for bad input. With a block also LostError, if the lock was lost while it ran.
     def lock(name, wait: nil, alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {},
              heartbeat: false, on_lost: nil, on_asked: nil, &block)
-      settings = Settings.new(alert_after: alert_after, unlock_after: unlock_after, margin: margin, purpose: purpose,
-                              attributes: attributes, heartbeat: heartbeat, on_lost: on_lost, on_asked: on_asked)
+      settings = Settings.new(alert_after:, unlock_after:, margin:, purpose:,
+                              attributes:, heartbeat:, on_lost:, on_asked:)
       attempt = Attempt.new(self, name, settings, wait)
       block ? attempt.run(&block) : attempt.acquire
     end
 
     # Sends a step of the protocol until an answer settles it.
     def settle(step, input, till:, doubt: Gateway::Doubt.new)
-      @gateway.settle(@transactions, step, input, till: till, doubt: doubt)
+      @gateway.settle(@transactions, step, input, till:, doubt:)
     end
 
     # Seconds after which a call that does not wait for a lock gives up.
     def patience = 5 * @gateway.timeout
 
-    def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till: till)["ID"]
-    def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till: till)
+    def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till:)["ID"]
+    def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till:)
 
     # Ends what an attempt has, may have, or may get by a send that is still on its way. Harmless to repeat.
     def clean_up(input, cancel:, till:)
@@ -61,10 +63,10 @@ module ClusterMutex
     # Cancels an attempt: no late send of it can take the lock.
     def cancel(input, till)
       tombstone = grant(3600, till)
-      found = settle(:cancel, input.merge(lease: tombstone), till: till)
+      found = settle(:cancel, input.merge(lease: tombstone), till:)
       raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
     rescue Gateway::FullError
-      settle(:withdraw, input, till: till)
+      settle(:withdraw, input, till:)
       raise
     end
 
@@ -73,14 +75,14 @@ module ClusterMutex
     # Puts the tail of the queue back to whoever is before this attempt.
     def leave(input, till)
       5.times do
-        found = settle(:leave, input, till: till)
+        found = settle(:leave, input, till:)
         return if found[:verdict] == :left
 
-        found = settle(:leave_as_tail, input.merge(older: found[:older]), till: till)
+        found = settle(:leave_as_tail, input.merge(older: found[:older]), till:)
         return if found[:verdict] == :left
         break if found[:verdict] == :withdraw
       end
-      settle(:withdraw, input, till: till) # without putting the tail; another waiter restores it
+      settle(:withdraw, input, till:) # without putting the tail; another waiter restores it
     end
   end
 
@@ -123,16 +125,18 @@ module ClusterMutex
       end
       @alert_after ||= @unlock_after ? @unlock_after / 3 : 300.0
       @unlock_after ||= 3 * @alert_after
+      nil
     end
 
     def check
-      if @margin >= @unlock_after
-        raise RefusedError, "the margin of #{@margin} s leaves nothing of the #{@unlock_after} s until auto-unlock"
-      elsif !@heartbeat && @alert_after > @unlock_after
-        raise RefusedError, "the alert after #{@alert_after} s would come after the auto-unlock, #{@unlock_after} s"
-      elsif @heartbeat && @heartbeat < @unlock_after
-        raise RefusedError, "the heartbeat's #{@heartbeat} s are less than the #{@unlock_after} s until auto-unlock"
+      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{@unlock_after} s" if @margin >= @unlock_after
+
+      if @heartbeat && @heartbeat < @unlock_after
+        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{@unlock_after} s"
       end
+      return if @heartbeat || @alert_after <= @unlock_after
+
+      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{@unlock_after} s"
     end
   end
 

@@ -46,14 +46,14 @@ module ClusterMutex
     # UnavailableError when +till+ has come (by Clock.now), RefusedError when etcd refuses.
     def settle(transactions, step, input, till:, doubt: Doubt.new)
       bytes = JSON.generate(transactions.body(step, input))
-      request("/v3/kv/txn", bytes, till: till, doubt: doubt) do |answer, unanswered|
-        transactions.verdict(step, input.merge(unanswered: unanswered), answer)
+      request("/v3/kv/txn", bytes, till:, doubt:) do |answer, unanswered|
+        transactions.verdict(step, input.merge(unanswered:), answer)
       end
     end
 
     # The same for a request that is no transaction: returns the body of its answer.
     def call(path, body, till:)
-      request(path, JSON.generate(body), till: till, doubt: Doubt.new) do |answer|
+      request(path, JSON.generate(body), till:, doubt: Doubt.new) do |answer|
         Transactions.error(answer) || { verdict: :done, body: answer["body"] }
       end[:body]
     end
@@ -81,7 +81,7 @@ module ClusterMutex
     # A connection of its own for a watch, with the request for it.
     def stream(path, bytes, silence)
       log_in if @token.nil? && !@user.empty?
-      http = open(@current, @timeout)
+      http = dial(@current, @timeout)
       http.read_timeout = silence
       [http, message(path, bytes)]
     end
@@ -102,34 +102,44 @@ module ClusterMutex
 
     private
 
-    def request(path, bytes, till:, doubt:)
+    def request(path, bytes, till:, doubt:, &judge)
       logins = 0
       (0..).each do |attempt|
         log_in if @token.nil? && !@user.empty?
-        left = till - Clock.now
-        before = doubt.unanswered
-        doubt.unanswered = true
         token = @token
-        answer = post(path, bytes, [[@timeout, left].min, 0.05].max)
-        found = yield(answer, before)
-        doubt.unanswered = before || found[:doubt] || false
+        answer, found = send_once(path, bytes, [[@timeout, till - Clock.now].min, 0.05].max, doubt, &judge)
         case found[:verdict]
-        when :login
-          logins += 1 if token || @user.empty?
-          raise RefusedError, "etcd wants a login: #{found[:message]}" if @user.empty? || logins > LOGINS
-
-          log_out(token)
+        when :login then expired(token, logins += 1, found)
         when :report then raise RefusedError, refusal(answer, found)
         when :lease then raise LeaseGone, found[:message]
         when :resend, :full then nil
         else return found
         end
-        raise FullError, "etcd is out of space and takes no writes" if found[:full] || found[:verdict] == :full
-        raise UnavailableError, "etcd did not answer: #{answer["error"] || found[:message]}" if Clock.now >= till
-
-        fail_over if found[:doubt] && answer["status"]
-        sleep([rand(0.5..1.0) * [0.02 * (2**[attempt, 7].min), 2].min, [till - Clock.now, 0].max].min)
+        give_up_or_pause(attempt, answer, found, till)
       end
+    end
+
+    def send_once(path, bytes, seconds, doubt)
+      before = doubt.unanswered
+      doubt.unanswered = true
+      answer = post(path, bytes, seconds)
+      found = yield(answer, before)
+      doubt.unanswered = before || found[:doubt] || false
+      [answer, found]
+    end
+
+    def expired(token, logins, found)
+      raise RefusedError, "etcd wants a login: #{found[:message]}" if @user.empty? || logins > LOGINS
+
+      log_out(token)
+    end
+
+    def give_up_or_pause(attempt, answer, found, till)
+      raise FullError, "etcd is out of space and takes no writes" if found[:full] || found[:verdict] == :full
+      raise UnavailableError, "etcd did not answer: #{answer["error"] || found[:message]}" if Clock.now >= till
+
+      fail_over if found[:doubt] && answer["status"]
+      sleep([rand(0.5..1.0) * [0.02 * (2**[attempt, 7].min), 2].min, [till - Clock.now, 0].max].min)
     end
 
     def refusal(answer, found)
@@ -178,14 +188,14 @@ module ClusterMutex
         index = @idle.rindex { |endpoint, _| endpoint == at }
         @idle.delete_at(index)[1] if index
       end
-      found || open(at, seconds)
+      found || dial(at, seconds)
     end
 
     def keep(at, http)
       @mutex.synchronize { @idle << [at, http] if @pid == Process.pid && @idle.size < 16 }
     end
 
-    def open(at, seconds)
+    def dial(at, seconds)
       uri = @endpoints[at]
       http = Net::HTTP.new(uri.hostname, uri.port, nil) # no proxy
       http.open_timeout = http.ssl_timeout = seconds

@@ -7,7 +7,7 @@ module ClusterMutex
   # left out, and never guessed.
   module Identity
     FRAMES = 30
-    LIBRARY = "#{__dir__}/"
+    LIBRARY = "#{__dir__}/".freeze
     INITIAL_TIME = "time:[4026531834]" # the time namespace that every machine begins with
 
     module_function
@@ -24,7 +24,9 @@ module ClusterMutex
       frames = caller_locations(1, FRAMES * 2).reject do |frame|
         (frame.absolute_path || frame.path).to_s.start_with?(LIBRARY, "<internal:", "#{LIBRARY.chomp("/")}.rb")
       end
-      lines = frames.first(FRAMES).map { |frame| "#{frame.absolute_path || frame.path}:#{frame.lineno} in #{frame.label}" }
+      lines = frames.first(FRAMES).map do |frame|
+        "#{frame.absolute_path || frame.path}:#{frame.lineno} in #{frame.label}"
+      end
       cut(lines.join("\n").scrub)
     end
 

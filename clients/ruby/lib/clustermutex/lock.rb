@@ -26,7 +26,7 @@ module ClusterMutex
       @at = at
       @recorded = unlock_at
       @deadline = sent + (unlock_at - at) - settings.margin
-      @alert_at = at + [settings.alert_after, settings.unlock_after].min
+      @alert_at = at + settings.alert_after
       @in_doubt = in_doubt
       @asked_at = @granted_at = 0
       @pid = Process.pid
@@ -51,10 +51,8 @@ module ClusterMutex
     def release
       return unless ours?
 
-      @releasing.synchronize do
-        @outcome ||= Threads.to_the_end { end_hold }
-      end
-      raise @outcome unless @outcome == true
+      @releasing.synchronize { @outcome ||= Threads.to_the_end { end_hold } }
+      raise @outcome if @outcome.is_a?(Error)
     end
 
     # Why the lock was lost, as LostError#reason; nil while it is held, and after its release.
@@ -69,7 +67,8 @@ module ClusterMutex
     # Seconds until the hold counts as lost unless it is extended.
     def time_left = [@deadline - Clock.now, 0].max
     # The latest Request to finish; nil if nobody asked.
-    def asked = @asked
+    attr_reader :asked
+
     # Calls the block with the reason if the lock is lost, in a thread of its own.
     def on_lost(&block) = listen(:lost, @lost, block)
     # Calls the block with each Request to finish, in a thread of its own.
@@ -86,12 +85,25 @@ module ClusterMutex
       self
     end
 
-    def tell(event, fact) = @hooks[event].dup.then { |all| Threads.start { all.each { |hook| hook.call(fact) } } if all.any? }
+    def tell(event, fact)
+      @hooks[event].dup.then do |all|
+        if all.any?
+          Threads.start do
+            all.each do |hook|
+              hook.call(fact)
+            end
+          end
+        end
+      end
+    end
 
     # -- Extending.
 
     def extend_by(progress, alert_after, unlock_after, beat: false)
-      raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here" unless ours?
+      unless ours?
+        raise RefusedError,
+              "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here"
+      end
 
       @extending.synchronize do
         raise RefusedError, "lock #{@name.inspect} was released" if @over && !@lost
@@ -100,7 +112,7 @@ module ClusterMutex
         sent = Clock.now
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
         unlock_at = (at + unlock_after).floor(3)
-        @alert_at = at + [alert_after, unlock_after].min unless beat
+        @alert_at = at + alert_after unless beat
         send_alive(at, unlock_at, progress)
         margin = unlock_after == @settings.unlock_after ? @settings.margin : @settings.margin_of(unlock_after)
         @mutex.synchronize do
@@ -133,7 +145,10 @@ module ClusterMutex
     # -- Losing.
 
     def lose(reason, ending = nil)
-      first = @mutex.synchronize { !@over && (@over = true) && (@ending = ending; @lost = reason) }
+      first = @mutex.synchronize do
+        !@over && (@over = true) && (@ending = ending
+                                     @lost = reason)
+      end
       return unless first
 
       cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
@@ -145,7 +160,7 @@ module ClusterMutex
     def cancel_later
       client = @client
       input = @input
-      client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till: till) }
+      client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till:) }
     end
 
     # -- Releasing. Returns true, or the error that +release+ raises.
@@ -167,17 +182,17 @@ module ClusterMutex
     end
 
     def send_release(doubt, till)
-      return @client.settle(:release, @input, till: till, doubt: doubt) unless @in_doubt
+      return @client.settle(:release, @input, till:, doubt:) unless @in_doubt
 
       begin
         lease = @client.grant(Attempt::TOMBSTONE, till)
-        found = @client.settle(:release_in_doubt, @input.merge(lease: lease), till: till, doubt: doubt)
+        found = @client.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
         return found unless found[:verdict] == :withdraw
       rescue Gateway::FullError
         nil
       end
       cancel_later # there is no space for a tombstone
-      @client.settle(:release, @input.merge(queued: true), till: till, doubt: doubt)
+      @client.settle(:release, @input.merge(queued: true), till:, doubt:)
     end
 
     def release_later

@@ -62,7 +62,7 @@ module ClusterMutex
       return "just now" if seconds.zero?
 
       unit, size = [["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]]
-                   .find { |_, length| seconds.abs >= 2 * length || length == 1 }
+                     .find { |_, length| seconds.abs >= 2 * length || length == 1 }
       count = (seconds.abs.to_f / size).round
       amount = "#{count} #{unit}#{"s" if count > 1}"
       seconds.positive? ? "in #{amount}" : "#{amount} ago"
@@ -97,6 +97,7 @@ module ClusterMutex
   class Holder
     TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
     NUMBERS = %w[pid process_start pid_namespace].freeze
+    TIMES = %w[locked_at alert_at auto_unlock_at].freeze
     OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended].freeze
 
     # What was read, by the names of the protocol; times are texts.
@@ -112,7 +113,7 @@ module ClusterMutex
     end
 
     (TEXTS + NUMBERS + %w[uuid]).each { |name| define_method(name) { @facts[name] } }
-    %w[locked_at alert_at auto_unlock_at].each { |name| define_method(name) { Clock.parse(@facts[name].to_s) } }
+    TIMES.each { |name| define_method(name) { Clock.parse(@facts[name].to_s) } }
 
     # What else the holder wrote.
     def attributes = @facts["attributes"] || {}
@@ -146,13 +147,14 @@ module ClusterMutex
 
     def read(name, value)
       value = value.dup.force_encoding("UTF-8") if value.is_a?(String)
-      if NUMBERS.include?(name) then keep(name, value.to_s[/\A[0-9]{1,18}\z/]&.to_i)
-      elsif name == "locked_at" || name.end_with?("t_at", "k_at") && OWN_KEYS.include?(name)
-        keep(name, value.to_s.then { |text| text if Clock.parse(text) })
-      elsif name == "alive" then alive(value)
-      elsif name == "detached" then keep(name, (true unless value.to_s == "false"))
-      elsif TEXTS.include?(name) || name == "uuid" then keep(name, text(value, name == "backtrace" ? 16_384 : 1024))
-      elsif !OWN_KEYS.include?(name) then attribute(name, value)
+      case name
+      when *NUMBERS then keep(name, value.to_s[/\A[0-9]{1,18}\z/]&.to_i)
+      when *TIMES then keep(name, value.to_s.then { |text| text if Clock.parse(text) })
+      when *TEXTS, "uuid" then keep(name, text(value, name == "backtrace" ? 16_384 : 1024))
+      when "alive" then alive(value)
+      when "detached" then keep(name, (true unless value.to_s == "false"))
+      when "asked", "extended" then nil # for the holder
+      else attribute(name, value)
       end
     end
 
@@ -196,19 +198,28 @@ module ClusterMutex
     end
 
     def check(attributes)
+      raise RefusedError, "the attributes are no hash" unless attributes.respond_to?(:to_hash)
       raise RefusedError, "#{attributes.size} attributes, at most 64 are allowed" if attributes.size > 64
 
-      attributes.to_h do |name, value|
-        name = name.to_s
-        case
-        when !name.match?(/\A[a-z][a-z0-9_]{0,62}\z/)
-          raise RefusedError, "attribute #{name.inspect}: want a lower-case letter, then at most 62 of a-z, 0-9 and _"
-        when RESERVED.include?(name) then raise RefusedError, "attribute #{name.inspect}: the name is the protocol's"
-        when value.is_a?(String) || value.is_a?(Symbol) then [name, Text.check("attribute #{name}", value.to_s)]
-        when value.is_a?(Integer) || value.is_a?(Float) || value == true || value == false then [name, value]
-        else raise RefusedError, "attribute #{name.inspect}: want text, a number or a boolean, not #{value.class}"
-        end
+      attributes.to_hash.to_h { |name, value| [attribute_name(name.to_s), attribute(name, value)] }
+    end
+
+    def attribute_name(name)
+      unless name.match?(/\A[a-z][a-z0-9_]{0,62}\z/)
+        raise RefusedError, "attribute #{name.inspect}: want a lower-case letter, then at most 62 of a-z, 0-9 and _"
+      end
+      raise RefusedError, "attribute #{name.inspect}: the name is the protocol's" if RESERVED.include?(name)
+
+      name
+    end
+
+    def attribute(name, value)
+      case value
+      when String, Symbol then Text.check("attribute #{name}", value.to_s)
+      when Integer, Float, true, false then value
+      else raise RefusedError, "attribute #{name}: want text, a number or a boolean, not #{value.class}"
       end
     end
+    private_class_method :attribute_name, :attribute
   end
 end

@@ -31,7 +31,7 @@ module ClusterMutex
     end
 
     def try(lock:, uuid:, fields:, **)
-      acquire(lock: lock, uuid: uuid, fields: fields).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
+      acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
     end
 
     def alive(lock:, uuid:, token:, fields:, **)
@@ -97,7 +97,7 @@ module ClusterMutex
       tail = ticket(lock, ".tail")
       compare = [equals(tail, uuid)]
       compare << created(ticket(lock, older["ticket"]), older["create_revision"]) if older
-      { compare: compare,
+      { compare:,
         success: [delete(ticket(lock, uuid)), older ? put(tail, older["ticket"], older["lease"]) : delete(tail)] }
     end
 
@@ -131,15 +131,14 @@ module ClusterMutex
       message = message.to_s
       word, doubt =
         case [answer["status"], code]
-        in [_, 16] then :login
-        in [_, 3] if LOG_IN.any? { |text| message.start_with?(text) } then :login
+        in [_, code] if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then :login
         in [404, 5] if message.include?("lease") then :lease
         in [404, _] | [_, 3 | 7 | 9] then :report
         in [_, 8] if message.include?("too many requests") then :resend
         in [_, 8] if message.include?("space exceeded") then [:full, true]
         else [:resend, !answer["unsent"]]
         end
-      { verdict: word, doubt: doubt || false, message: message }
+      { verdict: word, doubt: doubt || false, message: }
     end
 
     # What :full and :lease mean for a step: the other steps go on sending when etcd is full, and need another lease.
@@ -194,8 +193,8 @@ module ClusterMutex
       return { verdict: :released } if body["succeeded"]
 
       lost = loss(input, body, first)
-      # An earlier send released it, unless somebody left a note that says otherwise.
-      lost[:ending].nil? && input[:unanswered] ? { verdict: :released } : lost
+      # An earlier send released it, unless the ending or a record with this uuid says otherwise.
+      lost[:ending] || !input[:unanswered] || mine(input, body, first) ? lost : { verdict: :released }
     end
 
     def release_in_doubt_verdict(input, body) = release_verdict(input, body, 1)
@@ -207,7 +206,7 @@ module ClusterMutex
       fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
       return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
 
-      { verdict: :still_held, fields: fields, modified: modified }
+      { verdict: :still_held, fields:, modified: }
     end
 
     def standing_verdict(input, body)
@@ -251,7 +250,7 @@ module ClusterMutex
     # The hold of an earlier send of the same attempt.
     def mine(input, body, number)
       fields, token = fields(input[:lock], Transactions.keys(body, number))
-      { verdict: :held_by_earlier_send, token: token, fields: fields } if fields["uuid"] == input[:uuid]
+      { verdict: :held_by_earlier_send, token:, fields: } if fields["uuid"] == input[:uuid]
     end
 
     def holder(input, body, number)
@@ -261,12 +260,16 @@ module ClusterMutex
 
     # How a hold was lost, by what was read of the record and then of its ending.
     def loss(input, body, first)
-      ending = Transactions.ending(Transactions.keys(body, first + 1).first, input[:token])
+      ending = ending(Transactions.keys(body, first + 1).first, input[:token])
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
-      { verdict: :lost, reason: ending ? ending["ended"] : (held ? "replaced" : "deleted"), ending: ending }
+      { verdict: :lost, reason: if ending
+                                  ending["ended"]
+                                else
+                                  (held ? "replaced" : "deleted")
+                                end, ending: }
     end
 
-    def self.ending(note, token)
+    def ending(note, token)
       document = JSON.parse(note[:value]) if note
       document if document.is_a?(Hash) && document["ended"].is_a?(String) && document["token"].to_s == token.to_s
     rescue JSON::ParserError
@@ -284,7 +287,7 @@ module ClusterMutex
     # -- Parts of bodies.
 
     def txn(compare:, success:, failure:)
-      { compare: compare, success: success, failure: failure }.reject { |_, part| part.empty? }
+      { compare:, success:, failure: }.reject { |_, part| part.empty? }
     end
 
     def b64(bytes) = [bytes].pack("m0")
