@@ -97,7 +97,9 @@ class ProcessTest < LockTest
     program = <<~RUBY
       require "clustermutex"
       locks = ClusterMutex::Client.new(ARGV[0], prefix: ARGV[1])
-      Thread.new { locks.lock("a") { $stdout.syswrite("held"); sleep } }
+      held = Queue.new
+      Thread.new { locks.lock("a") { held << $stdout.syswrite("held"); sleep } }
+      held.pop
       Thread.new { locks.lock("a") }
       $stdin.gets
       exit 3

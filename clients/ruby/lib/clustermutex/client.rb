@@ -23,7 +23,7 @@ module ClusterMutex
     # Takes the lock and returns it, or runs the block with it and gives it back.
     #
     # wait: seconds to wait for the lock; 0 tries once, nil waits without limit.
-    # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300), and until the
+    # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300) and until the
     # lock is taken away (three times that).
     # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
     # heartbeat: true extends in the background while this process lives, a number for so many seconds at most. The
