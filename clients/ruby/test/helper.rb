@@ -157,5 +157,12 @@ class LockTest < Minitest::Test
   end
 
   def assert_held_by(uuid, name = "a") = assert_equal(uuid, keys["#{prefix}#{name}/uuid"])
+
+  # Waits until the holder has opened its watch and read its record: what it learns later, it learns by the watch.
+  def watched(lock)
+    eventually("watch") { lock.instance_variable_get(:@watched) }
+    lock
+  end
+
   def queued(count) = eventually("queue") { keys.count { |key, _| key.start_with?("#{prefix}.queue/") } == count + 1 }
 end

@@ -80,6 +80,18 @@ class LockingTest < LockTest
     assert_nothing_left
   end
 
+  def test_whoever_leaves_at_the_end_of_the_queue_puts_the_tail_back
+    lock = client.lock("a")
+    waiter = Thread.new { client.lock("a", wait: LONG) { :got } }
+    queued(1)
+    first = keys["#{prefix}.queue/a/.tail"]
+    assert_raises(WaitTimeoutError) { client.lock("a", wait: 0.5) }
+    assert_equal first, keys["#{prefix}.queue/a/.tail"]
+    lock.release
+    assert_equal :got, waiter.value
+    assert_nothing_left
+  end
+
   def test_threads_exclude_each_other
     count = 0
     Array.new(4) { Thread.new { 5.times { client.lock("a") { count = count.tap { Thread.pass } + 1 } } } }.each(&:join)
@@ -138,7 +150,7 @@ class LossTest < LockTest
   def test_a_force_unlock_is_noticed_with_its_reason
     reasons = Queue.new
     lock = client.lock("a", on_lost: reasons.method(:push))
-    lock.on_lost { |reason| reasons << reason }
+    watched(lock).on_lost { |reason| reasons << reason }
     assert_nil lock.lost
     force_unlock(lock)
     assert_equal %w[forced forced], Timeout.timeout(LONG) { [reasons.pop, reasons.pop] }
@@ -162,11 +174,11 @@ class LossTest < LockTest
   end
 
   def test_a_record_deleted_or_replaced_by_hand_is_a_loss
-    lock = client.lock("a")
+    lock = watched(client.lock("a"))
     etcd.delete("#{prefix}a/uuid")
     eventually("loss") { lock.lost }
     assert_equal "deleted", lock.lost
-    other = client.lock("a")
+    other = watched(client.lock("a"))
     assert_equal "deleted", assert_raises(LostError) { lock.release }.reason
     etcd.put("#{prefix}a/uuid", "another")
     eventually("loss") { other.lost }
@@ -212,7 +224,7 @@ class LossTest < LockTest
 
   def test_a_request_to_finish_is_heard_once
     asked = Queue.new
-    lock = client.lock("a", on_asked: asked.method(:push))
+    lock = watched(client.lock("a", on_asked: asked.method(:push)))
     request = { uuid: lock.uuid, token: lock.token, by: "ann", source: "cli", at: "1553682600", reason: "the deploy" }
     etcd.put("#{prefix}a/asked", JSON.generate(request.merge(token: 1))) # meant for another hold
     etcd.put("#{prefix}a/asked", JSON.generate(request))
@@ -224,7 +236,7 @@ class LossTest < LockTest
   end
 
   def test_more_time_moves_the_deadline
-    lock = client.lock("a", unlock_after: 20)
+    lock = watched(client.lock("a", unlock_after: 20))
     at = Clock.parse(keys["#{prefix}a/auto_unlock_at"])
     given = { uuid: lock.uuid, token: lock.token, by: "ann", seconds: 100, auto_unlock_at: Clock.format(at) }
     puts = { "auto_unlock_at" => Clock.format(at + 100), "extended" => JSON.generate(given) }.map do |field, value|

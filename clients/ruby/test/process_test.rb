@@ -80,9 +80,23 @@ class ProcessTest < LockTest
       found = in_child { locks.lock("a", wait: LONG) { JSON.parse(keys["#{prefix}a/metadata"])["pid"] == Process.pid } }
       assert_equal "true", found
       mine.alive!
-      locks.lock("c", wait: LONG, &:alive!)
     end
     assert_nothing_left
+  end
+
+  def test_children_share_no_connection_with_their_parent
+    locks = client
+    locks.lock("a", &:alive!)
+    mine = ports(locks)
+    refute_empty mine
+    theirs = in_child do
+      locks.lock("a", wait: LONG, &:alive!)
+      ports(locks)
+    end
+    refute_empty JSON.parse(theirs)
+    assert_empty mine & JSON.parse(theirs)
+    locks.lock("a", wait: LONG, &:alive!)
+    assert_empty mine - ports(locks) # they are still good
   end
 
   def test_a_program_ends_although_it_holds_a_lock
@@ -115,6 +129,13 @@ class ProcessTest < LockTest
   end
 
   private
+
+  # The local ports of the connections that a client keeps.
+  def ports(locks)
+    locks.gateway.instance_variable_get(:@idle).map do |_, http|
+      http.instance_variable_get(:@socket).io.local_address.ip_port
+    end
+  end
 
   # What the block returns in a child of this process.
   def in_child

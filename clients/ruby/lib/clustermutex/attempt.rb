@@ -33,7 +33,7 @@ module ClusterMutex
       failed = true
       raise
     ensure
-      Threads.to_the_end { finish(failed) }
+      Thread.handle_interrupt(Object => :never) { finish(failed) }
     end
 
     # Takes the lock.

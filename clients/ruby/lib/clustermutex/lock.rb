@@ -240,7 +240,8 @@ module ClusterMutex
       watch unless @watch&.standing?
       found = @client.settle(:read, @input, till: [@deadline, Clock.now + @client.gateway.timeout].min)
       found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)
-      Clock.now + (@watch.standing? ? RECHECK : rand(0.5..1.0))
+      @watched = @watch.standing?
+      Clock.now + (@watched ? RECHECK : rand(0.5..1.0))
     rescue Error
       Clock.now + rand(0.5..1.0)
     end
