@@ -138,6 +138,12 @@ class LockTest < Minitest::Test
   LONG = 30 # seconds that anything may take on a busy machine
 
   def etcd = Etcd.shared
+
+  # Before there are threads that would each start one.
+  def before_setup
+    super
+    etcd
+  end
   def prefix = "/#{self.class}-#{name}/"
 
   def client(endpoints = etcd.endpoint, timeout: 10, **options)

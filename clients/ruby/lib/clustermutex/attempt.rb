@@ -41,9 +41,11 @@ module ClusterMutex
       @till = @wait ? Clock.now + @wait : Float::INFINITY
       @patience = Clock.now + @client.patience
       go_on until @lock
+      acquired = true
       @lock
     ensure
-      Threads.to_the_end { give_up } unless @lock
+      # The caller never learns of a lock that was acquired at the very moment of an exception.
+      Threads.to_the_end { @lock ? finish(true) : give_up } unless acquired
     end
 
     private
@@ -86,6 +88,9 @@ module ClusterMutex
 
       @claimed = false
       found
+    rescue Error # then @doubt knows whether anything was sent
+      @claimed = false
+      raise
     end
 
     def hold(found)
@@ -133,7 +138,7 @@ module ClusterMutex
       raise held(WaitTimeoutError) if Clock.now >= @till
 
       keep_lease
-      found = send_step(:look, [@till, Clock.now + @client.gateway.timeout].min)
+      found = @client.settle(:look, @input, till: [@till, soon].min)
       case found[:verdict]
       when :lost then throw :lost
       when :held_by_earlier_send then hold(read(found))
@@ -206,6 +211,7 @@ module ClusterMutex
       @unlock_at = Clock.parse(@input[:fields]["auto_unlock_at"])
     end
 
+    # @claimed: a claim is under way, and its answer not understood yet. @doubt: a send of this uuid got no answer.
     def begin_anew
       @input = { lock: @name, uuid: SecureRandom.uuid }
       @doubt = Gateway::Doubt.new(false)

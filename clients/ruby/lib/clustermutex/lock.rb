@@ -41,7 +41,7 @@ module ClusterMutex
     # Reports progress and moves both deadlines: alert_after and unlock_after seconds from now, as when it was taken.
     # LostError if the hold is over; after UnavailableError it stands until the deadline that it had.
     def alive!(progress = nil, alert_after: nil, unlock_after: nil)
-      progress = progress.to_s.encode("UTF-8").scrub("\uFFFD")
+      progress = progress.to_s.encode("UTF-8", invalid: :replace, undef: :replace).scrub("\uFFFD")
       extend_by(progress, Settings.seconds("alert_after", alert_after || @settings.alert_after),
                 Settings.seconds("unlock_after", unlock_after || @settings.unlock_after))
     end

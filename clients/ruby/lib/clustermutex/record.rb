@@ -11,7 +11,7 @@ module ClusterMutex
     def segment(name)
       raise RefusedError, "the lock name is not text" unless name.is_a?(String)
 
-      name = name.encoding == Encoding::BINARY ? name.dup.force_encoding("UTF-8") : name.encode("UTF-8")
+      name = Text.utf8(name)
       problem = if name.empty? then "is empty"
                 elsif name.bytesize > 256 then "has #{name.bytesize} bytes, at most 256 are allowed"
                 elsif !name.valid_encoding? then "is not valid UTF-8"
@@ -73,6 +73,9 @@ module ClusterMutex
   module Text
     module_function
 
+    # In UTF-8: bytes of no encoding are taken for it.
+    def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding("UTF-8") : text.encode("UTF-8")
+
     # At most so many bytes of valid UTF-8, not cut inside a character.
     def cut(text, bytes) = text.byteslice(0, bytes).scrub(text.valid_encoding? ? "" : "\uFFFD")
 
@@ -83,7 +86,7 @@ module ClusterMutex
     def check(what, text, limit = 1024)
       raise RefusedError, "#{what} is not text" unless text.is_a?(String)
 
-      text = text.encode("UTF-8")
+      text = utf8(text)
       raise RefusedError, "#{what} is not valid UTF-8" unless text.valid_encoding?
       return text if text.bytesize <= limit
 

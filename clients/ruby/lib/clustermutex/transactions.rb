@@ -127,6 +127,7 @@ module ClusterMutex
       body = answer["body"]
       return if answer["status"] == 200 && body.is_a?(Hash) && (body["header"] || body["result"])
 
+      body = body["error"] if body.is_a?(Hash) && body["error"].is_a?(Hash) # of a stream
       code, message = body.values_at("code", "message") if body.is_a?(Hash)
       message = message.to_s
       word, doubt =
