@@ -200,7 +200,8 @@ func TestAlive(t *testing.T) {
 		metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
 		t.Errorf("after alive: %+v", r)
 	}
-	for what, deadline := range map[string]string{"a late one with an earlier deadline": later, "the same again": last} {
+	for what, deadline := range map[string]string{"a late one, with an earlier deadline": later,
+		"the same again": last} {
 		r := s.done(what, alive(h, deadline))
 		others, moved := locktxn.AsLate(r)
 		if now := s.record("a"); moved || len(others.Kvs) != 3 || now.Alive.Revision != r.Header.Revision ||

@@ -119,8 +119,8 @@ func TestExtend(t *testing.T) {
 	if read, moved := locktxn.AsLate(alive); moved || len(read.Kvs) != 3 { // alert_at, auto_unlock_at, extended
 		t.Errorf("alive moved the deadline: %v, and read %v", moved, read)
 	}
-	if now := s.record("a"); metadata.FormatTime(now.AutoUnlockAt) != last || metadata.FormatTime(now.AlertAt) != last ||
-		now.Alive == nil || now.Alive.Revision != alive.Header.Revision {
+	if now := s.record("a"); metadata.FormatTime(now.AutoUnlockAt) != last ||
+		metadata.FormatTime(now.AlertAt) != last || now.Alive == nil || now.Alive.Revision != alive.Header.Revision {
 		t.Errorf("after alive: %+v", now)
 	}
 }

@@ -5,6 +5,8 @@ package podwitness
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -341,4 +343,24 @@ func (w *Witness) synced() bool {
 		}
 	}
 	return true
+}
+
+// Status is what a witness sees.
+type Status struct {
+	Pods    int      // that it watches
+	Synced  bool     // whether it knows all and hears of their changes
+	Trouble []string // why not, a sentence for each namespace where the API server said so
+}
+
+// Status returns what the witness sees now.
+func (w *Witness) Status() Status {
+	s := Status{Pods: w.pods.count(), Synced: w.synced()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, namespace := range slices.Sorted(maps.Keys(w.troubles)) {
+		if t := w.troubles[namespace]; t != nil {
+			s.Trouble = append(s.Trouble, t.text)
+		}
+	}
+	return s
 }

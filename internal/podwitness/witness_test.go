@@ -386,8 +386,14 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 				return nil
 			})
 			shows(t, w, "unlocker_kubernetes_synced 0")
+			if got := w.Status(); got.Synced || len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) {
+				t.Errorf("status %+v", got)
+			}
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
+			if got := w.Status(); !got.Synced || len(got.Trouble) > 0 || got.Pods != 1 {
+				t.Errorf("status %+v", got)
+			}
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
 				t.Errorf("it is said %d times: %s", said, log)
 			}

@@ -34,7 +34,7 @@ func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 			}
 			want := sent(t, fromGo(t, c))
 			if diff := gocmp.Diff(normal(want), normal(got), protocmp.Transform()); diff != "" {
-				t.Errorf("the body differs (-Go +file):\n%s", diff)
+				t.Errorf("the body differs (-Go +file):\n%s\nGo's is:\n%s", diff, canonical(t, want))
 			}
 		})
 	}
@@ -59,17 +59,23 @@ func TestBodiesHaveTheCanonicalForm(t *testing.T) {
 			if err := protojson.Unmarshal(c.Body, message); err != nil {
 				t.Fatal(err)
 			}
-			text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := object(t, string(text))
-			sayResults(want)
-			if diff := gocmp.Diff(want, object(t, string(c.Body))); diff != "" {
+			want := canonical(t, message)
+			if diff := gocmp.Diff(object(t, want), object(t, string(c.Body))); diff != "" {
 				t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
 			}
 		})
 	}
+}
+
+func canonical(t *testing.T, txn *pb.TxnRequest) string {
+	t.Helper()
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := object(t, string(text))
+	sayResults(body)
+	return toJSON(t, body)
 }
 
 // sayResults writes the default result of compares, in nested transactions, too.

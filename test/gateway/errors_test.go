@@ -22,6 +22,7 @@ const (
 	putKey  = `{"key": "` + demo + `", "value": "MQ=="}`
 
 	timedOut = "etcdserver: request timed out"
+	expired  = "etcdserver: invalid auth token"
 )
 
 // row is a line of the tables of errors in docs/gateway.md.

@@ -208,7 +208,9 @@ func (r reader) joined(a *clientv3.TxnResponse) verdict {
 }
 
 func (r reader) look(a *clientv3.TxnResponse) verdict {
-	own, holder, tail, older, newest := kvs(a, 0), kvs(a, 1), kvs(a, 2), kvs(a, 3), kvs(a, 4)
+	own, holder := kvs(a, 0), kvs(a, 1)
+	tail, older := kvs(a, 2), kvs(a, 3)
+	newest := kvs(a, 4)
 	if len(holder) > 0 && string(holder[0].Value) == r.in.UUID {
 		return verdict{Verdict: "held_by_earlier_send", Token: text(holder[0].CreateRevision)}
 	}
