@@ -144,6 +144,7 @@ class LockTest < Minitest::Test
     super
     etcd
   end
+
   def prefix = "/#{self.class}-#{name}/"
 
   def client(endpoints = etcd.endpoint, timeout: 10, **options)

@@ -109,7 +109,7 @@ module ClusterMutex
         token = @token
         answer, found = send_once(path, bytes, [[@timeout, till - Clock.now].min, 0.05].max, doubt, &judge)
         case found[:verdict]
-        when :login then expired(token, logins += 1, found)
+        when :login then expired(token, logins += token ? 1 : 0, found)
         when :report then raise RefusedError, refusal(answer, found)
         when :lease then raise LeaseGone, found[:message]
         when :resend, :full then nil

@@ -173,9 +173,9 @@ module ClusterMutex
     end
 
     def attribute(name, value)
-      all = @facts["attributes"] ||= {}
-      value = text(value) if value.is_a?(String)
-      all[name] = value unless all.size >= 64 || value.is_a?(Hash) || value.is_a?(Array)
+      return if value.is_a?(Hash) || value.is_a?(Array) || attributes.size >= 64
+
+      (@facts["attributes"] ||= {})[name] = value.is_a?(String) ? text(value) : value
     end
   end
 
