@@ -58,6 +58,19 @@ class FaultsTest < LockTest
     assert_nothing_left
   end
 
+  def test_a_waiter_that_does_not_know_that_it_joined_does_not_count_itself
+    holder = client.lock("a")
+    join = "#{prefix}.queue/a/.tail"
+    proxy = Faults.new(etcd) do |_, body|
+      puts = JSON.parse(body)["success"] || []
+      :answer if puts.any? { |one| one.dig("request_put", "key")&.unpack1("m") == join }
+    end
+    error = assert_raises(WaitTimeoutError) { client(proxy.endpoint).lock("a", wait: 0.5) }
+    assert_equal [holder.uuid, 0], [error.holder.uuid, error.waiting]
+    eventually("empty queue") { keys.none? { |key, _| key.include?("/.queue/") } }
+    holder.release
+  end
+
   def test_a_release_whose_answer_is_lost_is_no_loss
     count = 0
     proxy = Faults.new(etcd) { |_, body| :answer if body.include?('"request_delete_range"') && (count += 1) == 1 }

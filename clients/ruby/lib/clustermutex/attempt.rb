@@ -238,7 +238,7 @@ module ClusterMutex
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
       found = @client.settle(:standing, @input, till: soon)
-      kind.new(@name, found[:holder], found[:waiting] - (@input[:position] ? 1 : 0))
+      kind.new(@name, found[:holder], found[:waiting])
     rescue UnavailableError
       kind.new(@name, @holder, nil)
     end

@@ -110,11 +110,11 @@ module ClusterMutex
     # Whether the hold stands, and what others wrote into its record.
     def read(lock:, uuid:, **) = { success: why(lock, uuid) }
 
-    # Who holds the lock, and how many wait for it.
+    # Who holds the lock, and who waits for it.
     def standing(lock:, **)
-      count = range(ticket(lock, "/"), ticket(lock, "")[0..-2] << "0")
-      count[:request_range][:count_only] = true
-      { success: [range(record(lock), :prefix), count] }
+      waiters = range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0")
+      waiters[:request_range][:keys_only] = true
+      { success: [range(record(lock), :prefix), waiters] }
     end
 
     # -- Verdicts.
@@ -211,8 +211,9 @@ module ClusterMutex
     end
 
     def standing_verdict(input, body)
+      own = ticket(input[:lock], input[:uuid])
       { verdict: :read, holder: holder(input, body, 0),
-        waiting: body.dig("responses", 1, "response_range", "count").to_i }
+        waiting: Transactions.keys(body, 1).count { |kv| kv[:key] != own } }
     end
 
     def join_verdict(_input, body)
