@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+# Takes locks as the conformance suite asks: requests on stdin, answers and events on stdout, one JSON object a line.
+
+$LOAD_PATH.unshift File.expand_path("../lib", __dir__)
+require "clustermutex"
+
+# The driver.
+class Driver
+  Cancelled = Class.new(StandardError)
+
+  def initialize
+    @output = Mutex.new
+    @mutex = Mutex.new
+    @locks = {}
+    @acquiring = {}
+    @transactions = ClusterMutex::Transactions.new("/mutexes/")
+    $stdout.sync = true
+  end
+
+  def run
+    $stdin.each_line do |line|
+      request = JSON.parse(line)
+      case request["do"]
+      when "open" then answer(request) # before what follows
+      when "acquire" then acquire_apart(request)
+      else Thread.new { answer(request) }
+      end
+    end
+    exit!(0)
+  end
+
+  private
+
+  # In a thread that can be cancelled.
+  def acquire_apart(request)
+    @mutex.synchronize { @acquiring[request["id"]] = Thread.new { answer(request) } }
+  end
+
+  def answer(request)
+    say({ id: request["id"] }.merge(send(:"do_#{request["do"]}", request)))
+  rescue Cancelled then fail_with(request, "cancelled", "given up")
+  rescue ClusterMutex::WaitTimeoutError => e then fail_with(request, "timeout", e.message, held(e))
+  rescue ClusterMutex::HeldError => e then fail_with(request, "held", e.message, held(e))
+  rescue ClusterMutex::LostError => e then fail_with(request, "lost", e.message, { reason: e.reason })
+  rescue ClusterMutex::RefusedError => e then fail_with(request, "refused", e.message)
+  rescue ClusterMutex::UnavailableError => e then fail_with(request, "unavailable", e.message)
+  rescue StandardError => e then fail_with(request, "broken", e.full_message(highlight: false))
+  end
+
+  def say(object) = @output.synchronize { $stdout.puts(JSON.generate(object)) }
+
+  def fail_with(request, error, message, more = {})
+    say({ id: request["id"], error:, message: }.merge(more))
+  end
+
+  def held(error)
+    facts = %w[uuid owner hostname purpose].to_h { |name| [name, error.holder.public_send(name)] } if error.holder
+    { holder: facts, waiting: error.waiting }
+  end
+
+  def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue] }
+
+  def do_open(request)
+    options = %w[user password ca cert key].to_h { |name| [name.to_sym, request[name]] }
+    @client = ClusterMutex::Client.new(request["endpoints"], prefix: request["prefix"] || "/mutexes/",
+                                                             owner: request["owner"] || "driver",
+                                                             timeout: request["timeout"] || 2.0, **options)
+    {}
+  end
+
+  def do_acquire(request)
+    options = %w[alert_after unlock_after purpose].to_h { |name| [name.to_sym, request[name]] }
+    lock = @client.lock(request["name"], wait: request["wait"], attributes: request["attributes"] || {},
+                                         heartbeat: request["heartbeat"] || false, **options)
+    number = Thread.handle_interrupt(Object => :never) do
+      @mutex.synchronize do
+        @acquiring.delete(request["id"])
+        (@locks.size + 1).tap { |free| @locks[free] = lock }
+      end
+    end
+    lock.on_lost { |reason| say(event: "lost", lock: number, reason:) }
+    lock.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
+    { lock: number, uuid: lock.uuid, token: lock.token }
+  ensure
+    @mutex.synchronize { @acquiring.delete(request["id"]) }
+  end
+
+  def lock(request) = @mutex.synchronize { @locks.fetch(request["lock"]) }
+
+  def do_alive(request)
+    lock(request).alive!(request["progress"], alert_after: request["alert_after"],
+                                              unlock_after: request["unlock_after"])
+    {}
+  end
+
+  def do_release(request)
+    lock(request).release
+    {}
+  end
+
+  def do_check(request)
+    held = lock(request)
+    asked = held.asked
+    { lost: held.lost, asked: asked && { by: asked.by, reason: asked.reason } }
+  end
+
+  def do_cancel(request)
+    @mutex.synchronize { @acquiring.delete(request["request"])&.raise(Cancelled) }
+    {}
+  end
+
+  def do_segment(request)
+    { segment: ClusterMutex::Name.segment(request["name_base64"]&.unpack1("m") || request["name"]) }
+  end
+
+  def do_name(request) = { name: ClusterMutex::Name.of(request["segment"]) }
+
+  def do_time(request)
+    time = ClusterMutex::Clock.parse(request["text"]) or raise ClusterMutex::RefusedError, "no time"
+    { seconds: time.to_i.to_s, nanoseconds: time.nsec }
+  end
+
+  def do_decode(request)
+    keys = request["fields"].map do |field|
+      { key: @transactions.field("any", field["name"]), created: 7, modified: field["mod_revision"] || 7,
+        value: field["value_base64"]&.unpack1("m") || field["value"] }
+    end
+    fields, token = @transactions.fields("any", keys)
+    holder = ClusterMutex::Holder.new(fields, token)
+    { decoded: holder.facts, malformed: holder.malformed? }
+  end
+
+  def do_transaction(request)
+    { body: @transactions.body(request["step"], request["input"].transform_keys(&:to_sym)) }
+  end
+
+  def do_verdict(request)
+    input = request["input"].transform_keys(&:to_sym)
+    found = @transactions.verdict(request["step"], input, request["answer"])
+    found = found.slice(:verdict, :token, :reason, :position, :watch, :restore, :older, :doubt)
+    %i[token position].each { |name| found[name] = found[name].to_s if found[name] }
+    found
+  end
+end
+
+Driver.new.run

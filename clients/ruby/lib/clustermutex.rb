@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+# Distributed locks in etcd that show who holds them, where, since when and what for.
+module ClusterMutex
+end
+
+require_relative "clustermutex/version"
+require_relative "clustermutex/errors"
+require_relative "clustermutex/threads"
+require_relative "clustermutex/record"
+require_relative "clustermutex/transactions"
+require_relative "clustermutex/gateway"
+require_relative "clustermutex/identity"
+require_relative "clustermutex/client"
+require_relative "clustermutex/attempt"
+require_relative "clustermutex/lock"

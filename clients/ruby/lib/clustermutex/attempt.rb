@@ -1,0 +1,246 @@
+# frozen_string_literal: true
+
+require "json"
+require "securerandom"
+
+module ClusterMutex
+  # One call that wants one lock: tries, queues, and gives up without leaving anything behind, however the call ends. An
+  # exception of another thread (Timeout, Thread#raise, Thread#kill) may come at any point.
+  class Attempt
+    TICKET = 10 # seconds that a ticket outlives its owner
+    KEEP = 3 # seconds between two extensions of its lease
+    RECHECK = 10 # seconds after which a waiter reads although no event came
+    TOMBSTONE = 3600 # seconds after which no send can still be on its way
+
+    def initialize(client, name, settings, wait)
+      @client = client
+      @settings = settings
+      @wait = wait && Settings.seconds("wait", wait, 0)
+      @name = name
+      Name.segment(name)
+      @members = Identity.members.merge("owner" => client.owner, "purpose" => settings.purpose,
+                                        "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
+      begin_anew
+      stamp # finds out about a record that is too large before anything is sent
+    end
+
+    # Takes the lock, runs the block with it, and gives it back.
+    def run
+      failed = false
+      acquire
+      yield @lock
+    rescue Exception # rubocop:disable Lint/RescueException -- it goes on; only what release raises must not hide it
+      failed = true
+      raise
+    ensure
+      Thread.handle_interrupt(Object => :never) { finish(failed) }
+    end
+
+    # Takes the lock.
+    def acquire
+      @till = @wait ? Clock.now + @wait : Float::INFINITY
+      @patience = Clock.now + @client.patience
+      go_on until @lock
+      acquired = true
+      @lock
+    ensure
+      # The caller never learns of a lock that was acquired at the very moment of an exception.
+      Threads.to_the_end { @lock ? finish(true) : give_up } unless acquired
+    end
+
+    private
+
+    def finish(failed)
+      @lock&.release
+    rescue Error
+      raise unless failed
+    end
+
+    # When the call ends. However short the wait, etcd has some time to say who holds the lock.
+    def limit = @refused ? @till : [@till, @patience].max
+
+    # One try, and one wait in the queue after it. Each has a uuid of its own.
+    def go_on
+      found = claim(@wait&.zero? ? :acquire : :try) or return
+      @holder = found[:holder]
+      @refused = true
+      raise held(HeldError) if @wait&.zero?
+
+      # A late commit of this try could pass those ahead of the ticket, and both would wait for each other.
+      queue unless @doubt.unanswered
+      start_over unless @lock
+    rescue Gateway::FullError
+      raise
+    rescue UnavailableError, Gateway::LeaseGone => e
+      raise @refused ? held(WaitTimeoutError) : e if Clock.now >= limit
+
+      start_over
+      sleep(rand(0.05..0.2))
+    end
+
+    # Sends what takes the lock. The bid is good for a third of the time that it asks for. Returns what refused it, nil
+    # when the lock is held.
+    def claim(step)
+      stamp
+      @claimed = true
+      found = send_step(step, [limit, Clock.now + (@settings.unlock_after / 3)].min)
+      return hold(found) if found[:token]
+
+      @claimed = false
+      found
+    rescue Error # then @doubt knows whether anything was sent
+      @claimed = false
+      raise
+    end
+
+    def hold(found)
+      unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
+      @lock = Lock.new(@client, @input.merge(token: found[:token]), @settings,
+                       sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
+      leave_lease
+      nil
+    end
+
+    # After a turn, so that no late join can put the ticket again.
+    def leave_lease
+      lease = @input[:lease] or return
+      client = @client
+      @client.chores.later(Clock.now + TICKET) { |till| client.revoke(lease, till) }
+    end
+
+    # Waits in the queue until the lock is held, or the position lost.
+    def queue
+      join or return
+      @bell = Bell.new
+      @kept = Clock.now
+      catch(:lost) { advance until @lock }
+    ensure
+      @watch&.close
+      @watch = nil
+    end
+
+    def join
+      @input[:lease] = @client.grant(TICKET, [@till, Clock.now + @client.patience].min)
+      @input[:ticket] = JSON.generate(ticket)
+      @input[:queued] = true
+      @input[:position] = send_step(:join, [@till, Clock.now + TICKET].min)[:position]
+    end
+
+    def ticket
+      since = Clock.wall
+      { uuid: @input[:uuid], owner: @client.owner, hostname: @members["hostname"], pid: @members["pid"],
+        purpose: @settings.purpose, since: Clock.format(since),
+        timeout_at: @till == Float::INFINITY ? nil : Clock.format((since + (@till - Clock.now)).floor(3)) }
+    end
+
+    # Looks, and does what there is to do: waits, takes the turn, or learns that the position is lost.
+    def advance
+      raise held(WaitTimeoutError) if Clock.now >= @till
+
+      keep_lease
+      found = @client.settle(:look, @input, till: [@till, soon].min)
+      case found[:verdict]
+      when :lost then throw :lost
+      when :held_by_earlier_send then hold(read(found))
+      when :turn then take_turn
+      else wait_for(found)
+      end
+    rescue Gateway::FullError
+      raise
+    rescue UnavailableError
+      throw :lost if Clock.now - @kept > TICKET
+      @watch&.close
+      @watch = nil
+      sleep(rand(0.05..0.2))
+    end
+
+    def take_turn
+      throw :lost if claim(:turn)&.fetch(:verdict) == :lost
+    rescue UnavailableError # its outcome is unknown: cancel, and begin again
+      throw :lost
+    end
+
+    # The record of a turn that was committed unnoticed has the deadlines.
+    def read(found) = found.merge(fields: @client.settle(:read, @input.merge(found), till: @till)[:fields])
+
+    def wait_for(found)
+      @client.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
+      keys = [[found[:watch]], [@client.transactions.ticket(@name, @input[:uuid])]]
+      return await if @watch&.standing? && @watch.keys == keys
+
+      # Open first, then read, then trust: what comes next is another look.
+      @watch&.close
+      @watch = Watch.new(@client.gateway, keys, @bell) { |type, _| type == "DELETE" }
+      return if @watch.confirmed?([@client.gateway.timeout, [@till - Clock.now, 0].max].min)
+
+      @client.gateway.fail_over
+      sleep(rand(0.05..0.2))
+    end
+
+    # Waits for an event, at most until it is time to look again.
+    def await
+      look = Clock.now + RECHECK
+      loop do
+        now = Clock.now
+        return if now >= [look, @till].min || @bell.wait([look, @till, @kept + KEEP].min - now)
+
+        keep_lease
+      end
+    end
+
+    def keep_lease
+      return if Clock.now < @kept + KEEP
+
+      sent = Clock.now
+      answer = @client.gateway.call("/v3/lease/keepalive", { ID: @input[:lease] }, till: soon)
+      throw :lost unless answer.dig("result", "TTL").to_i.positive?
+
+      @kept = sent
+    end
+
+    def soon = Clock.now + @client.gateway.timeout
+    def send_step(step, till) = @client.settle(step, @input, till:, doubt: @doubt)
+
+    # Times from now, by both clocks.
+    def stamp
+      @sent = Clock.now
+      @at = Clock.wall
+      @input[:fields] = Record.fields(uuid: @input[:uuid], at: @at, alert_after: @settings.alert_after,
+                                      unlock_after: @settings.unlock_after, members: @members,
+                                      attributes: @settings.attributes)
+      @unlock_at = Clock.parse(@input[:fields]["auto_unlock_at"])
+    end
+
+    # @claimed: a claim is under way, and its answer not understood yet. @doubt: a send of this uuid got no answer.
+    def begin_anew
+      @input = { lock: @name, uuid: SecureRandom.uuid }
+      @doubt = Gateway::Doubt.new(false)
+      @claimed = false
+    end
+
+    def start_over
+      give_up
+      begin_anew
+    end
+
+    # Ends what this uuid has, or may get later. What cannot be done now is done in the background.
+    def give_up
+      cancel = @claimed || @doubt.unanswered
+      return unless cancel || @input[:lease]
+
+      client = @client
+      input = @input
+      client.chores.now_or_later(client.gateway.timeout, Clock.now + TOMBSTONE) do |till|
+        client.clean_up(input, cancel:, till:)
+      end
+    end
+
+    # The error that says who holds the lock, by a last look if there is an answer.
+    def held(kind)
+      found = @client.settle(:standing, @input, till: soon)
+      kind.new(@name, found[:holder], found[:waiting])
+    rescue UnavailableError
+      kind.new(@name, @holder, nil)
+    end
+  end
+end

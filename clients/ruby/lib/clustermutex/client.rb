@@ -1,0 +1,192 @@
+# frozen_string_literal: true
+
+module ClusterMutex
+  # Takes locks. One client serves a whole process with all its threads, and the processes that it forks.
+  class Client
+    # Who takes locks: shown to those who have to wait.
+    attr_reader :owner
+    # For the files of this library: the way to etcd, the transactions, and what is left to do in the background.
+    attr_reader :gateway, :transactions, :chores
+
+    # endpoints: the URL of an etcd member, or an Array of them. user and password: of etcd, if it has users. ca, cert,
+    # key: PEM files for TLS. timeout: seconds for one request; a call that does not wait for a lock gives up after five
+    # times as much.
+    def initialize(endpoints, owner: File.basename($PROGRAM_NAME), prefix: "/mutexes/", user: nil, password: nil,
+                   ca: nil, cert: nil, key: nil, timeout: 2.0)
+      Settings.seconds("timeout", timeout)
+      @owner = Text.check("the owner", owner)
+      @transactions = Transactions.new(prefix)
+      @gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)
+      @chores = Chores.new
+    end
+
+    # Takes the lock and returns it, or runs the block with it and gives it back.
+    #
+    # wait: seconds to wait for the lock; 0 tries once, nil waits without limit.
+    # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300) and until the
+    # lock is taken away (three times that).
+    # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
+    # heartbeat: true extends in the background while this process lives, a number for so many seconds at most. The
+    # alert comes all the same; unlock_after is 60 unless it is given.
+    # attributes: more to show with the lock: text, numbers and booleans by name.
+    #
+    # HeldError if another holds it, WaitTimeoutError if one does until the end of the wait, UnavailableError if etcd
+    # does not answer, RefusedError for bad input. With a block also LostError, if the lock was lost while it ran.
+    def lock(name, wait: nil, alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {},
+             heartbeat: false, on_lost: nil, on_asked: nil, &block)
+      settings = Settings.new(alert_after:, unlock_after:, margin:, purpose:,
+                              attributes:, heartbeat:, on_lost:, on_asked:)
+      attempt = Attempt.new(self, name, settings, wait)
+      block ? attempt.run(&block) : attempt.acquire
+    end
+
+    # Sends a step of the protocol until an answer settles it.
+    def settle(step, input, till:, doubt: Gateway::Doubt.new)
+      @gateway.settle(@transactions, step, input, till:, doubt:)
+    end
+
+    # Seconds after which a call that does not wait for a lock gives up.
+    def patience = 5 * @gateway.timeout
+
+    def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till:)["ID"]
+    def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till:)
+
+    # Ends what an attempt has, may have, or may get by a send that is still on its way. Harmless to repeat.
+    def clean_up(input, cancel:, till:)
+      leave(input, till) if input[:queued]
+      cancel(input, till) if cancel
+      revoke(input[:lease], till) if input[:lease]
+    rescue Gateway::LeaseGone
+      nil
+    end
+
+    # Cancels an attempt: no late send of it can take the lock.
+    def cancel(input, till)
+      tombstone = grant(3600, till)
+      found = settle(:cancel, input.merge(lease: tombstone), till:)
+      raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
+    rescue Gateway::FullError
+      settle(:withdraw, input, till:)
+      raise
+    end
+
+    private
+
+    # Puts the tail of the queue back to whoever is before this attempt.
+    def leave(input, till)
+      5.times do
+        found = settle(:leave, input, till:)
+        return if found[:verdict] == :left
+
+        found = settle(:leave_as_tail, input.merge(older: found[:older]), till:)
+        return if found[:verdict] == :left
+        break if found[:verdict] == :withdraw
+      end
+      settle(:withdraw, input, till:) # without putting the tail; another waiter restores it
+    end
+  end
+
+  # The options of one lock, checked.
+  class Settings
+    LONGEST = 10 * 365 * 86_400
+
+    attr_reader :alert_after, :unlock_after, :margin, :purpose, :attributes, :heartbeat, :on_lost, :on_asked
+
+    # Seconds as a number, at least so many; RefusedError otherwise.
+    def self.seconds(what, value, least = 0.1)
+      number = value.to_f if value.is_a?(Numeric) || (value.respond_to?(:to_f) && value.respond_to?(:from_now))
+      return number if number && number >= least && number <= LONGEST
+
+      raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, at least #{least}"
+    end
+
+    def initialize(alert_after:, unlock_after:, margin:, purpose:, attributes:, heartbeat:, on_lost:, on_asked:)
+      @heartbeat = heartbeat == true ? Float::INFINITY : heartbeat && Settings.seconds("heartbeat", heartbeat)
+      @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
+      @unlock_after = Settings.seconds("unlock_after", unlock_after) if unlock_after
+      complete
+      @margin = margin ? Settings.seconds("margin", margin, 0.001) : margin_of(@unlock_after)
+      @purpose = Text.check("the purpose", purpose) if purpose
+      @attributes = Record.check(attributes)
+      @on_lost = on_lost
+      @on_asked = on_asked
+      check
+    end
+
+    # How long before the lock is taken away the work must have stopped.
+    def margin_of(unlock_after) = [unlock_after / 10, 30].min
+
+    private
+
+    def complete
+      if @heartbeat
+        @alert_after ||= [300.0, @heartbeat].min
+        @unlock_after ||= [60.0, @heartbeat].min
+      end
+      @alert_after ||= @unlock_after ? @unlock_after / 3 : 300.0
+      @unlock_after ||= 3 * @alert_after
+      nil
+    end
+
+    def check
+      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{@unlock_after} s" if @margin >= @unlock_after
+
+      if @heartbeat && @heartbeat < @unlock_after
+        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{@unlock_after} s"
+      end
+      return if @heartbeat || @alert_after <= @unlock_after
+
+      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{@unlock_after} s"
+    end
+  end
+
+  # What no caller waits for: repeated in the background until it succeeds.
+  class Chores
+    def initialize
+      @mutex = Mutex.new
+      @list = []
+    end
+
+    # Does it now, with so many seconds at most, or else in the background, for so long.
+    def now_or_later(seconds, till, &chore)
+      chore.call(Clock.now + seconds)
+    rescue Error
+      later(till, &chore)
+    end
+
+    # Does it in the background until +till+. A fork leaves it to its parent.
+    def later(till, &chore)
+      @mutex.synchronize do
+        @list = [] unless @pid == Process.pid
+        @pid = Process.pid
+        @list << [till, chore]
+        @thread = Threads.start { work } unless @thread&.alive?
+      end
+    end
+
+    # How many there are.
+    def size = @mutex.synchronize { @pid == Process.pid ? @list.size : 0 }
+
+    private
+
+    def work
+      failed = 0
+      while (till, chore = @mutex.synchronize { @list.first || (@thread = nil) })
+        done = finished?(chore) || Clock.now > till
+        @mutex.synchronize do
+          @list.shift
+          @list << [till, chore] unless done
+        end
+        failed = done ? 0 : failed + 1
+        sleep(rand(0.5..1.0) * [0.1 * (2**failed), 5].min) unless done
+      end
+    end
+
+    def finished?(chore)
+      chore.call(Clock.now + 5)
+      true
+    rescue Error
+      false
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+module ClusterMutex
+  # The base of all errors here. Every message is one readable line.
+  class Error < StandardError; end
+
+  # A bad name or option, a login or a right that etcd refuses: nothing was done, and trying again does not help.
+  class RefusedError < Error; end
+
+  # etcd did not answer in time. After +lock+ the lock is not held, after +alive!+ the hold stands as before, and after
+  # +release+ the release goes on in the background.
+  class UnavailableError < Error; end
+
+  # Another holds the lock, or others are ahead in the queue.
+  class HeldError < Error
+    # The name of the lock; the Holder, nil if nobody holds it; how many wait for it, nil if that is not known.
+    attr_reader :lock, :holder, :waiting
+
+    def initialize(lock, holder, waiting)
+      @lock = lock
+      @holder = holder
+      @waiting = waiting
+      who = holder ? "is held by #{holder}" : "is free, but others queue for it"
+      super("lock #{lock.inspect} #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
+    end
+  end
+
+  # The time to wait for the lock is over.
+  class WaitTimeoutError < HeldError; end
+
+  # The hold is over without a release, or must not be relied on any more.
+  class LostError < Error
+    # Why: "forced", "auto_unlocked", "abandoned", "deleted" (by hand), "replaced" (another holds it), or "deadline"
+    # (the time ran out by this machine's clock before etcd confirmed an extension).
+    attr_reader :reason
+
+    WORDS = {
+      "forced" => "force-unlocked", "auto_unlocked" => "auto-unlocked", "abandoned" => "auto-unlocked as abandoned",
+      "deleted" => "its record is gone, and whoever removed it left no note", "replaced" => "another holds it now",
+      "deadline" => "its time ran out before etcd confirmed an extension"
+    }.freeze
+
+    def initialize(lock, reason, ending = nil)
+      @reason = reason
+      by = " by #{Text.plain(ending["by"])}: #{Text.plain(ending["why"])}" if ending
+      super("lock #{lock.inspect} was lost: #{WORDS.fetch(reason, reason)}#{by}")
+    end
+  end
+end

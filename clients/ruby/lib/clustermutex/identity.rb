@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module ClusterMutex
+  # Which process this is, so that a witness can prove its end, and where in the code it is. What cannot be learned is
+  # left out, and never guessed.
+  module Identity
+    FRAMES = 30
+    LIBRARY = "#{__dir__}/".freeze
+    INITIAL_TIME = "time:[4026531834]" # the time namespace that every machine begins with
+
+    module_function
+
+    # The members of the record that identify this process. A fork is another process.
+    def members
+      @members = nil unless @pid == Process.pid
+      @pid = Process.pid
+      @members ||= { "hostname" => Text.cut(Socket.gethostname, 1024), "pid" => @pid }.merge(machine, pod).freeze
+    end
+
+    # The call stack of the caller of this library, newest first, one "FILE:LINE in FUNCTION" a line.
+    def backtrace
+      frames = caller_locations(1, FRAMES * 2).reject do |frame|
+        (frame.absolute_path || frame.path).to_s.start_with?(LIBRARY, "<internal:", "#{LIBRARY.chomp("/")}.rb")
+      end
+      lines = frames.first(FRAMES).map do |frame|
+        "#{frame.absolute_path || frame.path}:#{frame.lineno} in #{frame.label}"
+      end
+      cut(lines.join("\n").scrub)
+    end
+
+    # Keeps whole lines, and marks the cut.
+    def cut(text, limit = 16_384)
+      return text if text.bytesize <= limit
+
+      "#{Text.cut(text, limit - 9).rpartition("\n").first}\n... cut\n"
+    end
+
+    def machine
+      boot = name(read("/proc/sys/kernel/random/boot_id")&.strip) or return {}
+      namespace = link("/proc/self/ns/pid").to_s[/\Apid:\[(\d+)\]\z/, 1]&.to_i
+      time = link("/proc/self/ns/time")
+      start = read("/proc/self/stat").to_s.rpartition(")").last.split[19]&.to_i # field 22; the name may have blanks
+      start = nil unless namespace && [nil, INITIAL_TIME].include?(time)
+      { "boot_id" => boot, "process_start" => start, "pid_namespace" => namespace }.compact
+    end
+
+    def pod
+      found = { "pod_namespace" => "POD_NAMESPACE", "pod_name" => "POD_NAME", "pod_uid" => "POD_UID",
+                "container" => "CONTAINER_NAME" }.transform_values { |variable| name(ENV.fetch(variable, nil)) }.compact
+      found.key?("pod_uid") || found.key?("pod_name") ? found : {} # else the names are none of Kubernetes'
+    end
+
+    # The text, if it can be a name; an environment that says something odd fails no lock.
+    def name(text) = text&.match?(/\A[A-Za-z0-9._-]{1,253}\z/) ? text : nil
+
+    def read(file)
+      File.read(file)
+    rescue SystemCallError
+      nil
+    end
+
+    def link(file)
+      File.readlink(file)
+    rescue SystemCallError
+      nil
+    end
+
+    private_class_method :cut, :machine, :pod, :name, :read, :link
+  end
+end

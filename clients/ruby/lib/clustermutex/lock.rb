@@ -1,0 +1,297 @@
+# frozen_string_literal: true
+
+require "json"
+
+module ClusterMutex
+  # Somebody asks the holder to finish: who, why, and when (a Time, or nil).
+  Request = Struct.new(:by, :reason, :at)
+
+  # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
+  # +alive!+ is refused, and +lost+ is "forked".
+  class Lock
+    WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
+    RECHECK = 60 # seconds after which a holder reads although no event came
+    SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
+
+    # The name of the lock; the identity of this hold; its fencing token, which grows with every acquisition.
+    attr_reader :name, :uuid, :token
+
+    # sent, at: when the record was made, by the monotonic and by the wall clock.
+    def initialize(client, input, settings, sent:, at:, unlock_at:, in_doubt:)
+      @client = client
+      @input = input
+      @settings = settings
+      @name, @uuid, @token = input.values_at(:lock, :uuid, :token)
+      @since = sent
+      @at = at
+      @recorded = unlock_at
+      @deadline = sent + (unlock_at - at) - settings.margin
+      @alert_at = at + settings.alert_after
+      @in_doubt = in_doubt
+      @asked_at = @granted_at = 0
+      @pid = Process.pid
+      @mutex = Mutex.new
+      @extending = Mutex.new
+      @releasing = Mutex.new
+      @bell = Bell.new
+      @hooks = { lost: [settings.on_lost].compact, asked: [settings.on_asked].compact }
+      @keeper = Threads.start { keep }
+    end
+
+    # Reports progress and moves both deadlines: alert_after and unlock_after seconds from now, as when it was taken.
+    # LostError if the hold is over; after UnavailableError it stands until the deadline that it had.
+    def alive!(progress = nil, alert_after: nil, unlock_after: nil)
+      progress = progress.to_s.encode("UTF-8", invalid: :replace, undef: :replace).scrub("\uFFFD")
+      extend_by(progress, Settings.seconds("alert_after", alert_after || @settings.alert_after),
+                Settings.seconds("unlock_after", unlock_after || @settings.unlock_after))
+    end
+
+    # Gives the lock back. LostError if it had been lost before, UnavailableError if etcd does not answer: then the
+    # release goes on in the background. Calling it again does nothing, and ends in the same way.
+    def release
+      return unless ours?
+
+      @releasing.synchronize { @outcome ||= Threads.to_the_end { end_hold } }
+      raise @outcome if @outcome.is_a?(Error)
+    end
+
+    # Why the lock was lost, as LostError#reason; nil while it is held, and after its release.
+    def lost
+      return "forked" unless ours?
+
+      lose("deadline") if !@over && Clock.now >= @deadline
+      @lost
+    end
+
+    def lost? = !lost.nil?
+    # Seconds until the hold counts as lost unless it is extended.
+    def time_left = [@deadline - Clock.now, 0].max
+    # The latest Request to finish; nil if nobody asked.
+    attr_reader :asked
+
+    # Calls the block with the reason if the lock is lost, in a thread of its own.
+    def on_lost(&block) = listen(:lost, @lost, block)
+    # Calls the block with each Request to finish, in a thread of its own.
+    def on_asked(&block) = listen(:asked, @asked, block)
+    def inspect = "#<#{self.class} #{@name.inspect} #{@uuid} token=#{@token}#{" lost=#{@lost}" if @lost}>"
+
+    private
+
+    def ours? = @pid == Process.pid
+
+    def listen(event, happened, block)
+      @mutex.synchronize { @hooks[event] << block }
+      Threads.start { block.call(happened) } if happened
+      self
+    end
+
+    def tell(event, fact)
+      @hooks[event].dup.then do |all|
+        if all.any?
+          Threads.start do
+            all.each do |hook|
+              hook.call(fact)
+            end
+          end
+        end
+      end
+    end
+
+    # -- Extending.
+
+    def extend_by(progress, alert_after, unlock_after, beat: false)
+      unless ours?
+        raise RefusedError,
+              "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here"
+      end
+
+      @extending.synchronize do
+        raise RefusedError, "lock #{@name.inspect} was released" if @over && !@lost
+        raise LostError.new(@name, lost, @ending) if lost
+
+        sent = Clock.now
+        at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
+        unlock_at = (at + unlock_after).floor(3)
+        @alert_at = at + alert_after unless beat
+        send_alive(at, unlock_at, progress)
+        margin = unlock_after == @settings.unlock_after ? @settings.margin : @settings.margin_of(unlock_after)
+        @mutex.synchronize do
+          @progress = progress
+          @recorded = [@recorded, unlock_at].max
+          @deadline = [@deadline, sent + (unlock_at - at) - margin].max
+        end
+        @bell.ring
+        nil
+      end
+    end
+
+    def send_alive(at, unlock_at, progress)
+      text = Clock.format(at) + (progress.empty? ? "" : " #{Text.cut(progress, 1024)}")
+      alert_at = [[@alert_at, @granted].compact.max, unlock_at].min.floor(3)
+      found = @client.settle(:alive, @input.merge(fields: { "alert_at" => Clock.format(alert_at),
+                                                            "auto_unlock_at" => Clock.format(unlock_at),
+                                                            "alive" => text }),
+                             till: [@deadline, Clock.now + @client.patience].min)
+      return unless found[:verdict] == :lost
+
+      lose(found[:reason], found[:ending])
+      raise LostError.new(@name, @lost || found[:reason], @ending)
+    rescue UnavailableError
+      raise LostError.new(@name, @lost, @ending) if lost
+
+      raise
+    end
+
+    # -- Losing.
+
+    def lose(reason, ending = nil)
+      first = @mutex.synchronize do
+        !@over && (@over = true) && (@ending = ending
+                                     @lost = reason)
+      end
+      return unless first
+
+      cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
+      @bell.ring
+      tell(:lost, reason)
+    end
+
+    # A send of the acquisition that is still on its way would take the lock for nobody.
+    def cancel_later
+      client = @client
+      input = @input
+      client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till:) }
+    end
+
+    # -- Releasing. Returns true, or the error that +release+ raises.
+
+    def end_hold
+      @mutex.synchronize { @over = true }
+      @bell.ring
+      return LostError.new(@name, @lost, @ending) if @lost && @lost != "deadline"
+
+      doubt = Gateway::Doubt.new(false)
+      found = send_release(doubt, Clock.now + @client.patience)
+      lost = found[:verdict] == :lost ? found[:reason] : (@lost if doubt.unanswered)
+      lost ? LostError.new(@name, lost, found[:ending]) : true
+    rescue UnavailableError => e
+      release_later
+      UnavailableError.new("the release of lock #{@name.inspect} goes on in the background: #{e.message}")
+    rescue Error => e
+      e
+    end
+
+    def send_release(doubt, till)
+      return @client.settle(:release, @input, till:, doubt:) unless @in_doubt
+
+      begin
+        lease = @client.grant(Attempt::TOMBSTONE, till)
+        found = @client.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
+        return found unless found[:verdict] == :withdraw
+      rescue Gateway::FullError
+        nil
+      end
+      cancel_later # there is no space for a tombstone
+      @client.settle(:release, @input.merge(queued: true), till:, doubt:)
+    end
+
+    def release_later
+      lock = self
+      @client.chores.later(Clock.now + @settings.unlock_after) do |till|
+        lock.send(:send_release, Gateway::Doubt.new(true), till)
+      end
+    end
+
+    # -- The thread that notices what happens to the hold, and extends it if that was wanted.
+
+    def keep
+      beat_at = @settings.heartbeat ? @since + beat_every : Float::INFINITY
+      check_at = @since + WATCH_AFTER
+      until @over || lost
+        rung = @bell.wait([[@deadline, beat_at, check_at, Clock.now + SLEEP].min - Clock.now, 0].max)
+        break if @over
+
+        beat_at = beat if Clock.now >= beat_at
+        check_at = check(rung) || check_at if rung || Clock.now >= check_at
+      end
+    ensure
+      @watch&.close
+    end
+
+    def beat_every = (@settings.unlock_after - @settings.margin) / 3
+
+    # One extension that says nothing about progress. Returns when the next is due.
+    def beat
+      held = Clock.now - @since
+      return Float::INFINITY if held >= @settings.heartbeat - @settings.margin
+
+      extend_by(@progress.to_s, 0, [@settings.unlock_after, @settings.heartbeat - held].min, beat: true)
+      Clock.now + beat_every
+    rescue UnavailableError
+      Clock.now + [beat_every, rand(1.0..2.0)].min
+    rescue Error
+      Float::INFINITY
+    end
+
+    # Opens the watch if there is none, then reads. Returns when to read again.
+    def check(rung)
+      return if rung && @watch.nil? && Clock.now < @since + WATCH_AFTER
+
+      watch unless @watch&.standing?
+      found = @client.settle(:read, @input, till: [@deadline, Clock.now + @client.gateway.timeout].min)
+      found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)
+      @watched = @watch.standing?
+      Clock.now + (@watched ? RECHECK : rand(0.5..1.0))
+    rescue Error
+      Clock.now + rand(0.5..1.0)
+    end
+
+    # Its own extensions are no news.
+    def watch
+      @watch&.close
+      from, to = %w[asked uuid].map { |field| @client.transactions.field(@name, field) }
+      @watch = Watch.new(@client.gateway, [[from, "#{to}\0"]], @bell) do |type, key|
+        type == "DELETE" || !key.end_with?("/auto_unlock_at")
+      end
+      @watch.confirmed?([@client.gateway.timeout, time_left].min)
+    end
+
+    # Takes over what others wrote into the record.
+    def learn(found)
+      fields, modified = found.values_at(:fields, :modified)
+      asked = document(fields["asked"]) if modified["asked"].to_i > @asked_at
+      if asked
+        @asked_at = modified["asked"]
+        @asked = Request.new(asked["by"], asked["reason"], Clock.parse(asked["at"].to_s))
+        tell(:asked, @asked)
+      end
+      given = document(fields["extended"]) if modified["extended"].to_i > @granted_at
+      return unless given
+
+      @granted_at = modified["extended"]
+      postpone(Clock.parse(fields["auto_unlock_at"].to_s), given["seconds"].to_f)
+      @granted = Clock.parse(fields["alert_at"].to_s) if modified["alert_at"] == @granted_at
+    end
+
+    # An operator gave more time: the deadline moves by as much as that in the record, whose clock is not this one.
+    def postpone(unlock_at, seconds)
+      @mutex.synchronize do
+        moved = unlock_at ? unlock_at - @recorded : 0
+        next if moved <= 0
+
+        most = moved > seconds ? Clock.now + seconds - @settings.margin : Float::INFINITY
+        @recorded = unlock_at
+        @alert_at += moved
+        @deadline = [@deadline, [@deadline + moved, most].min].max
+      end
+    end
+
+    # What somebody wrote for this hold; nil if it is for another one, or cannot be read.
+    def document(text)
+      object = JSON.parse(text) if text && text.bytesize <= 2048
+      object if object.is_a?(Hash) && object["uuid"] == @uuid && object["token"].to_i == @token
+    rescue JSON::ParserError
+      nil
+    end
+  end
+end

@@ -1,0 +1,228 @@
+# frozen_string_literal: true
+
+require "json"
+
+module ClusterMutex
+  # Names of locks, and their form in keys: one path segment.
+  module Name
+    module_function
+
+    # The segment of a name; RefusedError for one that no new lock may have.
+    def segment(name)
+      raise RefusedError, "the lock name is not text" unless name.is_a?(String)
+
+      name = Text.utf8(name)
+      problem = if name.empty? then "is empty"
+                elsif name.bytesize > 256 then "has #{name.bytesize} bytes, at most 256 are allowed"
+                elsif !name.valid_encoding? then "is not valid UTF-8"
+                elsif name.match?(/\p{Cc}/) then "contains a control character"
+                end
+      raise RefusedError, "the lock name #{problem}" if problem
+
+      name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) }
+    rescue EncodingError
+      raise RefusedError, "the lock name is not valid UTF-8"
+    end
+
+    # The name that a segment stands for; RefusedError for what +segment+ never writes.
+    def of(segment)
+      name = segment.gsub(/%(25|2F|2E)/) { Regexp.last_match(1).hex.chr }
+      return name if !segment.empty? && name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) } == segment
+
+      raise RefusedError, "#{segment.inspect} is no segment of a lock"
+    end
+  end
+
+  # Times: seconds since 1970, ten digits and at most nine of a fraction.
+  module Clock
+    SLEEPS = defined?(Process::CLOCK_BOOTTIME) ? Process::CLOCK_BOOTTIME : Process::CLOCK_MONOTONIC
+
+    module_function
+
+    # Seconds by the monotonic clock that goes on while the machine sleeps, where the system has one.
+    def now = Process.clock_gettime(SLEEPS)
+
+    # The wall clock, in the milliseconds that are written.
+    def wall = Time.now.floor(3)
+
+    def format(time)
+      fraction = Kernel.format("%09d", time.nsec).sub(/0+\z/, "")
+      Kernel.format("%010d", time.to_i) + (fraction.empty? ? "" : ".#{fraction}")
+    end
+
+    # The Time of a text; nil if it is none.
+    def parse(text)
+      match = /\A([0-9]{10})(?:\.([0-9]{1,9}))?\z/.match(text) or return
+      Time.at(match[1].to_i, match[2].to_s.ljust(9, "0").to_i, :nsec)
+    end
+
+    # How far away a time is, in words.
+    def words(time, now = Time.now)
+      seconds = (time - now).round
+      return "just now" if seconds.zero?
+
+      unit, size = [["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]]
+                     .find { |_, length| seconds.abs >= 2 * length || length == 1 }
+      count = (seconds.abs.to_f / size).round
+      amount = "#{count} #{unit}#{"s" if count > 1}"
+      seconds.positive? ? "in #{amount}" : "#{amount} ago"
+    end
+  end
+
+  # Text from outside.
+  module Text
+    module_function
+
+    # In UTF-8: bytes of no encoding are taken for it.
+    def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding("UTF-8") : text.encode("UTF-8")
+
+    # At most so many bytes of valid UTF-8, not cut inside a character.
+    def cut(text, bytes) = text.byteslice(0, bytes).scrub(text.valid_encoding? ? "" : "\uFFFD")
+
+    # Harmless within a line.
+    def plain(text) = cut(text.to_s, 120).scrub("\uFFFD").gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
+
+    # Text that is about to be written; RefusedError if it may not be.
+    def check(what, text, limit = 1024)
+      raise RefusedError, "#{what} is not text" unless text.is_a?(String)
+
+      text = utf8(text)
+      raise RefusedError, "#{what} is not valid UTF-8" unless text.valid_encoding?
+      return text if text.bytesize <= limit
+
+      raise RefusedError, "#{what} has #{text.bytesize} bytes, at most #{limit} are allowed"
+    rescue EncodingError
+      raise RefusedError, "#{what} is not valid UTF-8"
+    end
+  end
+
+  # Who holds a lock, as the record in etcd says it. What could not be read, or was not there, is nil.
+  class Holder
+    TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
+    NUMBERS = %w[pid process_start pid_namespace].freeze
+    TIMES = %w[locked_at alert_at auto_unlock_at].freeze
+    OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended].freeze
+
+    # What was read, by the names of the protocol; times are texts.
+    attr_reader :facts
+    # The fencing token of the hold.
+    attr_reader :token
+
+    def initialize(fields, token = nil)
+      @token = token
+      @facts = {}
+      members = document(fields["metadata"]).reject { |name, value| OWN_KEYS.include?(name) || value.nil? }
+      members.merge(fields.except("metadata")).sort.each { |name, value| read(name, value) }
+    end
+
+    (TEXTS + NUMBERS + %w[uuid]).each { |name| define_method(name) { @facts[name] } }
+    TIMES.each { |name| define_method(name) { Clock.parse(@facts[name].to_s) } }
+
+    # What else the holder wrote.
+    def attributes = @facts["attributes"] || {}
+    # What the holder said of its progress last.
+    def progress = @facts.dig("alive", "progress")
+    # Whether a deadline or the uuid is missing.
+    def malformed? = !(%w[uuid alert_at auto_unlock_at] - @facts.keys).empty?
+
+    # One line: who, where, since when, what for, and when the lock is taken away.
+    def to_s
+      line = owner.to_s.empty? ? "an unknown owner" : Text.plain(owner)
+      line += " on #{Text.plain(hostname)}" if hostname
+      line += " (pid #{pid})" if pid
+      line += ", taken #{Clock.words(locked_at)}" if locked_at
+      line += " for \"#{Text.plain(purpose)}\"" if purpose
+      line + (auto_unlock_at ? "; auto-unlock #{Clock.words(auto_unlock_at)}" : "")
+    end
+
+    private
+
+    # A surrogate pair, half of one, or any other escape.
+    ESCAPE = /\\(?:u[dD][89abAB]\h\h\\u[dD][c-fC-F]\h\h|u[dD][89a-fA-F]\h\h|.)/m
+
+    def document(text)
+      text = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
+      object = JSON.parse(text.gsub(ESCAPE) { |escape| escape.match?(/\A\\u[dD][89a-fA-F]..\z/) ? "\\ufffd" : escape })
+      object.is_a?(Hash) ? object : {}
+    rescue JSON::ParserError
+      {}
+    end
+
+    def read(name, value)
+      value = value.dup.force_encoding("UTF-8") if value.is_a?(String)
+      case name
+      when *NUMBERS then keep(name, value.to_s[/\A[0-9]{1,18}\z/]&.to_i)
+      when *TIMES then keep(name, value.to_s.then { |text| text if Clock.parse(text) })
+      when *TEXTS, "uuid" then keep(name, text(value, name == "backtrace" ? 16_384 : 1024))
+      when "alive" then alive(value)
+      when "detached" then keep(name, (true unless value.to_s == "false"))
+      when "asked", "extended" then nil # for the holder
+      else attribute(name, value)
+      end
+    end
+
+    def keep(name, value) = value.nil? || @facts[name] = value
+
+    def text(value, limit = 1024)
+      Text.cut(value.to_s.scrub("\uFFFD"), limit) unless value.is_a?(Hash) || value.is_a?(Array)
+    end
+
+    def alive(value)
+      at, progress = value.split(" ", 2)
+      @facts["alive"] = { "at" => Clock.parse(at.to_s) && at, "progress" => progress && text(progress) }.compact
+    end
+
+    def attribute(name, value)
+      return if value.is_a?(Hash) || value.is_a?(Array) || attributes.size >= 64
+
+      (@facts["attributes"] ||= {})[name] = value.is_a?(String) ? text(value) : value
+    end
+  end
+
+  # The record that a client writes.
+  module Record
+    RESERVED = (Holder::TEXTS + Holder::NUMBERS + Holder::OWN_KEYS + %w[metadata locked_at detached]).freeze
+
+    module_function
+
+    # The fields of a record that begins at a time; RefusedError for what no reader would show.
+    def fields(uuid:, at:, alert_after:, unlock_after:, members:, attributes:)
+      document = members.compact.merge("locked_at" => Clock.format(at)).merge(check(attributes))
+      fields = {
+        "uuid" => uuid, "alert_at" => Clock.format((at + [alert_after, unlock_after].min).floor(3)),
+        "auto_unlock_at" => Clock.format((at + unlock_after).floor(3)), "metadata" => JSON.generate(document)
+      }
+      size = fields.sum { |name, value| name.bytesize + value.bytesize }
+      raise RefusedError, "the record has #{size} bytes, at most 65536 are allowed" if size > 65_536
+
+      fields
+    rescue JSON::GeneratorError
+      raise RefusedError, "an attribute is a number that JSON does not have"
+    end
+
+    def check(attributes)
+      raise RefusedError, "the attributes are no hash" unless attributes.respond_to?(:to_hash)
+      raise RefusedError, "#{attributes.size} attributes, at most 64 are allowed" if attributes.size > 64
+
+      attributes.to_hash.to_h { |name, value| [attribute_name(name.to_s), attribute(name, value)] }
+    end
+
+    def attribute_name(name)
+      unless name.match?(/\A[a-z][a-z0-9_]{0,62}\z/)
+        raise RefusedError, "attribute #{name.inspect}: want a lower-case letter, then at most 62 of a-z, 0-9 and _"
+      end
+      raise RefusedError, "attribute #{name.inspect}: the name is the protocol's" if RESERVED.include?(name)
+
+      name
+    end
+
+    def attribute(name, value)
+      case value
+      when String, Symbol then Text.check("attribute #{name}", value.to_s)
+      when Integer, Float, true, false then value
+      else raise RefusedError, "attribute #{name}: want text, a number or a boolean, not #{value.class}"
+      end
+    end
+    private_class_method :attribute_name, :attribute
+  end
+end

@@ -1,0 +1,336 @@
+# frozen_string_literal: true
+
+require "json"
+
+module ClusterMutex
+  # The transactions of the lock protocol as data: inputs in, the body of a request out; an answer in, a verdict out.
+  # Nothing here does I/O.
+  class Transactions
+    attr_reader :prefix
+
+    def initialize(prefix)
+      prefix = Text.check("the lock prefix", prefix, 1024)
+      raise RefusedError, "the lock prefix is empty" if prefix.delete("/").empty?
+      raise RefusedError, "the lock prefix #{prefix.inspect} has control characters" if prefix.match?(/\p{Cc}/)
+
+      @prefix = "#{prefix.delete_suffix("/")}/"
+    end
+
+    def record(lock) = "#{@prefix}#{Name.segment(lock)}/"
+    def field(lock, name) = record(lock) + name
+    def ticket(lock, uuid) = "#{@prefix}.queue/#{Name.segment(lock)}/#{uuid}"
+
+    # The body of a step.
+    def body(step, input) = public_send(step, **input)
+
+    # -- Bodies. Arguments that a step does not need are ignored, so that an attempt can be passed whole.
+
+    def acquire(lock:, uuid:, fields:, **)
+      { compare: [absent(field(lock, "uuid")), absent(ticket(lock, ".tail")), absent(cancelled(uuid))],
+        success: puts(lock, fields), failure: [range(record(lock), :prefix)] }
+    end
+
+    def try(lock:, uuid:, fields:, **)
+      acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
+    end
+
+    def alive(lock:, uuid:, token:, fields:, **)
+      deadline = field(lock, "auto_unlock_at")
+      later = { key: b64(deadline), target: "VALUE", result: "LESS", value: b64(fields["auto_unlock_at"]) }
+      move = puts(lock, fields.slice("alert_at", "auto_unlock_at"))
+      { compare: held(lock, uuid, token),
+        success: [{ request_txn: { compare: [later], success: move } }, *puts(lock, fields.slice("alive"))],
+        failure: why(lock, uuid) }
+    end
+
+    def release(lock:, uuid:, token:, queued: false, **)
+      leave = queued ? unqueue(lock, uuid) : []
+      { compare: held(lock, uuid, token), success: [delete(record(lock), :prefix), *leave],
+        failure: [*why(lock, uuid), *leave] }
+    end
+
+    def release_in_doubt(lock:, uuid:, token:, lease:, **)
+      leave = unqueue(lock, uuid)
+      tomb = tombstone(lock, uuid, lease)
+      { compare: held(lock, uuid, token), success: [tomb, delete(record(lock), :prefix), *leave],
+        failure: [tomb, *why(lock, uuid), *leave] }
+    end
+
+    def cancel(lock:, uuid:, lease:, queued: false, **)
+      leave = queued ? unqueue(lock, uuid) : []
+      tomb = tombstone(lock, uuid, lease)
+      { compare: [equals(field(lock, "uuid"), uuid)], success: [tomb, delete(record(lock), :prefix), *leave],
+        failure: [tomb, *leave] }
+    end
+
+    def withdraw(lock:, uuid:, queued: false, **)
+      leave = queued ? unqueue(lock, uuid) : []
+      txn(compare: [equals(field(lock, "uuid"), uuid)], success: [delete(record(lock), :prefix), *leave],
+          failure: leave)
+    end
+
+    def join(lock:, uuid:, ticket:, lease:, **)
+      own = ticket(lock, uuid)
+      { compare: [absent(own), absent(cancelled(uuid))],
+        success: [put(own, ticket, lease), put(ticket(lock, ".tail"), uuid, lease)], failure: [range(own)] }
+    end
+
+    def look(lock:, uuid:, position:, **)
+      older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
+      { success: [range(ticket(lock, uuid)), range(field(lock, "uuid")), range(ticket(lock, ".tail")), older,
+                  tickets(lock, 1)] }
+    end
+
+    def turn(lock:, uuid:, fields:, position:, **)
+      own = ticket(lock, uuid)
+      { compare: [absent(field(lock, "uuid")), absent(cancelled(uuid)), created(own, position)],
+        success: [*puts(lock, fields), *unqueue(lock, uuid)],
+        failure: [range(record(lock), :prefix), range(own)] }
+    end
+
+    def leave(lock:, uuid:, **)
+      { compare: [equals(ticket(lock, ".tail"), uuid)], success: [tickets(lock, 2)],
+        failure: [delete(ticket(lock, uuid))] }
+    end
+
+    def leave_as_tail(lock:, uuid:, older: nil, **)
+      tail = ticket(lock, ".tail")
+      compare = [equals(tail, uuid)]
+      compare << created(ticket(lock, older["ticket"]), older["create_revision"]) if older
+      { compare:,
+        success: [delete(ticket(lock, uuid)), older ? put(tail, older["ticket"], older["lease"]) : delete(tail)] }
+    end
+
+    def restore_tail(lock:, older:, **)
+      tail = ticket(lock, ".tail")
+      { compare: [absent(tail), created(ticket(lock, older["ticket"]), older["create_revision"])],
+        success: [put(tail, older["ticket"], older["lease"])] }
+    end
+
+    # Whether the hold stands, and what others wrote into its record.
+    def read(lock:, uuid:, **) = { success: why(lock, uuid) }
+
+    # Who holds the lock, and who waits for it.
+    def standing(lock:, **)
+      waiters = range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0")
+      waiters[:request_range][:keys_only] = true
+      { success: [range(record(lock), :prefix), waiters] }
+    end
+
+    # -- Verdicts.
+
+    LOG_IN = ["etcdserver: user name is empty", "etcdserver: revision of auth store is old"].freeze
+
+    # What an answer says that is no result: :resend, :login, :report (tell the caller), :lease (get another lease) or
+    # :full (etcd is out of space), and whether what was sent may be done all the same. nil for a result.
+    def self.error(answer)
+      body = answer["body"]
+      return if answer["status"] == 200 && body.is_a?(Hash) && (body["header"] || body["result"])
+
+      body = body["error"] if body.is_a?(Hash) && body["error"].is_a?(Hash) # of a stream
+      code, message = body.values_at("code", "message") if body.is_a?(Hash)
+      message = message.to_s
+      word, doubt =
+        case [answer["status"], code]
+        in [_, code] if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then :login
+        in [404, 5] if message.include?("lease") then :lease
+        in [404, _] | [_, 3 | 7 | 9] then :report
+        in [_, 8] if message.include?("too many requests") then :resend
+        in [_, 8] if message.include?("space exceeded") then [:full, true]
+        else [:resend, !answer["unsent"]]
+        end
+      { verdict: word, doubt: doubt || false, message: }
+    end
+
+    # What :full and :lease mean for a step: the other steps go on sending when etcd is full, and need another lease.
+    FULL = { cancel: :withdraw, release_in_doubt: :withdraw, leave_as_tail: :withdraw, restore_tail: :again }.freeze
+    LEASE = { leave_as_tail: :again, restore_tail: :again }.freeze
+
+    # What the answer to a step means. +unanswered+ in the input: an earlier send of the same got no answer.
+    def verdict(step, input, answer)
+      error = Transactions.error(answer) or return send(:"#{step}_verdict", input, answer["body"])
+      case error[:verdict]
+      when :full then error.merge(verdict: FULL.fetch(step.to_sym, :resend), full: true)
+      when :lease then error.merge(verdict: LEASE.fetch(step.to_sym, :lease))
+      else error
+      end
+    end
+
+    # The keys that the operation with this number read, as hashes with bytes and whole numbers.
+    def self.keys(body, number)
+      (body.dig("responses", number, "response_range", "kvs") || []).map do |kv|
+        { key: unb64(kv["key"]), value: unb64(kv["value"]), created: kv["create_revision"].to_i,
+          modified: kv["mod_revision"].to_i, lease: kv["lease"] }
+      end
+    end
+
+    def self.unb64(text) = text.to_s.unpack1("m").force_encoding("UTF-8")
+
+    # The fields of a record among keys of its range, without foreign keys and what an earlier hold left behind.
+    # Yields the create revision of the uuid key, 0 if nobody holds the lock.
+    def fields(lock, keys)
+      from = record(lock)
+      all = keys.select { |kv| kv[:key].delete_prefix(from).match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
+      token = all.find { |kv| kv[:key] == "#{from}uuid" }&.fetch(:created) || 0
+      current = all.select { |kv| kv[:modified] >= token }
+      [current.to_h { |kv| [kv[:key].delete_prefix(from), kv[:value]] }, token,
+       current.to_h { |kv| [kv[:key].delete_prefix(from), kv[:modified]] }]
+    end
+
+    private
+
+    def acquire_verdict(input, body)
+      return { verdict: :held, token: revision(body) } if body["succeeded"]
+
+      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0) }
+    end
+    alias try_verdict acquire_verdict
+
+    def alive_verdict(input, body)
+      body["succeeded"] ? { verdict: :still_held } : loss(input, body, 0)
+    end
+
+    def release_verdict(input, body, first = 0)
+      return { verdict: :released } if body["succeeded"]
+
+      lost = loss(input, body, first)
+      # An earlier send released it, unless the ending or a record with this uuid says otherwise.
+      lost[:ending] || !input[:unanswered] || mine(input, body, first) ? lost : { verdict: :released }
+    end
+
+    def release_in_doubt_verdict(input, body) = release_verdict(input, body, 1)
+    def cancel_verdict(_input, _body) = { verdict: :cancelled }
+    def withdraw_verdict(_input, _body) = { verdict: :again }
+    def restore_tail_verdict(_input, _body) = { verdict: :again }
+
+    def read_verdict(input, body)
+      fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
+      return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
+
+      { verdict: :still_held, fields:, modified: }
+    end
+
+    def standing_verdict(input, body)
+      own = ticket(input[:lock], input[:uuid])
+      { verdict: :read, holder: holder(input, body, 0),
+        waiting: Transactions.keys(body, 1).count { |kv| kv[:key] != own } }
+    end
+
+    def join_verdict(_input, body)
+      return { verdict: :joined, position: revision(body) } if body["succeeded"]
+
+      own = Transactions.keys(body, 0).first
+      own ? { verdict: :joined_by_earlier_send, position: own[:created] } : { verdict: :lost }
+    end
+
+    def look_verdict(input, body)
+      own, holder, tail, older, newest = Array.new(5) { |number| Transactions.keys(body, number).first }
+      return { verdict: :held_by_earlier_send, token: holder[:created] } if holder && holder[:value] == input[:uuid]
+      return { verdict: :lost } unless own && own[:created] == input[:position].to_i
+      return { verdict: :turn } unless older || holder
+
+      { verdict: :wait, watch: (older || holder)[:key], restore: (named(newest) unless tail) }.compact
+    end
+
+    def turn_verdict(input, body)
+      return { verdict: :held, token: revision(body) } if body["succeeded"]
+
+      own = Transactions.keys(body, 1).first
+      queued = own && own[:created] == input[:position].to_i
+      mine(input, body, 0) || { verdict: queued ? :again : :lost }
+    end
+
+    def leave_verdict(input, body)
+      return { verdict: :left } unless body["succeeded"]
+
+      before = Transactions.keys(body, 0).find { |kv| kv[:key] != ticket(input[:lock], input[:uuid]) }
+      { verdict: :as_tail, older: named(before) }
+    end
+
+    def leave_as_tail_verdict(_input, body) = { verdict: body["succeeded"] ? :left : :again }
+
+    # The hold of an earlier send of the same attempt.
+    def mine(input, body, number)
+      fields, token = fields(input[:lock], Transactions.keys(body, number))
+      { verdict: :held_by_earlier_send, token:, fields: } if fields["uuid"] == input[:uuid]
+    end
+
+    def holder(input, body, number)
+      fields, token = fields(input[:lock], Transactions.keys(body, number))
+      Holder.new(fields, token) if token.positive?
+    end
+
+    # How a hold was lost, by what was read of the record and then of its ending.
+    def loss(input, body, first)
+      ending = ending(Transactions.keys(body, first + 1).first, input[:token])
+      held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
+      { verdict: :lost, reason: if ending
+                                  ending["ended"]
+                                else
+                                  (held ? "replaced" : "deleted")
+                                end, ending: }
+    end
+
+    def ending(note, token)
+      document = JSON.parse(note[:value]) if note
+      document if document.is_a?(Hash) && document["ended"].is_a?(String) && document["token"].to_s == token.to_s
+    rescue JSON::ParserError
+      nil
+    end
+
+    def named(kv)
+      return unless kv
+
+      { "ticket" => kv[:key].rpartition("/").last, "create_revision" => kv[:created].to_s, "lease" => kv[:lease] }
+    end
+
+    def revision(body) = body.dig("header", "revision").to_i
+
+    # -- Parts of bodies.
+
+    def txn(compare:, success:, failure:)
+      { compare:, success:, failure: }.reject { |_, part| part.empty? }
+    end
+
+    def b64(bytes) = [bytes].pack("m0")
+    def cancelled(uuid) = "#{@prefix}.cancelled/#{uuid}"
+    def absent(key) = created(key, 0)
+    def held(lock, uuid, token) = [equals(field(lock, "uuid"), uuid), created(field(lock, "uuid"), token)]
+    def equals(key, value) = { key: b64(key), target: "VALUE", result: "EQUAL", value: b64(value) }
+
+    def created(key, revision)
+      { key: b64(key), target: "CREATE", result: "EQUAL", create_revision: revision.to_s }
+    end
+
+    def puts(lock, fields) = fields.map { |name, value| put(field(lock, name), value) }
+
+    def put(key, value, lease = nil)
+      { request_put: { key: b64(key), value: (b64(value) unless value.empty?), lease: lease&.to_s }.compact }
+    end
+
+    def tombstone(lock, uuid, lease) = put(cancelled(uuid), lock, lease)
+
+    # Everything with this prefix, or one key.
+    def keys_of(key, to)
+      to = "#{key[0..-2]}0" if to == :prefix # "0" is what follows "/"
+      { key: b64(key), range_end: (b64(to) if to) }.compact
+    end
+
+    def range(key, to = nil) = { request_range: keys_of(key, to) }
+    def delete(key, to = nil) = { request_delete_range: keys_of(key, to) }
+
+    def tickets(lock, limit)
+      range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0").tap do |read|
+        read[:request_range].merge!(limit: limit.to_s, sort_order: "DESCEND", sort_target: "CREATE")
+      end
+    end
+
+    def unqueue(lock, uuid)
+      tail = ticket(lock, ".tail")
+      [delete(ticket(lock, uuid)), { request_txn: { compare: [equals(tail, uuid)], success: [delete(tail)] } }]
+    end
+
+    # Who left, and why, may be read from the record and the ending.
+    def why(lock, uuid) = [range(record(lock), :prefix), range("#{@prefix}.history/#{uuid}")]
+  end
+end

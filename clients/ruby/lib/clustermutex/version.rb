@@ -1,0 +1,5 @@
+# frozen_string_literal: true
+
+module ClusterMutex
+  VERSION = "0.2.0"
+end

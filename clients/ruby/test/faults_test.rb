@@ -1,0 +1,176 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# Lost answers, endpoints that are gone, logins that expire: errors are not answers.
+class FaultsTest < LockTest
+  # Whether a body takes the lock.
+  def claim?(body)
+    success = JSON.parse(body)["success"] || []
+    success.any? { |one| one.dig("request_put", "key")&.unpack1("m") == "#{prefix}a/uuid" }
+  end
+
+  def tombstones = keys.keys.grep(%r{/\.cancelled/})
+
+  def test_a_lost_answer_is_settled_by_the_same_bytes
+    bodies = []
+    proxy = Faults.new(etcd) do |_, body|
+      next unless claim?(body)
+
+      bodies << body
+      :answer if bodies.one?
+    end
+    lock = client(proxy.endpoint).lock("a", wait: 0)
+    assert_equal 2, bodies.size
+    assert_equal 1, bodies.uniq.size
+    assert_held_by lock.uuid
+    lock.release
+    assert_equal ["#{prefix}.cancelled/#{lock.uuid}"], tombstones
+    assert_nothing_left
+  end
+
+  def test_no_late_send_takes_the_lock_after_its_release
+    count = 0
+    proxy = Faults.new(etcd) { |_, body| :late if claim?(body) && (count += 1) == 1 }
+    client(proxy.endpoint).lock("a", wait: 0, &:alive!)
+    proxy.send_late
+    assert_nothing_left
+  end
+
+  def test_no_late_send_takes_the_lock_after_a_refusal
+    holder = client.lock("a")
+    count = 0
+    proxy = Faults.new(etcd) { |_, body| :late if claim?(body) && (count += 1) == 1 }
+    assert_raises(HeldError) { client(proxy.endpoint).lock("a", wait: 0) }
+    holder.release
+    proxy.send_late
+    assert_nothing_left
+  end
+
+  def test_no_late_send_takes_the_lock_after_giving_up
+    down = true
+    proxy = Faults.new(etcd) { |_, body| (claim?(body) ? :late : :request) if down }
+    locks = client(proxy.endpoint, timeout: 0.5)
+    assert_raises(UnavailableError) { locks.lock("a", wait: 0) }
+    down = false
+    eventually("tombstone") { tombstones.any? }
+    proxy.send_late
+    assert_nothing_left
+  end
+
+  def test_a_waiter_that_does_not_know_that_it_joined_does_not_count_itself
+    holder = client.lock("a")
+    join = "#{prefix}.queue/a/.tail"
+    proxy = Faults.new(etcd) do |_, body|
+      puts = JSON.parse(body)["success"] || []
+      :answer if puts.any? { |one| one.dig("request_put", "key")&.unpack1("m") == join }
+    end
+    error = assert_raises(WaitTimeoutError) { client(proxy.endpoint).lock("a", wait: 0.5) }
+    assert_equal [holder.uuid, 0], [error.holder.uuid, error.waiting]
+    eventually("empty queue") { keys.none? { |key, _| key.include?("/.queue/") } }
+    holder.release
+  end
+
+  def test_a_release_whose_answer_is_lost_is_no_loss
+    count = 0
+    proxy = Faults.new(etcd) { |_, body| :answer if body.include?('"request_delete_range"') && (count += 1) == 1 }
+    client(proxy.endpoint).lock("a").release
+    assert_operator count, :>=, 1
+    assert_nothing_left
+  end
+
+  def test_a_release_without_an_answer_goes_on_in_the_background
+    down = false
+    proxy = Faults.new(etcd) { |_, _| :request if down }
+    locks = client(proxy.endpoint, timeout: 0.5)
+    lock = locks.lock("a")
+    down = true
+    error = assert_raises(UnavailableError) { lock.release }
+    assert_match(/goes on in the background/, error.message)
+    assert_same error, assert_raises(UnavailableError) { lock.release }
+    assert_held_by lock.uuid
+    down = false
+    assert_nothing_left
+  end
+
+  def test_requests_go_to_another_endpoint_when_one_is_gone_or_hangs
+    gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
+    silent = TCPServer.new("127.0.0.1", 0) # accepts, and never answers
+    locks = client([gone, "http://127.0.0.1:#{silent.addr[1]}", etcd.endpoint], timeout: 1)
+    locks.lock("a", wait: LONG, &:alive!)
+    assert_nothing_left
+  end
+
+  def test_nobody_answers
+    gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
+    locks = client(gone, timeout: 0.1)
+    assert_match(/etcd did not answer/, assert_raises(UnavailableError) { locks.lock("a", wait: 0) }.message)
+    assert_raises(UnavailableError) { locks.lock("a", wait: 0.2) }
+  end
+
+  def test_a_server_that_has_no_gateway
+    server = TCPServer.new("127.0.0.1", 0)
+    Thread.new do
+      loop do
+        client = server.accept
+        client.readpartial(10_000)
+        client.write("HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\nConnection: close\r\n\r\n404 page not found\n")
+        client.close
+      end
+    end
+    error = assert_raises(RefusedError) { client("http://127.0.0.1:#{server.addr[1]}").lock("a", wait: 0) }
+    assert_match(/gateway is not there/, error.message)
+  end
+
+  def test_a_waiter_survives_a_restart_of_etcd
+    server = Etcd.new
+    first = client(server.endpoint).lock("a")
+    taken = Queue.new
+    waiter = Thread.new { client(server.endpoint).lock("a") { |lock| taken << lock.token } }
+    Timeout.timeout(LONG) { sleep(0.01) until server.keys(prefix).any? { |key, _| key.include?("/.queue/") } }
+    server.stop
+    server.start
+    first.release
+    assert_operator Timeout.timeout(LONG) { taken.pop }, :>, first.token
+    waiter.join
+  ensure
+    server.stop
+  end
+
+  def test_a_login_is_renewed
+    server = Etcd.new("-token-ttl", "1")
+    server.call("/v3/auth/user/add", name: "root", password: "secret")
+    server.call("/v3/auth/user/grant", user: "root", role: "root")
+    server.call("/v3/auth/role/add", name: "locks")
+    server.call("/v3/auth/role/grant", name: "locks", perm: { permType: "READWRITE", key: [prefix].pack("m0"),
+                                                              range_end: ["#{prefix[0..-2]}0"].pack("m0") })
+    server.call("/v3/auth/user/add", name: "billing", password: "secret")
+    server.call("/v3/auth/user/grant", user: "billing", role: "locks")
+    server.call("/v3/auth/enable", {})
+    locks = client(server.endpoint, user: "billing", password: "secret")
+    locks.lock("a") do |lock|
+      token = locks.gateway.instance_variable_get(:@token)
+      Timeout.timeout(LONG) do
+        sleep(2) && lock.alive! until locks.gateway.instance_variable_get(:@token) != token
+      end
+    end
+    assert_raises(RefusedError) { client(server.endpoint, user: "billing", password: "wrong").lock("a", wait: 0) }
+    assert_raises(RefusedError) { client(server.endpoint).lock("a", wait: 0) }
+    error = assert_raises(RefusedError) do
+      Client.new(server.endpoint, user: "billing", password: "secret", prefix: "/other/").lock("a", wait: 0)
+    end
+    assert_match(/permission denied/, error.message)
+  ensure
+    server.stop
+  end
+
+  def test_tls_with_a_client_certificate
+    server = Etcd.new("-tls", "DIR", "-client-certs")
+    files = { ca: "#{server.dir}/cert.pem", cert: "#{server.dir}/cert.pem", key: "#{server.dir}/key.pem" }
+    client(server.endpoint, **files).lock("a") { |lock| assert_nil lock.lost }
+    stranger = client(server.endpoint, timeout: 0.2)
+    assert_raises(UnavailableError) { stranger.lock("a", wait: 0) }
+  ensure
+    server.stop
+  end
+end

@@ -1,0 +1,260 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# Locks as their callers see them.
+class LockingTest < LockTest
+  def test_a_lock_is_held_while_its_block_runs
+    seen = nil
+    result = client.lock("a", purpose: "invoices", attributes: { ticket: "OPS-7", rows: 3, dry: true }) do |lock|
+      seen = keys
+      assert_held_by lock.uuid
+      assert_operator lock.token, :>, 0
+      :done
+    end
+    assert_equal :done, result
+    assert_nothing_left
+    facts = JSON.parse(seen["#{prefix}a/metadata"])
+    assert_equal ["billing", Process.pid, "invoices", "OPS-7", 3, true, "ruby/#{VERSION}"],
+                 facts.values_at("owner", "pid", "purpose", "ticket", "rows", "dry", "client")
+    taken = Clock.parse(facts["locked_at"])
+    assert_equal [taken + 300, taken + 900], %w[alert_at auto_unlock_at].map { Clock.parse(seen["#{prefix}a/#{_1}"]) }
+  end
+
+  def test_the_record_says_which_process_holds_the_lock_and_where
+    line = __LINE__ + 1
+    lock = client.lock("a")
+    facts = JSON.parse(keys["#{prefix}a/metadata"])
+    first = facts["backtrace"].lines.first.chomp
+    assert_match(/\A#{Regexp.escape(__FILE__)}:#{line} in \S*#{__method__}\z/, first)
+    refute_match %r{/lib/clustermutex}, facts["backtrace"]
+    assert_equal File.read("/proc/self/stat").rpartition(")").last.split[19].to_i, facts["process_start"]
+    assert_equal File.read("/proc/sys/kernel/random/boot_id").strip, facts["boot_id"]
+    assert_equal File.readlink("/proc/self/ns/pid"), "pid:[#{facts["pid_namespace"]}]"
+    lock.release
+  end
+
+  def test_the_refused_learn_who_holds_the_lock
+    lock = client.lock("a/b", purpose: "the run of August")
+    error = assert_raises(HeldError) { client.lock("a/b", wait: 0) }
+    assert_instance_of HeldError, error
+    assert_equal ["billing", Process.pid, "the run of August", lock.uuid, lock.token],
+                 [error.holder.owner, error.holder.pid, error.holder.purpose, error.holder.uuid, error.holder.token]
+    assert_equal 0, error.waiting
+    who = %r{\Alock "a/b" is held by billing on \S+ \(pid \d+\), taken .* for "the run of August"; auto-unlock in }
+    assert_match who, error.message
+    lock.release
+    client.lock("a/b", wait: 0).release
+  end
+
+  def test_a_hostile_record_cannot_break_the_line
+    record = { "uuid" => "me", "metadata" => JSON.generate(owner: "x\e[2J\n\u202e", pid: "many", purpose: "p" * 5000) }
+    record.each { |field, value| etcd.put("#{prefix}a/#{field}", value) }
+    error = assert_raises(HeldError) { client.lock("a", wait: 0) }
+    refute_match(/\p{C}/, error.message)
+    assert_operator error.message.size, :<, 400
+  end
+
+  def test_a_wait_that_runs_out_leaves_the_queue
+    lock = client.lock("a")
+    error = assert_raises(WaitTimeoutError) { client.lock("a", wait: 0.3) }
+    assert_kind_of HeldError, error
+    assert_equal [lock.uuid, 0], [error.holder.uuid, error.waiting]
+    eventually("empty queue") { keys.none? { |key, _| key.include?("/.queue/") } }
+    lock.release
+  end
+
+  def test_waiters_get_the_lock_in_order
+    lock = client.lock("a")
+    order = Queue.new
+    waiters = Array.new(4) do |number|
+      thread = Thread.new { client.lock("a", wait: LONG) { order << number } }
+      queued(number + 1)
+      thread
+    end
+    error = assert_raises(HeldError) { client.lock("a", wait: 0) }
+    assert_equal 4, error.waiting
+    lock.release
+    waiters.each(&:join)
+    assert_equal [0, 1, 2, 3], Array.new(4) { order.pop }
+    assert_nothing_left
+  end
+
+  def test_whoever_leaves_at_the_end_of_the_queue_puts_the_tail_back
+    lock = client.lock("a")
+    waiter = Thread.new { client.lock("a", wait: LONG) { :got } }
+    queued(1)
+    first = keys["#{prefix}.queue/a/.tail"]
+    assert_raises(WaitTimeoutError) { client.lock("a", wait: 0.5) }
+    assert_equal first, keys["#{prefix}.queue/a/.tail"]
+    lock.release
+    assert_equal :got, waiter.value
+    assert_nothing_left
+  end
+
+  def test_threads_exclude_each_other
+    count = 0
+    Array.new(4) { Thread.new { 5.times { client.lock("a") { count = count.tap { Thread.pass } + 1 } } } }.each(&:join)
+    assert_equal 20, count
+    assert_nothing_left
+  end
+
+  def test_alive_moves_the_deadlines_and_shows_progress
+    lock = client.lock("a", alert_after: 100, unlock_after: 200)
+    before = keys["#{prefix}a/auto_unlock_at"]
+    lock.alive!("3 of 9", unlock_after: 400)
+    after = keys
+    assert_operator after["#{prefix}a/auto_unlock_at"], :>, before
+    assert_match(/\A\d{10}(\.\d+)? 3 of 9\z/, after["#{prefix}a/alive"])
+    assert_in_delta 370, lock.time_left, 10
+    lock.release
+    assert_raises(RefusedError) { lock.alive! }
+  end
+
+  def test_a_release_counts_once
+    lock = client.lock("a")
+    lock.release
+    other = client.lock("a")
+    lock.release
+    assert_held_by other.uuid
+    assert_nil lock.lost
+    other.release
+  end
+
+  def test_a_name_or_option_that_makes_no_sense_is_refused_in_one_line
+    locks = client
+    { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },
+      "b" => { alert_after: 10, unlock_after: 5 },
+      "c" => { unlock_after: "soon" }, "d" => { purpose: "x" * 1025 }, "e" => { attributes: { "Bad" => 1 } },
+      "f" => { attributes: { owner: "x" } }, "g" => { attributes: { list: [] } }, "h" => { margin: 900 },
+      "i" => { attributes: Array.new(65) { |number| ["a#{number}", 1] }.to_h }, "j" => { purpose: "\xff" },
+      "k" => { attributes: { ratio: Float::NAN } }, "l" => { heartbeat: 5, unlock_after: 10 } }.each do |name, options|
+      error = assert_raises(RefusedError, "#{name.inspect} #{options}") { locks.lock(name, **options) }
+      refute_includes error.message, "\n"
+    end
+    assert_empty keys
+    [[], ["ftp://x"], ["http://"]].each { |endpoints| assert_raises(RefusedError) { Client.new(endpoints) } }
+    assert_raises(RefusedError) { client(ca: "/nowhere.pem") }
+    assert_raises(RefusedError) { Client.new("http://x", prefix: "/") }
+  end
+end
+
+# How a holder learns that it lost the lock, or that somebody asks for it.
+class LossTest < LockTest
+  def force_unlock(lock, ended = "forced")
+    note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by: "ann", why: "it hangs" }
+    etcd.put("#{prefix}.history/#{lock.uuid}", JSON.generate(note))
+    etcd.call("/v3/kv/deleterange", key: ["#{prefix}a/"].pack("m0"), range_end: ["#{prefix}a0"].pack("m0"))
+  end
+
+  def test_a_force_unlock_is_noticed_with_its_reason
+    reasons = Queue.new
+    lock = client.lock("a", on_lost: reasons.method(:push))
+    watched(lock).on_lost { |reason| reasons << reason }
+    assert_nil lock.lost
+    force_unlock(lock)
+    assert_equal %w[forced forced], Timeout.timeout(LONG) { [reasons.pop, reasons.pop] }
+    assert_equal "forced", lock.lost
+    error = assert_raises(LostError) { lock.alive! }
+    assert_equal 'lock "a" was lost: force-unlocked by ann: it hangs', error.message
+    assert_equal "forced", assert_raises(LostError) { lock.release }.reason
+    lock.on_lost { |reason| reasons << reason }
+    assert_equal "forced", Timeout.timeout(LONG) { reasons.pop }
+  end
+
+  def test_alive_and_release_tell_a_loss_that_no_watch_has_seen
+    %w[auto_unlocked abandoned].each do |ended|
+      lock = client.lock("a", unlock_after: 20)
+      force_unlock(lock, ended)
+      assert_equal ended, assert_raises(LostError) { lock.alive! }.reason
+      lock = client.lock("a")
+      force_unlock(lock, ended)
+      assert_equal ended, assert_raises(LostError) { lock.release }.reason
+    end
+  end
+
+  def test_a_record_deleted_or_replaced_by_hand_is_a_loss
+    lock = watched(client.lock("a"))
+    etcd.delete("#{prefix}a/uuid")
+    eventually("loss") { lock.lost }
+    assert_equal "deleted", lock.lost
+    other = watched(client.lock("a"))
+    assert_equal "deleted", assert_raises(LostError) { lock.release }.reason
+    etcd.put("#{prefix}a/uuid", "another")
+    eventually("loss") { other.lost }
+    assert_equal "replaced", other.lost
+  end
+
+  def test_the_same_uuid_with_another_token_is_another_hold
+    lock = client.lock("a")
+    etcd.delete("#{prefix}a/uuid")
+    etcd.put("#{prefix}a/uuid", lock.uuid)
+    assert_equal "replaced", assert_raises(LostError) { lock.release }.reason
+    assert_held_by lock.uuid
+  end
+
+  def test_a_block_whose_lock_was_lost_raises_unless_it_raised_itself
+    assert_raises(LostError) { client.lock("a") { |lock| force_unlock(lock) } }
+    assert_raises(KeyError) do
+      client.lock("a") do |lock|
+        force_unlock(lock)
+        raise KeyError
+      end
+    end
+    assert_equal :left, client.lock("a") { break :left }
+    assert_nothing_left
+  end
+
+  def test_a_holder_that_is_cut_off_stops_before_its_deadline
+    server = Etcd.new
+    reasons = Queue.new
+    lock = client(server.endpoint).lock("a", unlock_after: 2, on_lost: reasons.method(:push))
+    left = lock.time_left
+    began = Clock.now
+    assert_operator left, :<=, 1.8
+    server.signal(:STOP)
+    assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
+    assert_operator Clock.now - began, :>=, left - 0.01
+    assert_equal "deadline", assert_raises(LostError) { lock.alive! }.reason
+    server.signal(:CONT)
+    lock.release # the record was still its own
+  ensure
+    server.stop
+  end
+
+  def test_a_request_to_finish_is_heard_once
+    asked = Queue.new
+    lock = watched(client.lock("a", on_asked: asked.method(:push)))
+    request = { uuid: lock.uuid, token: lock.token, by: "ann", source: "cli", at: "1553682600", reason: "the deploy" }
+    etcd.put("#{prefix}a/asked", JSON.generate(request.merge(token: 1))) # meant for another hold
+    etcd.put("#{prefix}a/asked", JSON.generate(request))
+    heard = Timeout.timeout(LONG) { asked.pop }
+    assert_equal ["ann", "the deploy", 1_553_682_600], [heard.by, heard.reason, heard.at.to_i]
+    assert_equal heard, lock.asked
+    assert_empty asked
+    lock.release
+  end
+
+  def test_more_time_moves_the_deadline
+    lock = watched(client.lock("a", unlock_after: 20))
+    at = Clock.parse(keys["#{prefix}a/auto_unlock_at"])
+    given = { uuid: lock.uuid, token: lock.token, by: "ann", seconds: 100, auto_unlock_at: Clock.format(at) }
+    puts = { "auto_unlock_at" => Clock.format(at + 100), "extended" => JSON.generate(given) }.map do |field, value|
+      { request_put: { key: ["#{prefix}a/#{field}"].pack("m0"), value: [value].pack("m0") } }
+    end
+    etcd.call("/v3/kv/txn", success: puts)
+    eventually("more time") { lock.time_left > 80 }
+    lock.alive!
+    assert_operator lock.time_left, :>, 80
+    lock.release
+  end
+
+  def test_a_heartbeat_keeps_the_lock_and_leaves_the_alert
+    lock = client.lock("a", heartbeat: true, alert_after: 5, unlock_after: 3)
+    taken = Clock.parse(JSON.parse(keys["#{prefix}a/metadata"])["locked_at"])
+    eventually("extension past the alert") { Clock.parse(keys["#{prefix}a/auto_unlock_at"]) > taken + 5 }
+    assert_nil lock.lost
+    assert_equal taken + 5, Clock.parse(keys["#{prefix}a/alert_at"])
+    lock.release
+  end
+end

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# The vectors and the transactions of docs/protocol, which all clients share.
+class VectorsTest < Minitest::Test
+  include ClusterMutex
+
+  def self.read(file) = JSON.parse(File.read(File.expand_path("../../../docs/protocol/#{file}", __dir__)))
+
+  VECTORS = read("vectors.json")
+  TRANSACTIONS = read("transactions.json")
+
+  def setup = @transactions = Transactions.new("/mutexes/")
+
+  def test_names_are_written_and_read
+    VECTORS.fetch("names").each do |name|
+      assert_equal name["segment"], Name.segment(name["name"]), name["about"]
+      assert_equal name["name"], Name.of(name["segment"]), name["about"]
+    end
+  end
+
+  def test_names_that_no_lock_may_have_are_refused
+    VECTORS.fetch("refused_names").each do |name|
+      assert_raises(RefusedError, name["about"]) { Name.segment(name["name"] || name["name_base64"].unpack1("m")) }
+    end
+    VECTORS.fetch("refused_segments").each do |name|
+      assert_raises(RefusedError, name["about"]) { Name.of(name["segment"]) }
+    end
+  end
+
+  def test_times_are_read_and_written
+    VECTORS.fetch("times").each do |vector|
+      time = Clock.parse(vector["text"])
+      assert_equal vector.values_at("seconds", "nanoseconds"), [time.to_i, time.nsec], vector["about"]
+      assert_equal vector["written"] || vector["text"], Clock.format(time), vector["about"]
+    end
+    VECTORS.fetch("refused_times").each { |vector| assert_nil Clock.parse(vector["text"]), vector["about"] }
+  end
+
+  def test_records_are_read_whatever_is_wrong_with_them
+    VECTORS.fetch("records").each do |vector|
+      keys = vector["fields"].map do |field|
+        { key: @transactions.field("x", field["name"]), created: 7, modified: field["mod_revision"] || 7,
+          value: field["value"] || field["value_base64"].unpack1("m") }
+      end
+      holder = Holder.new(*@transactions.fields("x", keys).first(2))
+      assert_equal decoded(vector), holder.facts, vector["about"]
+      assert_equal vector["malformed"], holder.malformed?, vector["about"]
+    end
+  end
+
+  def test_bodies
+    TRANSACTIONS.fetch("transactions").each do |step|
+      body = @transactions.body(step["step"], step["input"].transform_keys(&:to_sym))
+      assert_equal step["body"], JSON.parse(JSON.generate(body)), "#{step["step"]}: #{step["about"]}"
+    end
+  end
+
+  def test_verdicts
+    TRANSACTIONS.fetch("verdicts").each do |step|
+      found = @transactions.verdict(step["step"], step["input"].transform_keys(&:to_sym), step["answer"])
+      want = step.except("about", "step", "input", "answer")
+      got = want.to_h { |member, _| [member, plain(found[member.to_sym])] }
+      assert_equal want, got, "#{step["step"]}: #{step["about"]}"
+    end
+  end
+
+  private
+
+  def plain(value)
+    case value
+    when Symbol, Integer then value.to_s
+    when Holder then value.uuid
+    else value
+    end
+  end
+
+  def decoded(vector)
+    vector["decoded"].to_h do |name, value|
+      next [name, value] unless name.end_with?("_base64")
+
+      [name.delete_suffix("_base64"), value.unpack1("m").force_encoding("UTF-8").scrub("\uFFFD")]
+    end
+  end
+end
