@@ -44,9 +44,6 @@ type Config struct {
 	Version  string
 	Mode     Mode
 	Policy   staleness.Policy
-	// LockDelay is how long nobody is to follow a hold that was removed because of its deadline, if its record does not
-	// say; 0 = no delay.
-	LockDelay time.Duration
 	// Exclude are globs of lock names that are never removed: * matches any text, including slashes, and ? any one
 	// character.
 	Exclude []string
@@ -114,8 +111,6 @@ func (c *Config) check() error {
 		return errors.New("the sweeper is not connected: Locks, Lock, Clock, Fresh, Announce and Remove are required")
 	case (c.Queues == nil) != (c.RemoveTicket == nil):
 		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
-	case metadata.CheckLockDelay(c.LockDelay) != nil:
-		return metadata.CheckLockDelay(c.LockDelay)
 	case c.EventRetention < 0:
 		return fmt.Errorf("the event retention is negative: %v", c.EventRetention)
 	}

@@ -119,7 +119,7 @@ Policy <strong>{{.Sweep.Mode}}</strong>.
 <tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leader{{end}}, answered in {{ms .Took}}{{end}}{{end}}
 <tr><th>etcd alarms<td>{{with .Problem}}unknown: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
 <tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
-<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never); abandoned locks are {{if .Policy.UnlockAbandoned}}removed after {{.Policy.AbandonedGrace}}{{else}}only reported{{end}}
+<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never); abandoned locks are {{if .Policy.UnlockAbandoned}}removed after {{.Policy.AbandonedGrace}}{{else}}only reported{{end}}; lock delay {{.Policy.LockDelay}} where the record does not say
 <tr><th>version<td>{{.Version}}
 </table>
 <p><a href="metrics">metrics</a> · <a href="readyz">readyz</a> · <a href="livez">livez</a></p>
