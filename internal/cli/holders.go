@@ -40,8 +40,8 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 // gather is how long changes are collected before they are processed, because every update reads all of them.
 const gather = 100 * time.Millisecond
 
-// untilFree waits until nobody holds the lock or any share of it, no lock delay keeps others back and, with queueToo, nobody queues for it. It reports
-// state, which describes the lock, and waits through outages of etcd.
+// untilFree waits until nobody holds the lock or any share of it, no lock delay keeps others back and, with queueToo,
+// nobody queues for it. It reports state, which describes the lock, and waits through outages of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
 	s.app.mention("waiting: %s", state)
 	var failed error
