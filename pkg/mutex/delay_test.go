@@ -254,4 +254,3 @@ func TestALockThatWantsNoDelay(t *testing.T) {
 		}
 	}
 }
-
