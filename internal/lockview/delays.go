@@ -29,6 +29,14 @@ func (v *View) Delay(lock string) *metadata.Delay {
 	return &d
 }
 
+// DelaysAbout returns the delays of a lock and of its shares.
+func (v *View) DelaysAbout(lock string) []metadata.Delay {
+	return slices.DeleteFunc(v.Delays(), func(d metadata.Delay) bool {
+		base, _, ok := metadata.ParseShare(d.Lock)
+		return d.Lock != lock && (!ok || base != lock)
+	})
+}
+
 func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
 	d := protocol.ReadDelay(strings.Clone(lock), kv)
 	for _, text := range []*string{&d.UUID, &d.Owner, &d.Hostname, &d.Purpose, &d.By} {
