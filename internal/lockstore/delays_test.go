@@ -165,7 +165,11 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 func TestADelayAfterAHostileHold(t *testing.T) {
 	w := start(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
-	r := w.hold("a", uuid(1), func(d *metadata.Draft) { d.Owner, d.Hostname, d.Purpose = long, long, long })
+	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
+		d.Owner = long
+		d.Hostname = long
+		d.Purpose = long
+	})
 	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, time.Minute)}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
