@@ -51,7 +51,7 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	delays, err := s.delays(ctx, name)
-	state := ""
+	var state string
 	switch {
 	case err != nil:
 		return err

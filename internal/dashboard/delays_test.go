@@ -18,17 +18,17 @@ func delayed(s *scene, name string) func(*setup.Config) {
 			if lock != name {
 				return nil
 			}
-			return []metadata.Delay{{Lock: name, UUID: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11", Token: 7, Owner: "billing",
-				Hostname: "<b>host-3", Ended: metadata.EndedForced, By: "ann", At: metadata.Time{Time: s.now.Add(-4 * time.Second)},
-				Seconds: 30, Leased: true, Revision: 99}}
+			return []metadata.Delay{{Lock: name, UUID: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11", Token: 7,
+				Owner: "billing", Hostname: "<b>host-3", Ended: metadata.EndedForced, By: "ann",
+				At: metadata.Time{Time: s.now.Add(-4 * time.Second)}, Seconds: 30, Leased: true, Revision: 99}}
 		}
 	}
 }
 
 func TestALockInItsDelaySaysWhoWasBeforeAndUntilWhen(t *testing.T) {
 	s := busy()
-	want := "There is a lock delay of 30s after the hold of billing on <b>host-3, force-unlocked by ann 4s ago, lasts " +
-		"26s more (mutexctl end-delay "
+	want := "There is a lock delay of 30s after the hold of billing on <b>host-3, force-unlocked by ann 4s ago, " +
+		"lasts 26s more (mutexctl end-delay "
 	page := get(s.dashboard(t, delayed(s, "billing/free")), "/lock?name=billing/free")
 	if page.Code != 404 || strings.Contains(page.Body.String(), "<b>host-3") {
 		t.Errorf("status %d: %s", page.Code, page.Body)

@@ -149,9 +149,7 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 	case locktxn.NoSpace(err):
 		s.log.Warn().Str("lock", d.Lock).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
 			Msg("etcd is out of space: a lock delay is ended without audit")
-		if resp, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd); err == nil && !resp.Succeeded {
-			return nil // the first one did it
-		}
+		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // else the first one did it
 		return err
 	case locktxn.Refused(err), errors.Is(err, errNotSent):
 		return err

@@ -121,7 +121,8 @@ func TestForceUnlockWithADelay(t *testing.T) {
 // A lease that somebody revoked is replaced, and everything is done once.
 func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 	w := start(t)
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(w.hold("a", uuid(1)), time.Minute)}); errs[0] != nil {
+	held := w.hold("a", uuid(1))
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(held, time.Minute)}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	first, _ := w.leaseOf("a")

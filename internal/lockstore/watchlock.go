@@ -16,8 +16,8 @@ const (
 )
 
 // WatchLock calls read when the lock may have changed: once its watches are open, after changes of its record, of the
-// records of its shares, of their delays and of its queue, and now and then without any. Changes during a call lead to one more.
-// It blocks until read has seen enough, or returns why ctx ended.
+// records of its shares, of their delays and of its queue, and now and then without any. Changes during a call lead to
+// one more. It blocks until read has seen enough, or returns why ctx ended.
 //
 // etcd does not even send events of other locks.
 func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough bool)) error {

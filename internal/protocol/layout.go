@@ -179,8 +179,8 @@ const (
 // Key is a key taken apart.
 type Key struct {
 	Kind Kind
-	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, of delays, and of a foreign key that
-	// lies inside the range of a lock's record.
+	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, of delays, and of a foreign key
+	// that lies inside the range of a lock's record.
 	Lock string
 	// ID is the field's name, the ticket, the uuid, the instance, the audit entry's time and id, or the task's name
 	// without its set; empty for a tail, a period and a delay.

@@ -130,7 +130,8 @@ func (d Draft) document() (string, error) {
 		PID       int    `json:"pid,omitempty"`
 		Purpose   string `json:"purpose,omitempty"`
 		Process
-	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, delaySeconds(d.LockDelay), FormatTime(d.LockedAt), d.Owner, d.PID, d.Purpose, d.Process})
+	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, delaySeconds(d.LockDelay), FormatTime(d.LockedAt), d.Owner,
+		d.PID, d.Purpose, d.Process})
 	if err != nil || len(d.Attributes) == 0 {
 		return known, err
 	}

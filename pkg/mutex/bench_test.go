@@ -300,7 +300,8 @@ func BenchmarkDelayCompare(b *testing.B) {
 		}
 		txn := locktxn.Acquire(l, lock, id, fields, false)
 		if !compare {
-			txn.If = slices.DeleteFunc(txn.If, func(c clientv3.Cmp) bool { return string(c.KeyBytes()) == l.Delay(lock) })
+			delay := l.Delay(lock)
+			txn.If = slices.DeleteFunc(txn.If, func(c clientv3.Cmp) bool { return string(c.KeyBytes()) == delay })
 			txn.Else = txn.Else[:1]
 		}
 		r, err := txn.Commit(context.Background(), etcd)

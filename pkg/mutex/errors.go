@@ -41,8 +41,9 @@ var ErrCondition = errors.New("a condition does not hold")
 // committed, or not. The caller's keys show which. A lock that was taken is given back in the background.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
-// HeldError means that another holds the lock or is ahead in the queue, or that nobody is to take it yet. Its text is one line: who holds it, where,
-// since when, what for, and when the alert and the auto-unlock are due. It is an [ErrHeld].
+// HeldError means that another holds the lock or is ahead in the queue, or that nobody is to take it yet. Its text is
+// one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
+// [ErrHeld].
 type HeldError struct {
 	Lock string
 	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
@@ -61,8 +62,8 @@ type HeldError struct {
 	Holders             []metadata.Document
 	Free, Limit, Weight int
 
-	// Delay is the lock delay that keeps the caller from following a hold that was ended; nil if none does. Of several it
-	// is the last to end.
+	// Delay is the lock delay that keeps the caller from following a hold that was ended; nil if none does. Of several
+	// it is the last to end.
 	Delay *metadata.Delay
 
 	// Where is the file and line that took the hold of Holder, if this process did.

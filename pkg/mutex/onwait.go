@@ -40,7 +40,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 				u.ask(ctx, w)
 			}
 			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
-				delayRevision(w.Delay) != delayRevision(a.reported.Delay) || !sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
+				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
+				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
