@@ -115,8 +115,9 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 			endHold(t, q.etcd, "a", metadata.EndedForced)
 			told := make(chan mutex.Waiting, 100)
 			got := make(chan *mutex.Lock, 1)
+			c := q.client()
 			go func() {
-				l, err := q.client().Lock(context.Background(), "a", append(opts,
+				l, err := c.Lock(context.Background(), "a", append(opts,
 					mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
 				if err != nil {
 					t.Error(err)
@@ -127,7 +128,9 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 				t.Errorf("it waits for %+v", w)
 			}
 			delayOver(t, q.etcd, "a")
-			q.unlock(<-got)
+			if l := <-got; l != nil {
+				q.unlock(l)
+			}
 		})
 	}
 }
