@@ -133,9 +133,9 @@ passes grace safety -DMORE=3 -DEND=14 -DFLIPS=2 -DOLD
 breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DOLD -DARRIVAL_FIXED
 breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DPROMPT -DARRIVAL_OF_ANYBODY
 
-# Lock delay, which is only proposed.
+# Lock delay: as built, without each of its parts, and in the forms that were not built.
 passes delay safety
-for mutant in ALL REPLACE TWO; do breaks delay safety -D$mutant; done
+for mutant in ALL PUT_LATER CLIENT_BLIND LOOK_FIRST END_BLIND OLD_LEASE END_NOBODY REPLACE TWO; do breaks delay safety -D$mutant; done
 breaks delay safety -DREPLACE -DGUARD_MOD
 passes delay safety -DREPLACE -DGUARD_MOD -DNO_D3 -DALL
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,9 @@ type forceUnlockOptions struct {
 	app  *app
 	deed deed
 	yes  bool
+
+	lockDelay time.Duration
+	given     func(flag string) bool
 }
 
 func newForceUnlock(a *app) *cobra.Command {
@@ -35,6 +39,9 @@ required: the uuid of the hold you saw with show. Another hold is never ended (3
 without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
 their own names: pool#2.
 
+If the record asks for a lock delay, nobody who knows lock delays takes the lock before it is over:
+see "mutexctl delays". Choose another with --lock-delay, 0 for none.
+
 The ending is recorded in the history, and in the audit trail with the reason, user@host and the
 source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
@@ -44,7 +51,10 @@ source "cli".`,
 	}
 	o.deed.flags(cmd, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
-	flags.CommandLineOnly(cmd.Flags(), "yes") // for this one hold only
+	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
+		"how long nobody is to follow, up to 1h; default: what the record says")
+	o.given = cmd.Flags().Changed
+	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.deed.names.parse(args[0])
 		if err != nil {
@@ -63,6 +73,8 @@ func (o *forceUnlockOptions) check() error {
 		return err
 	}
 	switch {
+	case o.lockDelay < 0 || o.lockDelay > metadata.MaxLockDelay:
+		return usagef("--lock-delay is %v, it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
 	case o.yes && o.deed.uuid == "":
 		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
 	case !o.yes && !o.app.interactive():
@@ -89,9 +101,21 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	if err := o.remove(ctx, s, &doc); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", text.Visible(name),
-		s.holder(&doc.Record))
+	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(name), s.holder(&doc.Record))
+	if d := o.delay(&doc.Record); d > 0 {
+		line += fmt.Sprintf("; a lock delay of %v has begun", d)
+	}
+	_, err = fmt.Fprintln(o.app.Stdout, line)
 	return err
+}
+
+// delay is the lock delay that follows the hold.
+func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
+	d := r.DelayOf(0)
+	if o.given("lock-delay") && r.Token != 0 {
+		d = o.lockDelay
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
 }
 
 // confirm shows the record and asks for the lock's name.
@@ -101,9 +125,13 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	if err := p.write(o.app.Stderr); err != nil {
 		return err
 	}
+	next := "at once"
+	if d := o.delay(&doc.Record); d > 0 {
+		next = fmt.Sprintf("after a lock delay of %v", d)
+	}
 	fmt.Fprintf(o.app.Stderr, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next "+
-		"waiter gets the lock at once.\n"+
-		"Type the lock's name to force-unlock it: ")
+		"waiter gets the lock %s.\n"+
+		"Type the lock's name to force-unlock it: ", next)
 	typed, err := readLine(ctx, o.app.Stdin)
 	switch {
 	case err != nil:
@@ -119,6 +147,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 	removal := metadata.Removal{
 		Record: &doc.Record,
 		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, action.Actor, action.Reason, action.At.Time),
+		Delay:  o.delay(&doc.Record),
 	}
 	request, cancel := s.request(ctx)
 	defer cancel()

@@ -40,19 +40,25 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 // gather is how long changes are collected before they are processed, because every update reads all of them.
 const gather = 100 * time.Millisecond
 
-// untilFree waits until nobody holds the lock or any share of it and, with queueToo, nobody queues for it. It reports
-// state, which describes the lock, and waits through outages of etcd.
+// untilFree waits until nobody holds the lock or any share of it, no lock delay keeps others back and, with queueToo,
+// nobody queues for it. It reports state, which describes the lock, and waits through outages of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
 	s.app.mention("waiting: %s", state)
 	var failed error
 	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
 		holders, queued, err := s.occupants(ctx, name, queueToo)
+		var delays []metadata.Delay
+		if err == nil && len(holders) == 0 {
+			delays, err = s.delays(ctx, name)
+		}
 		switch {
 		case err != nil && ctx.Err() == nil && !isOutage(err):
 			failed = err
 			return true
-		case err == nil && len(holders) == 0 && !queued:
+		case err == nil && len(holders) == 0 && len(delays) == 0 && !queued:
 			return true
+		case len(delays) > 0:
+			state = s.delayedBy(name, delays)
 		case len(holders) > 0:
 			state = s.heldBy(name, holders)
 		}

@@ -141,6 +141,9 @@ func stateWords(separator string) string {
 // summary is the line below a table: it turns an empty list into a statement.
 func (all *snapshot) summary(shown int) string {
 	parts := []string{count(len(all.locks), "lock") + " held"}
+	if n := len(all.delays); n > 0 {
+		parts = append(parts, count(n, "lock delay")+" (see \"mutexctl delays\")")
+	}
 	if n := len(all.misplaced); n > 0 {
 		parts = append(parts, count(n, "record")+" at the keys of no lock")
 	}

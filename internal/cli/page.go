@@ -91,6 +91,12 @@ func (p *page) lock(doc *metadata.Document) {
 	if doc.Alive != nil {
 		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
 	}
+	switch {
+	case doc.LockDelay > 0:
+		p.fact("lock delay", doc.LockDelay.String()+", if somebody else ends the hold")
+	case doc.LockDelay < 0:
+		p.fact("lock delay", "none, whatever the default of the unlocker")
+	}
 	p.operators(&doc.Record)
 	p.fact("uuid", text.Visible(doc.UUID))
 	p.fact("token", number(doc.Token))

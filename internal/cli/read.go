@@ -18,6 +18,7 @@ type snapshot struct {
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // running ones
+	delays    []metadata.Delay    // by lock
 	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
 }
@@ -56,6 +57,8 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			if st := protocol.ReadStatement(key.ID, kv); st != nil {
 				stated[key] = st
 			}
+		case protocol.KindDelay:
+			all.delays = append(all.delays, protocol.ReadDelay(key.Lock, kv))
 		case protocol.KindUnlocker:
 			all.takeUnlocker(key.ID, kv)
 		case protocol.KindForeign:

@@ -68,9 +68,10 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
-		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newPeriods(a), newTasks(a), newCheck(a),
+		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newPeriods(a),
+		newTasks(a), newCheck(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newAsk(a), newExtend(a), newForceUnlock(a), newResetPeriod(a), newSweep(a),
+		newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)

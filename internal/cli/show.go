@@ -8,6 +8,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -52,6 +54,10 @@ More time:
 
 ` + lockjson.ExtendedShape().Help() + `
 
+A lock delay:
+
+` + lockjson.DelayShape().Help() + `
+
 A waiter:
 
 ` + lockjson.WaiterShape().Help() + `
@@ -93,11 +99,15 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	case failed != nil:
 		return failed
 	case err != nil && len(holders) == 0:
-		return err
+		return s.orDelay(ctx, name, err)
 	case err != nil:
 		doc.Name = name
 	}
 	if err := s.heed(ctx, append(slices.Clone(holders), &doc.Record)...); err != nil {
+		return err
+	}
+	delays, err := s.delays(ctx, name)
+	if err != nil {
 		return err
 	}
 	waiters, err := s.queue(ctx, doc.Queue())
@@ -105,10 +115,13 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if o.format.JSON() {
-		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters))
+		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters, delays))
 	}
 	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
 	p.whole(&doc, holders)
+	for _, d := range delays {
+		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
+	}
 	p.waiters(waiters)
 	p.block("backtrace", doc.Backtrace)
 	if o.raw {
@@ -118,10 +131,10 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 }
 
 func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
-	waiters []metadata.Waiter) lockjson.Document {
+	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
 	now := o.app.Now()
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
-		Queue: lockjson.Waiters(waiters, now)}
+		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range holders {
 		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))
 	}

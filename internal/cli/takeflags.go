@@ -3,6 +3,7 @@ package cli
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +20,7 @@ type takeFlags struct {
 	attributes     []string
 	wait           waitTimeout
 	barge          bool
+	lockDelay      time.Duration
 	kindFlags
 }
 
@@ -31,6 +33,8 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
 	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
+	f.DurationVar(&t.lockDelay, "lock-delay", 0,
+		"how long nobody is to follow if somebody else ends the hold, up to 1h; 0 refuses the unlocker's default")
 	t.kindFlags.add(f)
 }
 
@@ -47,6 +51,12 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 		mutex.Attribute("user", userName()))
 	if t.barge {
 		options = append(options, mutex.WithoutQueue())
+	}
+	if t.given.Changed("lock-delay") {
+		if t.lockDelay < 0 || t.lockDelay > metadata.MaxLockDelay {
+			return nil, usagef("--lock-delay is %v, it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
+		}
+		options = append(options, mutex.LockDelay(t.lockDelay))
 	}
 	for _, pair := range t.attributes {
 		name, value, ok := strings.Cut(pair, "=")

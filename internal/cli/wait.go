@@ -21,7 +21,8 @@ func newWait(a *app) *cobra.Command {
 Exits with 3 if it is still held after --wait.
 
 A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
-its holders, give the holder's name: pool#2. Waiters in the queue do not count.`,
+its holders, give the holder's name: pool#2. Waiters in the queue do not count. A lock is not free
+within its lock delay.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
@@ -46,15 +47,25 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 	}
 	defer s.close()
 	holders, err := s.holdersOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	delays, err := s.delays(ctx, name)
+	var state string
 	switch {
 	case err != nil:
 		return err
-	case len(holders) == 0:
+	case len(holders) > 0:
+		state = s.heldBy(name, holders)
+	case len(delays) > 0:
+		state = s.delayedBy(name, delays)
+	default:
 		return nil
-	case o.wait.none():
-		return heldf("gave up waiting: %s", s.heldBy(name, holders))
+	}
+	if o.wait.none() {
+		return heldf("gave up waiting: %s", state)
 	}
 	ctx, stop := o.wait.bound(ctx)
 	defer stop()
-	return s.untilFree(ctx, name, false, s.heldBy(name, holders))
+	return s.untilFree(ctx, name, false, state)
 }

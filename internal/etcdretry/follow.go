@@ -28,7 +28,7 @@ func Deleted(key string) Watched {
 	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
-// Follow watches one key, or up to three, and calls check whenever there may be something new: once the watches are
+// Follow watches one key, or up to four, and calls check whenever there may be something new: once the watches are
 // open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
 // event. It returns when check reports that it has seen enough, or when ctx ends.
 //
@@ -85,7 +85,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, check fu
 
 // watch opens the watches. It is not ok when that took too long: then the next ones are opened on another stream.
 func (c *Client) watch(ctx, watch context.Context, stop func(),
-	keys []Watched) (events [3]clientv3.WatchChan, ok bool) {
+	keys []Watched) (events [4]clientv3.WatchChan, ok bool) {
 	late := time.AfterFunc(openTimeout, stop)
 	for i, w := range keys {
 		events[i] = c.etcd.Watch(watch, w.Key, append(w.Options, clientv3.WithCreatedNotify())...)
@@ -99,7 +99,7 @@ func (c *Client) watch(ctx, watch context.Context, stop func(),
 
 // next waits for what a watch says, or for the tick: then nothing came. It is not ok when ctx ends or a watch breaks.
 func next(ctx context.Context, tick *time.Timer,
-	events [3]clientv3.WatchChan) (w clientv3.WatchResponse, came, ok bool) {
+	events [4]clientv3.WatchChan) (w clientv3.WatchResponse, came, ok bool) {
 	select {
 	case <-ctx.Done():
 		return w, false, false
@@ -108,6 +108,7 @@ func next(ctx context.Context, tick *time.Timer,
 	case w, ok = <-events[0]:
 	case w, ok = <-events[1]:
 	case w, ok = <-events[2]:
+	case w, ok = <-events[3]:
 	}
 	return w, true, ok && w.Err() == nil
 }

@@ -114,6 +114,9 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 		"how long after it was first seen a lock without a readable deadline is removed; 0 is never")
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
 		"how long an unlocker must have known the proof that a holder has ended before it removes the lock for it")
+	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
+		"how long nobody is to follow a hold that is ended by force or because of its deadline, if its record does "+
+			"not say; up to 1h, 0 is no delay")
 	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
 		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting "+
 			"for its deadline")

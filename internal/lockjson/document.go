@@ -14,6 +14,7 @@ type Document struct {
 	Backtrace *string  `json:"backtrace,omitempty"`
 	Queue     []Waiter `json:"queue"`
 	Holders   []Lock   `json:"holders,omitempty"`
+	Delays    []Delay  `json:"delays,omitempty"`
 	Fields    []Field  `json:"fields,omitempty"`
 	Ending    *Ending  `json:"ending,omitempty"`
 	Unread    *string  `json:"unread,omitempty"`

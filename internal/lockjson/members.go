@@ -55,6 +55,7 @@ func DocumentShape() Shape {
 		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 		{"queue", "the waiters in their order"},
 		{"holders", "the holds of a shared lock, each as a lock; else absent"},
+		{"delays", "the lock delays after holds of this lock that were ended; absent when there are none"},
 		{"fields", "each key of the record; absent unless asked for"},
 		{"ending", "how the requested hold ended, if it is over; only the page's API has it"},
 		{"unread", "why etcd could not be read and members are missing; only the page's API has it"},

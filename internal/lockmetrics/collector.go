@@ -26,6 +26,7 @@ type Config struct {
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
+	Delays    func() int              // the number of lock delays; nil: not known
 	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 
 	Series      Series // which locks get series of their own; none if empty
@@ -83,6 +84,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
 		c.deadlocks(ch)
+		if c.c.Delays != nil {
+			gauge(ch, c.d.delays, float64(c.c.Delays()))
+		}
 	}
 	if c.c.Activity != nil {
 		c.activity(ch, c.c.Activity())

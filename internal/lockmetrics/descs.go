@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descs holds the names and help texts of everything that is computed at a scrape.
 type descs struct {
-	locks, waiters, oldest, longestWaiter *prometheus.Desc
+	locks, waiters, oldest, longestWaiter, delays *prometheus.Desc
 
 	deadlocks, deadlockSince *prometheus.Desc
 
@@ -29,6 +29,8 @@ func newDescs(namespace string) descs {
 		oldest:  d("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock."),
 		longestWaiter: d("longest_waiter_timestamp_seconds",
 			"When the waiter that has waited longest began to wait, by its clock."),
+
+		delays: d("lock_delays", "Lock delays: locks and shares that nobody is to take yet after a hold was ended."),
 
 		deadlocks: d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
 		deadlockSince: d("deadlock_since_timestamp_seconds",
@@ -72,7 +74,7 @@ func newDescs(namespace string) descs {
 
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.locks, d.waiters, d.oldest, d.longestWaiter, d.deadlocks, d.deadlockSince,
+		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.deadlocks, d.deadlockSince,
 		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
 		d.statements, d.disputed, d.holderEnded,
 		d.up, d.alarm, d.revision, d.lastSync,

@@ -2,6 +2,7 @@ package lockstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,8 +25,14 @@ type removal struct {
 	result *error
 }
 
-// bytes returns about how many bytes the removal takes in a request: the name occurs in seven keys.
-func (r removal) bytes() int { return 600 + len(r.History()) + 7*len(r.Record.Name) }
+// bytes returns about how many bytes the removal takes in a request: the name occurs in eight keys.
+func (r removal) bytes() int {
+	n := 600 + len(r.History()) + 8*len(r.Record.Name)
+	if r.Delayed() {
+		n += metadata.MaxDelayBytes
+	}
+	return n
+}
 
 // batch is the removals of one transaction.
 type batch struct {
@@ -34,7 +41,8 @@ type batch struct {
 }
 
 // AutoUnlock removes stale locks in order, each only if hold and deadline are still as they were judged and, if it
-// ends as [metadata.EndedAbandoned], the proof that its holder has ended. The results are in the same order: nil means
+// ends as [metadata.EndedAbandoned], the proof that its holder has ended. A lock delay follows those
+// that say so. The results are in the same order: nil means
 // that this call removed the lock, and [metadata.ErrChanged] that one of these changed, so that retrying is pointless.
 // After any other error the lock may or may not exist: read it again. When ctx
 // ends, the batch in flight is completed.
@@ -117,7 +125,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 		// Too much for this etcd, or one removal is invalid, which must not stop the rest.
 		s.removeAll(ctx, b.slice(0, n/2))
 		s.removeAll(ctx, b.slice(n/2, n))
-	case locktxn.Refused(err):
+	case locktxn.Refused(err), errors.Is(err, errNotSent):
 		b.fail(err)
 	default:
 		s.recheck(ctx, b, err)
@@ -130,6 +138,7 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	resp, err := s.commitWith(ctx, b)
 	if locktxn.LeaseGone(err) {
 		s.history.discard(b.lease)
+		s.delays.discardAll()
 		lease, grantErr := s.history.current(ctx, len(b.removals))
 		if grantErr != nil {
 			return nil, err // err is a refusal: nothing was done
@@ -141,6 +150,15 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 }
 
 func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
+	delayed := make([]*locktxn.Removal, len(b.removals))
+	for i, r := range b.removals {
+		delayed[i] = r.Removal
+	}
+	renew, err := s.grantDelays(ctx, delayed...)
+	if err != nil {
+		return nil, err
+	}
+	defer renew(ctx)
 	txns := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
 		r.Lease = b.lease

@@ -31,12 +31,13 @@ func (e *ChangedError) Error() string {
 // Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
-// ForceUnlock removes the hold that an operator saw, whatever its deadlines, and records the action. It returns a
+// ForceUnlock removes the hold that an operator saw, whatever its deadlines, and records the action. A lock delay
+// follows if r says so. It returns a
 // [*ChangedError] if that hold has ended. If etcd's answer is lost, it does not retry but reads what became of the
 // hold; if that leaves a doubt, the error wraps [ErrUnknown].
 //
-// An etcd that is out of space cannot store the records. The hold is removed anyway, and the log line is the only
-// record.
+// An etcd that is out of space cannot store the records. The hold is removed anyway, without a lock delay, and the log
+// line is the only record.
 func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	err := s.forceUnlock(ctx, r, a)
 	if err != nil {
@@ -96,7 +97,7 @@ func (e *unknownError) Unwrap() error { return e.error }
 // Is reports whether target is ErrUnknown.
 func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 
-var errNotSent = errors.New("no lease for the record of it")
+var errNotSent = errors.New("no lease for what goes with it")
 
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
@@ -106,14 +107,20 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		r.Lease = history
+		renew, err := s.grantDelays(ctx, r)
+		if err != nil {
+			return nil, err
+		}
 		resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
 			r.Audit = &audit
 			return locktxn.ForceUnlock(s.layout, r)
 		})
+		renew(ctx)
 		if !locktxn.LeaseGone(err) || try > 0 {
 			return resp, err
 		}
 		s.history.discard(history)
+		s.delays.discardAll()
 	}
 }
 

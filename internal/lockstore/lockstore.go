@@ -35,6 +35,8 @@ type Store struct {
 
 	history, audit, presence, statements *lease
 
+	delays delayLeases
+
 	removing  sync.Mutex   // one batch of removals at a time: more would slow down lock holders
 	noStreams atomic.Bool  // the server is older than 3.7
 	atOnce    atomic.Bool  // the last list was overtaken by compaction

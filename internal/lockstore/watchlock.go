@@ -16,8 +16,8 @@ const (
 )
 
 // WatchLock calls read when the lock may have changed: once its watches are open, after changes of its record, of the
-// records of its shares and of its queue, and now and then without any. Changes during a call lead to one more.
-// It blocks until read has seen enough, or returns why ctx ended.
+// records of its shares, of their delays and of its queue, and now and then without any. Changes during a call lead to
+// one more. It blocks until read has seen enough, or returns why ctx ended.
 //
 // etcd does not even send events of other locks.
 func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough bool)) error {
@@ -48,9 +48,11 @@ func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (e
 		helpers.Wait()
 	}()
 	shares, sharesEnd := s.layout.Shares(lock)
+	delays, delaysEnd := s.layout.DelaysAbout(lock)
 	watches := []clientv3.WatchChan{
 		watcher.Watch(ctx, s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithCreatedNotify()),
 		watcher.Watch(ctx, shares, clientv3.WithRange(sharesEnd), clientv3.WithCreatedNotify()),
+		watcher.Watch(ctx, delays, clientv3.WithRange(delaysEnd), clientv3.WithCreatedNotify()),
 		watcher.Watch(ctx, s.layout.Queue(lock), clientv3.WithPrefix(), clientv3.WithCreatedNotify()),
 	}
 	var open atomic.Int32

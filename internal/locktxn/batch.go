@@ -47,7 +47,7 @@ type BatchLock struct {
 // Batch takes all of the locks, or none, if the caller's own compares hold, too, and does the caller's writes with it.
 // Each lock has the guards that it has alone, so a late send can only be committed while none of them was cancelled.
 //
-// Else it reads the records in the order of the locks, and then what [Failed] reads.
+// Else it reads, in the order of the locks, the record and the delay of each, and then what [Failed] reads.
 func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range locks {
@@ -106,13 +106,13 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 }
 
 // Settle settles an acquisition of which a send got no answer: after its commit no late one can be committed. It reads
-// the records, which say whether the acquisition holds the locks, and then the endings of the holds: one may have begun
-// and ended.
+// the record and the delay of each lock as [Batch] does; the records say whether the acquisition holds the locks. Then
+// it reads the endings of the holds: one may have begun and ended.
 func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	first := locks[0]
-	t := Txn{Then: make([]clientv3.Op, 0, 2*len(locks)+1)}
+	t := Txn{Then: make([]clientv3.Op, 0, 3*len(locks)+1)}
 	for _, p := range locks {
-		t.Then = append(t.Then, read(l, p.Lock))
+		t.Then = append(t.Then, read(l, p.Lock), clientv3.OpGet(l.Delay(p.Lock)))
 	}
 	for _, p := range locks {
 		t.Then = append(t.Then, clientv3.OpGet(l.History(p.UUID)))

@@ -9,6 +9,7 @@ package locktxn
 import (
 	"context"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -35,8 +36,9 @@ func Nest(ts []Txn) Txn {
 	return Txn{Then: ops}
 }
 
-// Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not
-// cancelled. Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
+// Acquire takes the lock if nobody holds it, no delay keeps it back, nobody queues for it (unless barge is set) and
+// this attempt was not cancelled. Else it reads the record, which is the holder's, or this attempt's own where an
+// earlier send of it committed, and the delay.
 func Acquire(l protocol.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := take(l, lock, uuid, fields)
 	if !barge {
@@ -48,13 +50,15 @@ func Acquire(l protocol.Layout, lock, uuid string, fields []metadata.Field, barg
 // take is what all acquisitions have in common.
 func take(l protocol.Layout, lock, uuid string, fields []metadata.Field) Txn {
 	record := l.Record(lock)
+	delay := l.Delay(lock)
 	t := Txn{
 		If: []clientv3.Cmp{
 			absent(record + metadata.FieldUUID),
 			absent(l.Cancelled(uuid)),
+			absent(delay),
 		},
 		Then: make([]clientv3.Op, len(fields), len(fields)+1),
-		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithPrefix())},
+		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithPrefix()), clientv3.OpGet(delay)},
 	}
 	for i, f := range fields {
 		t.Then[i] = clientv3.OpPut(record+f.Name, f.Value)
@@ -182,7 +186,14 @@ type Removal struct {
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
 
+	DelayLease clientv3.LeaseID // of the delay, if there is to be one
+
 	ending string // value of the history key, once it was asked for
+}
+
+// Delayed reports whether a lock delay follows. None follows the hold of a holder that is proven to have ended.
+func (r *Removal) Delayed() bool {
+	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Ended != metadata.EndedAbandoned
 }
 
 // Range is the keys from From on and before To.
@@ -219,6 +230,10 @@ func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 		history := l.History(r.Record.HistoryID())
 		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.Lease)))
 		t.Else = append(t.Else, clientv3.OpGet(history))
+		if r.Delayed() {
+			delay := protocol.MarshalDelay(metadata.NewDelay(r.Removal))
+			t.Then = append(t.Then, clientv3.OpPut(l.Delay(r.Record.Name), delay, clientv3.WithLease(r.DelayLease)))
+		}
 	}
 	if r.Audit != nil {
 		t.Then = append(t.Then, *r.Audit)
@@ -254,6 +269,17 @@ func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		clientv3.OpGet(l.History(r.HistoryID())),
 	}}
+}
+
+// EndDelay ends a delay that was shown to an operator, seen at this mod revision. also are puts that go with it, such
+// as the operator's audit entry. Else it reads the delay, if there is another one.
+func EndDelay(l protocol.Layout, lock string, revision int64, also ...clientv3.Op) Txn {
+	key := l.Delay(lock)
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
+		Then: append([]clientv3.Op{clientv3.OpDelete(key)}, also...),
+		Else: []clientv3.Op{clientv3.OpGet(key)},
+	}
 }
 
 // History is the value of the history key, which says who ended the hold. It leaves out what would make it larger than
@@ -309,4 +335,10 @@ func read(l protocol.Layout, lock string) clientv3.Op {
 
 func remove(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
+}
+
+// KV is a key as etcd answers it.
+func KV(kv *mvccpb.KeyValue) protocol.KV {
+	return protocol.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision,
+		ModRevision: kv.ModRevision, Lease: kv.Lease}
 }

@@ -20,7 +20,7 @@ type Position struct {
 // Enqueue takes the lock as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket and
 // becomes the tail.
 //
-// Else it reads the record, then answers in a nested transaction, see [Joined].
+// Else it reads the record and the delay, then answers in a nested transaction, see [Joined].
 func Enqueue(l protocol.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, lock, uuid, fields)
@@ -75,8 +75,8 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 // TakeTurn takes the lock for the first in the queue. before is the ticket that was ahead and is gone; empty for none.
 // The ticket stays, with the mark of a holder: its deletion hands the lock over.
 //
-// Else it reads the record, the ticket and the tail: without the ticket the position is lost, without the tail
-// newcomers overtake the queue, see [RestoreTail].
+// Else it reads the record, the delay, the ticket and the tail: without the ticket the position is lost, without the
+// tail newcomers overtake the queue, see [RestoreTail].
 func TakeTurn(l protocol.Layout, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
@@ -207,23 +207,26 @@ func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 type Known struct {
 	Lock     string
 	Token    int64 // of the record of the lock; 0 where there was none
+	Delay    int64 // mod revision of the delay of the lock; 0 where there was none
 	Shares   bool  // several can hold it
 	Revision int64 // at which they were read
 }
 
 // ReadChanges reads whether a waiter still knows all holders. While they are the same, or fewer of those with a
-// share, it counts the keys of the shares, if several can hold the lock; else it reads the holders. In both cases it
-// then counts each of these tickets: 1 or 0.
+// share, it counts the keys of the shares and the delays, if several can hold the lock; else it reads the holders and
+// the delays. In both cases it then counts each of these tickets: 1 or 0.
 func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
-			k.Token)},
-		Else: []clientv3.Op{read(l, k.Lock)},
+			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay)},
+		Else: holder(l, k.Lock),
 	}
 	if k.Shares {
 		from, end := l.Shares(k.Lock)
-		t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", k.Revision+1))
-		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()))
+		first, last := l.DelaysAbout(k.Lock)
+		t.If = append(t.If, noneSince(k.Revision)(from, end))
+		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()),
+			clientv3.OpGet(first, clientv3.WithRange(last), clientv3.WithCountOnly()))
 		t.Else = holders(l, k.Lock)
 	}
 	for _, uuid := range tickets {
@@ -244,9 +247,14 @@ func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
-// ReadStanding reads the record and the keys of the tickets ahead of p.
+// ReadStanding reads the record, the delay and the keys of the tickets ahead of p.
 func ReadStanding(l protocol.Layout, p Position) Txn {
-	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
+	return Txn{Then: append(holder(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
+}
+
+// holder reads the record of a lock and its delay.
+func holder(l protocol.Layout, lock string) []clientv3.Op {
+	return []clientv3.Op{read(l, lock), clientv3.OpGet(l.Delay(lock))}
 }
 
 // leave deletes the ticket, and the tail if that is the attempt's own: if the attempt is the first, nobody else waits

@@ -140,7 +140,7 @@ func TestLookAhead(t *testing.T) {
 	resp = s.commit(locktxn.ReadAhead(s.l, one, ""))
 	want("before the first", resp, 3)
 	resp = s.commit(locktxn.ReadStanding(s.l, three))
-	want("all before", resp, 1, ".queue/a/"+attempt(9))
+	want("all before", resp, 2, ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.Queue(s.l, "a"))
 	want("the whole queue", resp, 0, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	want("the tail", resp, 1, ".queue/a/.tail")

@@ -20,29 +20,38 @@ type Claim struct {
 }
 
 // claim is what every acquisition of a share has in common. A share is taken beside other shares, never beside a holder
-// of the lock.
+// of the lock, nor during the delay of the lock or of that share. A claim that counts counts the delays of shares, too.
 //
-// Else it reads the record of the lock and those of all shares.
+// Else it reads the holders, see [Holders].
 func claim(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
 	t := take(l, c.Record, uuid, fields)
 	if c.Record != c.Lock {
-		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)))
+		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)), absent(l.Delay(c.Lock)))
 	}
 	if c.Counts {
-		from, end := l.Shares(c.Lock)
-		t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", c.Counted+1))
+		none := noneSince(c.Counted)
+		t.If = append(t.If, none(l.Shares(c.Lock)), none(l.ShareDelays(c.Lock)))
 	}
 	t.Else = holders(l, c.Lock)
 	return t
 }
 
-// holders reads the record of the lock and those of all shares.
-func holders(l protocol.Layout, lock string) []clientv3.Op {
-	from, end := l.Shares(lock)
-	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end))}
+// noneSince returns what compares that no key of a range was created after a revision.
+func noneSince(revision int64) func(from, end string) clientv3.Cmp {
+	return func(from, end string) clientv3.Cmp {
+		return clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", revision+1)
+	}
 }
 
-// Holders reads the record of the lock and those of all shares.
+// holders is [Holders] as operations.
+func holders(l protocol.Layout, lock string) []clientv3.Op {
+	from, end := l.Shares(lock)
+	first, last := l.DelaysAbout(lock)
+	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end)),
+		clientv3.OpGet(first, clientv3.WithRange(last))}
+}
+
+// Holders reads the record of the lock, those of all shares, and the delays of all these.
 func Holders(l protocol.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
 
 // AcquireShare makes the claim if nobody queues (unless barge is set). Else it reads the holders and the tail.

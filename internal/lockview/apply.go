@@ -49,6 +49,12 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
 			restated = append(restated, s.state(key, eventStatement(key, e, v))...)
+		case protocol.KindDelay:
+			if e.Deleted {
+				delete(s.delays, key.Lock)
+			} else {
+				s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
+			}
 		case protocol.KindHistory:
 			if r.endings == nil {
 				r.endings = map[string]*protocol.Event{}

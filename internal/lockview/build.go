@@ -70,6 +70,8 @@ func (b *builder) add(kv protocol.KV) {
 		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
 	case protocol.KindDeath, protocol.KindSuspicion:
 		b.snap.stated.list(key, statement(key, kv, b.view), len(kv.Key)+len(kv.Value))
+	case protocol.KindDelay:
+		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:
 		if len(b.snap.unlockers) < maxUnlockers {
 			b.snap.unlockers[key.ID] = decodeUnlocker(key.ID, kv, time.Time{}, b.snap.intern)

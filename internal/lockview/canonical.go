@@ -167,6 +167,12 @@ func canonicalDocument(r *metadata.Record) string {
 			members[name] = value
 		}
 	}
+	switch {
+	case r.LockDelay > 0:
+		members[metadata.FieldLockDelay] = strconv.FormatInt(int64(r.LockDelay/time.Second), 10)
+	case r.LockDelay < 0:
+		members[metadata.FieldLockDelay] = "0"
+	}
 	if r.PID != 0 {
 		members[metadata.FieldPID] = strconv.FormatInt(r.PID, 10)
 	}

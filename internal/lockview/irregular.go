@@ -121,7 +121,7 @@ func ofProtocol(field string) bool {
 	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
 		metadata.FieldMetadata,
 		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
-		metadata.FieldBacktrace, metadata.FieldClient:
+		metadata.FieldLockDelay, metadata.FieldBacktrace, metadata.FieldClient:
 		return true
 	}
 	return false

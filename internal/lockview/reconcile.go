@@ -44,6 +44,7 @@ func (v *View) reconcile(b *builder, t *touched) (n news) {
 	}
 	v.reconcileQueues(b.snap.queues, t)
 	v.reconcileUnlockers(b.snap.unlockers, t)
+	v.reconcileDelays(b.snap.delays, t)
 	if !t.foreign {
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)

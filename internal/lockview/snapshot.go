@@ -2,6 +2,7 @@ package lockview
 
 import (
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // snapshot is what etcd holds at one revision, as far as the view keeps it.
@@ -14,6 +15,7 @@ type snapshot struct {
 	queues     queues
 	unlockers  map[string]Unlocker
 	stated     statements
+	delays     map[string]metadata.Delay // by lock or share
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -22,7 +24,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 	return &snapshot{
 		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
-		stated:    newStatements(),
+		stated: newStatements(), delays: map[string]metadata.Delay{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}

@@ -265,6 +265,8 @@ func (v *View) touch(key protocol.Key) {
 		t.queues[key.Lock] = true
 	case protocol.KindUnlocker:
 		t.unlockers[key.ID] = true
+	case protocol.KindDelay:
+		t.delays[key.Lock] = true
 	case protocol.KindDeath, protocol.KindSuspicion:
 		t.statements[key] = true
 	case protocol.KindForeign:

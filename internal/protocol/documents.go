@@ -14,7 +14,7 @@ type Action struct {
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string        `json:"action"`               // ActionForceUnlock, ActionAsk or ActionExtend
+	Action    string        `json:"action"`               // ActionForceUnlock, ActionAsk, ActionExtend or ActionEndDelay
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`
@@ -32,12 +32,13 @@ const (
 	ActionForceUnlock = "force-unlock" // end it
 	ActionAsk         = "ask"          // ask its holder to finish
 	ActionExtend      = "extend"       // move its deadlines forward
+	ActionEndDelay    = "end-delay"    // end the lock delay after it
 )
 
 // wire is what is stored as one JSON object in one key.
 type wire interface {
 	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
-		Action | Task
+		metadata.Delay | Action | Task
 }
 
 // Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so

@@ -25,6 +25,7 @@ const (
 	areaTasks      = ".tasks/"
 	areaDeaths     = ".deaths/"
 	areaSuspicions = ".suspicions/"
+	areaDelays     = ".delays/"
 )
 
 // tail is the last part of a tail's key. No ticket has this name.
@@ -89,6 +90,21 @@ func (l Layout) Death(uuid string) string { return l.prefix + areaDeaths + uuid 
 // Suspicion is the key of a witness's reason to believe so, which proves nothing.
 func (l Layout) Suspicion(uuid string) string { return l.prefix + areaSuspicions + uuid }
 
+// Delay is the key that keeps others from following a hold of the lock, or of one share, that was ended.
+func (l Layout) Delay(lock string) string { return l.prefix + areaDelays + EncodeName(lock) }
+
+// ShareDelays is the half-open range of the delays of all shares of the lock. Like [Layout.Shares], it may have keys of
+// other locks.
+func (l Layout) ShareDelays(lock string) (from, end string) {
+	shares := l.Delay(lock) + "#"
+	return shares + "1", shares + ":"
+}
+
+// DelaysAbout is a half-open range with the delay of the lock, those of all its shares, and perhaps those of others.
+func (l Layout) DelaysAbout(lock string) (from, end string) {
+	return l.Delay(lock), l.Delay(lock) + "#:"
+}
+
 // Task is the key of one task.
 func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
 
@@ -121,6 +137,7 @@ func (l Layout) Periods() string    { return l.prefix + areaPeriods }
 func (l Layout) AllTasks() string   { return l.prefix + areaTasks }
 func (l Layout) Deaths() string     { return l.prefix + areaDeaths }
 func (l Layout) Suspicions() string { return l.prefix + areaSuspicions }
+func (l Layout) Delays() string     { return l.prefix + areaDelays }
 
 // Records returns the two half-open key ranges that hold every lock record and no other area.
 func (l Layout) Records() [2][2]string {
@@ -155,17 +172,18 @@ const (
 	KindTask      Kind = "task"      // a task and its state
 	KindDeath     Kind = "death"     // a witness's proof that a holder has ended
 	KindSuspicion Kind = "suspicion" // a witness's reason to believe so
+	KindDelay     Kind = "delay"     // nobody is to take the lock yet
 	KindForeign   Kind = "foreign"   // nothing of this protocol
 )
 
 // Key is a key taken apart.
 type Key struct {
 	Kind Kind
-	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, and of a foreign key that lies
-	// inside the range of a lock's record.
+	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, of delays, and of a foreign key
+	// that lies inside the range of a lock's record.
 	Lock string
 	// ID is the field's name, the ticket, the uuid, the instance, the audit entry's time and id, or the task's name
-	// without its set; empty for a tail and a period.
+	// without its set; empty for a tail, a period and a delay.
 	ID string
 }
 
@@ -198,10 +216,9 @@ func parseArea(area, id string) Key {
 	case areaQueue:
 		return parseQueue(id)
 	case areaPeriods:
-		if lock, err := DecodeName(id); err == nil {
-			return Key{Kind: KindPeriod, Lock: lock}
-		}
-		return Key{Kind: KindForeign}
+		return parseNamed(KindPeriod, id)
+	case areaDelays:
+		return parseNamed(KindDelay, id)
 	case areaTasks:
 		return parseTask(id)
 	}
@@ -224,6 +241,15 @@ func parseArea(area, id string) Key {
 		return Key{Kind: KindForeign}
 	}
 	return Key{Kind: kind, ID: id}
+}
+
+// parseNamed takes apart a key that ends with the name of a lock.
+func parseNamed(kind Kind, segment string) Key {
+	lock, err := DecodeName(segment)
+	if err != nil {
+		return Key{Kind: KindForeign}
+	}
+	return Key{Kind: kind, Lock: lock}
 }
 
 func parseQueue(id string) Key {

@@ -39,6 +39,10 @@ type vectors struct {
 	Endings      []documentVector
 	Requests     []forHoldVector
 	Extensions   []forHoldVector
+	Delays       []struct {
+		About, Key, Value string
+		Decoded           map[string]any
+	}
 }
 
 // documentVector is the value of a key and what it says; nothing where it cannot be read.
@@ -97,6 +101,7 @@ type decoded struct {
 	Backtrace    string         `json:"backtrace"`
 	Client       string         `json:"client"`
 	Attributes   map[string]any `json:"attributes"`
+	LockDelay    *int64         `json:"lock_delay"`
 	metadata.Process
 }
 
@@ -223,6 +228,8 @@ func build(l protocol.Layout, k protocol.Key) string {
 		return l.Suspicion(k.ID)
 	case protocol.KindPeriod:
 		return l.Period(k.Lock)
+	case protocol.KindDelay:
+		return l.Delay(k.Lock)
 	case protocol.KindTask:
 		return l.Task(strings.TrimSuffix(k.Lock, "/"+k.ID), k.ID)
 	}
@@ -306,6 +313,33 @@ func TestVectorsOfTicketsAndEndings(t *testing.T) {
 	testDocuments[metadata.Ending](t, v.Endings)
 }
 
+func TestVectorsOfDelays(t *testing.T) {
+	for _, c := range readVectors(t).Delays {
+		t.Run(c.About, func(t *testing.T) {
+			key := layout(t).Parse(c.Key)
+			if key.Kind != protocol.KindDelay {
+				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
+			}
+			d := protocol.ReadDelay(key.Lock, protocol.KV{Value: []byte(c.Value)})
+			if d.Unreadable != (c.Decoded == nil) || d.Lock != key.Lock {
+				t.Errorf("%s is read as %+v", c.Value, d)
+			}
+			if c.Decoded == nil {
+				return
+			}
+			var got map[string]any
+			decoder := json.NewDecoder(strings.NewReader(protocol.MarshalDelay(d)))
+			decoder.UseNumber()
+			if err := decoder.Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.Decoded, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []documentVector) {
 	t.Helper()
 	for _, c := range cases {
@@ -381,6 +415,10 @@ func flatten(d metadata.Document) decoded {
 	}
 	if d.Process != nil {
 		f.Process = *d.Process
+	}
+	if d.LockDelay != 0 {
+		seconds := max(0, int64(d.LockDelay/time.Second))
+		f.LockDelay = &seconds
 	}
 	if d.Alive != nil {
 		f.Alive = &alive{At: written(d.Alive.At), Progress: d.Alive.Progress}

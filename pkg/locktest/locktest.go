@@ -256,5 +256,6 @@ func (s *Server) held(name string) metadata.Document {
 func (s *Server) removal(name, ended, by, why string) metadata.Removal {
 	s.t.Helper()
 	doc := s.held(name)
-	return metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
+	return metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now()),
+		Delay: doc.DelayOf(0)}
 }

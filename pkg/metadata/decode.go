@@ -197,6 +197,8 @@ func (d *decoder) member(name, value string) {
 		d.doc.LockedAt = d.time(name, value)
 	case FieldPID:
 		d.doc.PID = d.number(name, value)
+	case FieldLockDelay:
+		d.lockDelay(value)
 	case FieldBacktrace:
 		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
 	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID,
@@ -248,7 +250,7 @@ func known(name string) bool {
 	switch name {
 	case FieldOwner, FieldHostname, FieldPurpose, FieldClient, FieldLockedAt, FieldPID, FieldBacktrace,
 		FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID, FieldContainer,
-		FieldDetached:
+		FieldDetached, FieldLockDelay:
 		return true
 	}
 	return false

@@ -147,4 +147,6 @@ var ErrChanged = errors.New("the hold changed")
 type Removal struct {
 	Record *Record
 	Ending Ending
+	// Delay is how long nobody is to follow the hold, in whole seconds; see [Record.DelayOf]. 0 = no delay.
+	Delay time.Duration
 }

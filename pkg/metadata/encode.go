@@ -22,6 +22,7 @@ type Draft struct {
 	AutoUnlockAt time.Time
 	Backtrace    string         // cut to 16 KiB, with a mark, so that a long one fails no lock
 	Process      Process        // what identifies the process with this PID
+	LockDelay    time.Duration  // as of a [Record]; a part of a second counts as a whole one
 	Attributes   map[string]any // text, numbers and booleans by name
 }
 
@@ -31,7 +32,7 @@ const cutMark = "\n... cut\n"
 // Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It fails, with a sentence for
 // the caller, for what [Decode] would report as a problem.
 func (d Draft) Fields() ([]Field, error) {
-	if err := errors.Join(checkUUID(d.UUID), d.checkTexts(), d.checkTimes()); err != nil {
+	if err := errors.Join(checkUUID(d.UUID), d.checkTexts(), d.checkTimes(), CheckLockDelay(d.LockDelay)); err != nil {
 		return nil, err
 	}
 	document, err := d.document()
@@ -123,12 +124,14 @@ func (d Draft) document() (string, error) {
 		Backtrace string `json:"backtrace,omitempty"`
 		Client    string `json:"client,omitempty"`
 		Hostname  string `json:"hostname,omitempty"`
+		LockDelay *int64 `json:"lock_delay,omitempty"`
 		LockedAt  string `json:"locked_at"`
 		Owner     string `json:"owner,omitempty"`
 		PID       int    `json:"pid,omitempty"`
 		Purpose   string `json:"purpose,omitempty"`
 		Process
-	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, FormatTime(d.LockedAt), d.Owner, d.PID, d.Purpose, d.Process})
+	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, delaySeconds(d.LockDelay), FormatTime(d.LockedAt), d.Owner,
+		d.PID, d.Purpose, d.Process})
 	if err != nil || len(d.Attributes) == 0 {
 		return known, err
 	}

@@ -27,6 +27,7 @@ const (
 	FieldPurpose   = "purpose"
 	FieldBacktrace = "backtrace"
 	FieldClient    = "client"
+	FieldLockDelay = "lock_delay"
 )
 
 // The members of the metadata document that identify the holder's process: see [Process].
@@ -49,6 +50,7 @@ const (
 	MaxAttributes     = 64       // in number
 	MaxDocumentBytes  = 2 << 10  // a request or an extension
 	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
+	MaxDelayBytes     = 4 << 10  // what a lock delay says; more is not read
 )
 
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
@@ -76,6 +78,10 @@ type Record struct {
 	LockedAt     time.Time // holder's clock; zero when missing or unreadable, like the two deadlines
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
+
+	// LockDelay is how long nobody is to follow this hold if somebody else ends it, in whole seconds; 0 when the record
+	// does not say, NoLockDelay when it wants none.
+	LockDelay time.Duration
 
 	// Token is the fencing token, the create revision of the uuid key; 0 if that key is missing: nobody holds the lock.
 	Token            int64

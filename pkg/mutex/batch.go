@@ -28,6 +28,9 @@ type batch struct {
 	with   []clientv3.Op
 }
 
+// readsPerLock is how many operations read one lock.
+const readsPerLock = 2
+
 // opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
 // must be left for the report on each condition: etcd counts nested operations on top.
 const opsPerLock = 5
@@ -122,7 +125,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	}
 	if mine := b.held(s); len(mine) == len(b.wanted) {
 		return b.hold(func(i int) (int64, metadata.Document) {
-			now := b.c.record(b.wanted[i].lock, s, i)
+			now := b.c.record(b.wanted[i].lock, s, readsPerLock*i)
 			return now.Token, now
 		})
 	} else if lost := b.lostBefore(s, mine, r.TxnResponse != nil && r.Succeeded); lost != nil {
@@ -141,7 +144,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 // held are the locks that this attempt holds, by what the first operations read.
 func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
-		if now := b.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
+		if now := b.c.record(a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
 		}
 	}
@@ -152,7 +155,7 @@ func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 // mine are still there.
 func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range b.wanted {
-		ending := b.c.ending(s, len(b.wanted)+i)
+		ending := b.c.ending(s, readsPerLock*len(b.wanted)+i)
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
 			continue
 		}
@@ -195,11 +198,13 @@ func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, 
 func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	var held *HeldError
 	for i, a := range b.wanted {
-		if a.holder = b.c.record(a.lock, r, i); a.holder.Token != 0 && held == nil {
+		a.holder = b.c.record(a.lock, r, readsPerLock*i)
+		a.holders = holders{writer: a.holder, delay: b.c.delay(a.lock, r, readsPerLock*i+1)}
+		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
 			held = a.heldError()
 		}
 	}
-	if failed := b.c.failed(b.wanted[0].lock, r, len(b.wanted), b.only); failed != nil {
+	if failed := b.c.failed(b.wanted[0].lock, r, readsPerLock*len(b.wanted), b.only); failed != nil {
 		if held != nil {
 			failed.Holder = &held.Holder
 		}

@@ -3,16 +3,21 @@ package mutex_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -277,4 +282,54 @@ func (agreed) Then(...clientv3.Op) clientv3.Txn   { return agreed{} }
 func (agreed) Else(...clientv3.Op) clientv3.Txn   { return agreed{} }
 func (agreed) Commit() (*clientv3.TxnResponse, error) {
 	return &clientv3.TxnResponse{Succeeded: true, Header: &pb.ResponseHeader{Revision: 1}}, nil
+}
+
+// BenchmarkDelayCompare is what lock delays cost everybody: acquire and release with the compare of the delay's key,
+// and the read of it where the lock is held, and without them. It is one request either way.
+func BenchmarkDelayCompare(b *testing.B) {
+	etcd := etcdtest.Cluster(b, 1).Client(b)
+	l := layout(b)
+	now := time.Now()
+	once := func(lock string, compare bool) error {
+		id := uuid.NewString()
+		fields, err := metadata.Draft{UUID: id, Owner: "billing", Hostname: "host-1", PID: 17,
+			Purpose: "send the invoices of the month", LockedAt: now, AlertAt: now.Add(time.Minute),
+			AutoUnlockAt: now.Add(2 * time.Minute)}.Fields()
+		if err != nil {
+			return err
+		}
+		txn := locktxn.Acquire(l, lock, id, fields, false)
+		if !compare {
+			delay := l.Delay(lock)
+			txn.If = slices.DeleteFunc(txn.If, func(c clientv3.Cmp) bool { return string(c.KeyBytes()) == delay })
+			txn.Else = txn.Else[:1]
+		}
+		r, err := txn.Commit(context.Background(), etcd)
+		if err != nil || !r.Succeeded {
+			return fmt.Errorf("acquire: %v, %w", r, err)
+		}
+		hold := locktxn.Hold{Lock: lock, UUID: id, Token: r.Header.Revision}
+		_, err = locktxn.Release(l, hold).Commit(context.Background(), etcd)
+		return err
+	}
+	used := map[string]time.Duration{} // of the processors, by client and server: other programs matter less to it
+	metered := func(name string, compare bool) peer {
+		return peer{name, func(int) error {
+			began := cpuTime(b)
+			defer func() { used[name] += cpuTime(b) - began }()
+			return once(name, compare)
+		}}
+	}
+	rates := compare(b, 1, []peer{metered("with", true), metered("without", false)})
+	b.ReportMetric(rates["without"]/rates["with"], "x-time-of-without")
+	b.ReportMetric(float64(used["with"])/float64(used["without"]), "x-cpu-of-without")
+}
+
+// cpuTime is the time of the processors that this process has used.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

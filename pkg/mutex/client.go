@@ -202,6 +202,7 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	return set, metadata.Draft{
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
+		LockDelay: set.lockDelay,
 	}, nil
 }
 

@@ -51,6 +51,26 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 	return past + " " + text.RelativeWords(t, now)
 }
 
+// describeDelay says after whose hold nobody takes the lock, and until when.
+func describeDelay(d *metadata.Delay, now time.Time) string {
+	line := "a lock delay"
+	if !d.Unreadable {
+		line += " after the hold of " + or(plain(d.Owner), "an unknown owner")
+		if d.Hostname != "" {
+			line += " on " + plain(d.Hostname)
+		}
+	}
+	switch until := d.Until(); {
+	case !d.Leased:
+		return line + " stands until somebody ends it"
+	case until.IsZero():
+		return line + " stands"
+	case until.After(now):
+		return line + " lasts until " + until.UTC().Format(time.RFC3339) + ", " + text.RelativeWords(until, now)
+	}
+	return line + " is about to end"
+}
+
 // describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
 	var b strings.Builder

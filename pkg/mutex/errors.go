@@ -41,8 +41,9 @@ var ErrCondition = errors.New("a condition does not hold")
 // committed, or not. The caller's keys show which. A lock that was taken is given back in the background.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
-// HeldError means that another holds the lock or is ahead in the queue. Its text is one line: who holds it, where,
-// since when, what for, and when the alert and the auto-unlock are due. It is an [ErrHeld].
+// HeldError means that another holds the lock or is ahead in the queue, or that nobody is to take it yet. Its text is
+// one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
+// [ErrHeld].
 type HeldError struct {
 	Lock string
 	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
@@ -61,6 +62,10 @@ type HeldError struct {
 	Holders             []metadata.Document
 	Free, Limit, Weight int
 
+	// Delay is the lock delay that keeps the caller from following a hold that was ended; nil if none does. Of several
+	// it is the last to end.
+	Delay *metadata.Delay
+
 	// Where is the file and line that took the hold of Holder, if this process did.
 	Where string
 
@@ -74,6 +79,8 @@ func (e *HeldError) Error() string {
 	switch {
 	case e.Kind != "":
 		line = e.sharing()
+	case e.Holder.Token == 0 && e.Delay != nil:
+		line = fmt.Sprintf("nobody holds lock %q; %s", e.Lock, describeDelay(e.Delay, e.At))
 	case e.Holder.Token == 0:
 		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
 	}
@@ -100,6 +107,14 @@ const fewHolders = 3
 
 // sharing is one line: why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) sharing() string {
+	line := e.shared()
+	if e.Delay != nil {
+		line += "; " + describeDelay(e.Delay, e.At)
+	}
+	return line
+}
+
+func (e *HeldError) shared() string {
 	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
 	queue := ", but others queue for it"
 	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
@@ -112,6 +127,8 @@ func (e *HeldError) sharing() string {
 		}
 	}
 	switch {
+	case len(e.Holders) == 0 && e.Delay != nil:
+		return fmt.Sprintf("nobody holds lock %q", e.Lock)
 	case len(e.Holders) == 0:
 		return fmt.Sprintf("lock %q is free%s", e.Lock, queue)
 	case len(e.Holders) == 1:

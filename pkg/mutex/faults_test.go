@@ -82,7 +82,7 @@ func TestLateCommitOfACancelledAcquisitionIsRefused(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		if len(txn.cmps) == 3 { // its repetitions
+		if len(txn.cmps) == 4 { // its repetitions
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

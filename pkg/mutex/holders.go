@@ -18,9 +18,14 @@ type holders struct {
 	revision int64
 	writer   metadata.Document         // its Token is 0 when there is none
 	shares   map[int]metadata.Document // by number
+
+	// Holds that were ended, whose holders may still be at work.
+	delay  *metadata.Delay        // that of the lock; nil when there is none
+	delays map[int]metadata.Delay // those of shares, by number
 }
 
-// holders are those in an answer: operation op read the record of the lock, the next one those of the shares.
+// holders are those in an answer: operation op read the record of the lock, the next one those of the shares, and the
+// third the delays.
 func (c *Client) holders(lock string, a etcdretry.Answer, op int) holders {
 	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
 	kvs := a.Keys(op + 1).Kvs
@@ -38,12 +43,61 @@ func (c *Client) holders(lock string, a etcdretry.Answer, op int) holders {
 		}
 		kvs = kvs[n:]
 	}
+	h.delay = c.delay(lock, a, op+2)
+	for _, kv := range a.Keys(op + 2).Kvs {
+		name := c.layout.Parse(string(kv.Key)).Lock
+		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
+			if h.delays == nil {
+				h.delays = map[int]metadata.Delay{}
+			}
+			h.delays[number] = protocol.ReadDelay(name, locktxn.KV(kv))
+		}
+	}
 	return h
 }
 
-// gone takes a holder out whose uuid key was deleted.
+// delay is the delay of a lock among those that operation op read; nil when there is none.
+func (c *Client) delay(lock string, a etcdretry.Answer, op int) *metadata.Delay {
+	for _, kv := range a.Keys(op).Kvs {
+		if key := c.layout.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
+			d := protocol.ReadDelay(lock, locktxn.KV(kv))
+			return &d
+		}
+	}
+	return nil
+}
+
+// delayed reports whether there are lock delays.
+func (h *holders) delayed() bool { return h.delay != nil || len(h.delays) > 0 }
+
+// lastDelay is the delay that lasts longest, as far as is known; nil when there is none.
+func (h *holders) lastDelay() *metadata.Delay {
+	last := h.delay
+	for _, number := range slices.Sorted(maps.Keys(h.delays)) {
+		if d := h.delays[number]; last == nil || d.Until().After(last.Until()) {
+			last = &d
+		}
+	}
+	return last
+}
+
+// delayRevision is the mod revision of the delay of the lock, 0 when there is none.
+func (h *holders) delayRevision() int64 {
+	if h.delay == nil {
+		return 0
+	}
+	return h.delay.Revision
+}
+
+// gone takes a holder out whose uuid key was deleted, or a delay that is over.
 func (h *holders) gone(c *Client, lock, key string) {
 	switch k := c.layout.Parse(key); {
+	case k.Kind == protocol.KindDelay && k.Lock == lock:
+		h.delay = nil
+	case k.Kind == protocol.KindDelay:
+		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
+			delete(h.delays, number)
+		}
 	case k.Kind != protocol.KindField || k.ID != metadata.FieldUUID:
 	case k.Lock == lock:
 		h.writer = metadata.Document{}
@@ -81,14 +135,22 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left.
+// free is how many of so many permits are left. Those in their delay are not.
 func (h *holders) free(limit int) int {
-	if h.writer.Token != 0 {
+	if h.writer.Token != 0 || h.delay != nil {
 		return 0
 	}
 	free := limit
 	for _, d := range h.shares {
 		free -= permits(&d, limit)
+	}
+	for _, d := range h.delays {
+		switch {
+		case d.Unreadable:
+			return 0
+		default:
+			free -= max(d.Permits, 1)
+		}
 	}
 	return max(free, 0)
 }
@@ -105,20 +167,21 @@ func permits(d *metadata.Document, limit int) int {
 // room reports whether there is room for one more of this kind.
 func (h *holders) room(k kind) bool {
 	switch {
-	case h.writer.Token != 0:
+	case h.writer.Token != 0, h.delay != nil:
 		return false
 	case k.name == metadata.HoldsPermits:
 		return k.weight <= h.free(k.limit)
 	case k.name == metadata.HoldsExclusive:
-		return len(h.shares) == 0
+		return len(h.shares)+len(h.delays) == 0
 	}
 	return true
 }
 
-// vacant is the lowest number without a share, but for so many others that are vacant too.
+// vacant is the lowest number without a share or its delay, but for so many others that are vacant too.
 func (h *holders) vacant(skip int) int {
 	for n := 1; ; n++ {
-		if _, taken := h.shares[n]; taken {
+		_, taken := h.shares[n]
+		if _, delayed := h.delays[n]; taken || delayed {
 			continue
 		}
 		if skip == 0 {

@@ -40,6 +40,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 				u.ask(ctx, w)
 			}
 			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil || a.set.onWait == nil {
 				continue
@@ -65,6 +66,7 @@ type waitStatus struct {
 
 	known  locktxn.Known // of the holders; its Revision is 0 before the first refresh
 	keys   int           // of shares, at that revision
+	delays int           // as many keys of delays
 	status Waiting
 	ahead  []string // tickets before it that may still be there, the oldest first
 	far    int      // which of the far ones is asked for next
@@ -87,7 +89,8 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
-	case v.known.Shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
+	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
+		// somebody gave a share back, or a delay is over
 		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.position.Lock)); err == nil {
 			v.read(r)
 		}
@@ -128,9 +131,11 @@ func (v *waitStatus) probes() []string {
 func (v *waitStatus) read(r etcdretry.Answer) {
 	h, _ := v.claimer.standingOf(r)
 	v.known = v.claimer.known(h)
-	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest()}
+	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
+		Delay: h.lastDelay()}
 	if v.known.Shares {
 		v.keys = len(r.Keys(1).Kvs)
+		v.delays = len(r.Keys(2).Kvs)
 		v.status.Holders = h.all()
 	}
 	for _, holder := range append(v.status.Holders, v.status.Holder) {
@@ -138,6 +143,13 @@ func (v *waitStatus) read(r etcdretry.Answer) {
 			v.ahead = v.ahead[i+1:]
 		}
 	}
+}
+
+func delayRevision(d *metadata.Delay) int64 {
+	if d == nil {
+		return 0
+	}
+	return d.Revision
 }
 
 func sameHolds(a, b []metadata.Document) bool {

@@ -39,6 +39,7 @@ type settings struct {
 	autoUnlockAfter time.Duration
 	safetyMargin    time.Duration
 	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
+	lockDelay       time.Duration // as of a [metadata.Record]
 	attributes      map[string]any
 	backtraceDepth  int
 	barge           bool
@@ -87,6 +88,25 @@ func SafetyMargin(d time.Duration) Option {
 // free. Being alive is not progress: heartbeats do not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
+}
+
+// LockDelay keeps others from following the hold for this long if somebody else ends it, by force or because of its
+// deadline: its holder may still be at work for a moment. A release by the holder has no delay, and neither has the end
+// of a holder that is proven dead. It is rounded up to whole seconds, and at most an hour. An unlocker may have a
+// default for holds without this option; zero wants none in any case.
+//
+// Only clients that know lock delays wait for their end: those of this module and of its version or a later one. A
+// resource that must not obey a former holder checks the token, see [Lock.Token].
+func LockDelay(d time.Duration) Option {
+	return func(s *settings) {
+		if d < 0 || d > metadata.MaxLockDelay {
+			s.problems = append(s.problems, fmt.Errorf("the lock delay is %v, it must be between 0 and %v", d,
+				metadata.MaxLockDelay))
+		}
+		if s.lockDelay = d; d == 0 {
+			s.lockDelay = metadata.NoLockDelay
+		}
+	}
 }
 
 // Attribute adds a value to the record that is shown with the lock and in its history: a ticket, a build, a number of
@@ -155,6 +175,10 @@ type Waiting struct {
 	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.
 	Holder  metadata.Document
 	Holders []metadata.Document
+
+	// Delay is what keeps others from following a hold that was ended; nil if nothing does. Of several it is the last
+	// to end.
+	Delay *metadata.Delay
 
 	Since time.Time // when the wait began, wall clock
 	At    time.Time // of this state, wall clock

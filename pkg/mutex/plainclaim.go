@@ -22,7 +22,7 @@ func (p plainClaim) try(ctx context.Context, b bid, _ int) (*Lock, error) {
 		return l, err
 	}
 	a.abandonInDoubt()
-	if a.holder.Token != 0 {
+	if a.holder.Token != 0 || a.holders.delay != nil {
 		return nil, a.heldError()
 	}
 	return a.tryPast(ctx)
@@ -45,7 +45,11 @@ func (p plainClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, erro
 }
 
 func (p plainClaim) ends() []etcdretry.Watched {
-	return []etcdretry.Watched{etcdretry.Deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
+	keys := []etcdretry.Watched{etcdretry.Deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
+	if p.a.holders.delayed() {
+		keys = append(keys, etcdretry.Deleted(p.a.c.layout.Delay(p.a.lock)))
+	}
+	return keys
 }
 
 func (p plainClaim) standing(at locktxn.Position) locktxn.Txn {
@@ -53,19 +57,20 @@ func (p plainClaim) standing(at locktxn.Position) locktxn.Txn {
 }
 
 func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {
-	return holders{revision: r.Header.Revision, writer: p.a.c.record(p.a.lock, r, 0)}, 1
+	return holders{revision: r.Header.Revision, writer: p.a.c.record(p.a.lock, r, 0),
+		delay: p.a.c.delay(p.a.lock, r, 1)}, 2
 }
 
 func (plainClaim) keepsTicket() bool { return true }
 
 func (plainClaim) inBatch() bool { return true }
 
-func (plainClaim) explain(*HeldError) {}
+func (p plainClaim) explain(held *HeldError) { held.Delay = p.a.holders.delay }
 
 func (plainClaim) inTheWay(of []metadata.Document) []metadata.Document { return of }
 
 func (p plainClaim) known(h holders) locktxn.Known {
-	return locktxn.Known{Lock: p.a.lock, Token: h.writer.Token, Revision: h.revision}
+	return locktxn.Known{Lock: p.a.lock, Token: h.writer.Token, Delay: h.delayRevision(), Revision: h.revision}
 }
 
 func (p plainClaim) cancel(ctx context.Context, uuid string) error {
@@ -187,12 +192,13 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	switch {
 	case l != nil || err != nil:
 		return l, err
-	case len(r.Keys(1).Kvs) == 0 || a.holder.Token == 0:
+	case len(r.Keys(2).Kvs) == 0 || a.holder.Token == 0 && a.holders.delay == nil:
 		return nil, errPositionLost
 	}
-	// A client that does not queue came between, or the ticket of a holder ended before its hold.
+	// There is a lock delay, or a client that does not queue came between, or the ticket of a holder ended before its
+	// hold.
 	a.queue.first = true
 	a.queue.before = ""
-	a.keepTail(ctx, r, 2)
+	a.keepTail(ctx, r, 3)
 	return nil, nil
 }

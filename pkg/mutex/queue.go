@@ -50,6 +50,7 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
 		before := a.queue.before
+		delayed := a.holders.delayed() // is followed, too
 		keys := []etcdretry.Watched{etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID))}
 		if before != "" {
 			keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
@@ -58,7 +59,7 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 		}
 		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 			l, err = a.claimer.advance(ctx, events)
-			return l != nil || err != nil || a.queue.before != before
+			return l != nil || err != nil || a.queue.before != before || a.holders.delayed() != delayed
 		}, keys...)
 	}
 	return l, err
@@ -146,20 +147,23 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 		return l, a.explain(err)
 	}
 	defer a.report(ctx)()
-	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-		if old(events, a.seen) {
-			return false
-		}
-		var b bid
-		if b, err = a.bid(); err == nil {
-			l, err = a.try(ctx, b)
-		}
-		newer, isHeld := errors.AsType[*HeldError](err)
-		if isHeld {
-			held = newer
-		}
-		return !isHeld
-	}, a.claimer.ends()...)
+	for isHeld && ctx.Err() == nil {
+		delayed := a.holders.delayed() // is followed, too
+		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+			if old(events, a.seen) {
+				return false
+			}
+			var b bid
+			if b, err = a.bid(); err == nil {
+				l, err = a.try(ctx, b)
+			}
+			var newer *HeldError
+			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
+				held = newer
+			}
+			return !isHeld || a.holders.delayed() != delayed
+		}, a.claimer.ends()...)
+	}
 	switch {
 	case l != nil:
 		return l, nil

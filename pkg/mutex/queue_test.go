@@ -255,7 +255,7 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 	etcd := q.server.Client(t)
 	var late atomic.Pointer[heldTxn]
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		if len(txn.cmps) == 4 && len(txn.elseOps) == 2 { // an enqueue
+		if len(txn.cmps) == 5 && len(txn.elseOps) == 3 { // an enqueue
 			late.CompareAndSwap(nil, txn)
 			<-ctx.Done()
 			return nil, ctx.Err()

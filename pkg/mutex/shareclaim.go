@@ -28,7 +28,7 @@ func (s shareClaim) try(ctx context.Context, b bid, refusals int) (*Lock, error)
 		a.abandon()
 	case !a.holders.room(a.set.kind):
 		return nil, a.heldError()
-	case len(r.Keys(2).Kvs) > 0 && !a.set.barge:
+	case len(r.Keys(3).Kvs) > 0 && !a.set.barge:
 		return a.tryPast(ctx)
 	}
 	return nil, errRivals
@@ -86,7 +86,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		if err = s.joined(r, err); err != nil || a.queue.position.Revision != 0 {
 			return nil, err
 		}
-		if a.queue.lease == nil && len(r.Keys(2).Kvs) > 0 {
+		if a.queue.lease == nil && len(r.Keys(3).Kvs) > 0 {
 			break // others queue
 		}
 	}
@@ -127,14 +127,20 @@ func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 	return nil
 }
 
-// ends are those of the lock's own record and of all shares.
+// ends are those of the lock's own record, of all shares, and of the delays.
 func (s shareClaim) ends() []etcdretry.Watched {
 	layout := s.a.c.layout
 	from, end := layout.Shares(s.a.lock)
-	return []etcdretry.Watched{
+	keys := []etcdretry.Watched{
 		etcdretry.Deleted(layout.Field(s.a.lock, metadata.FieldUUID)),
 		{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}},
 	}
+	if s.a.holders.delayed() {
+		from, end = layout.DelaysAbout(s.a.lock)
+		keys = append(keys, etcdretry.Watched{Key: from,
+			Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}})
+	}
+	return keys
 }
 
 func (s shareClaim) standing(p locktxn.Position) locktxn.Txn {
@@ -142,7 +148,7 @@ func (s shareClaim) standing(p locktxn.Position) locktxn.Txn {
 }
 
 func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {
-	return s.a.c.holders(s.a.lock, r, 0), 2
+	return s.a.c.holders(s.a.lock, r, 0), 3
 }
 
 // keepsTicket is false: a share leaves the queue when it is taken, so that the next waiter can take one beside it.
@@ -157,6 +163,9 @@ func (s shareClaim) explain(held *HeldError) {
 	held.Limit = k.limit
 	held.Weight = k.weight
 	held.Free = s.a.holders.free(k.limit)
+	if !s.a.holders.room(k) {
+		held.Delay = s.a.holders.lastDelay()
+	}
 }
 
 // inTheWay are all holders for a writer, the writer for a reader, and for permits those who were there first and have
@@ -181,7 +190,8 @@ func (s shareClaim) inTheWay(of []metadata.Document) (some []metadata.Document) 
 }
 
 func (s shareClaim) known(h holders) locktxn.Known {
-	return locktxn.Known{Lock: s.a.lock, Token: h.writer.Token, Shares: true, Revision: h.revision}
+	return locktxn.Known{Lock: s.a.lock, Token: h.writer.Token, Delay: h.delayRevision(), Shares: true,
+		Revision: h.revision}
 }
 
 // cancel learns only by the tombstone which record the attempt may have, and withdraws that after it.
@@ -248,18 +258,18 @@ func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	if l, err := s.foundLate(); l != nil || err != nil {
 		return l, err
 	}
-	switch older := r.Keys(4).Kvs; {
-	case len(r.Keys(2).Kvs) == 0:
+	switch older := r.Keys(5).Kvs; {
+	case len(r.Keys(3).Kvs) == 0:
 		return nil, errPositionLost
 	case len(older) > 0:
 		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
-		a.keepTail(ctx, r, 3)
+		a.keepTail(ctx, r, 4)
 		return nil, nil
 	}
 	a.queue.first = true
 	a.queue.before = ""
 	if !a.holders.room(a.set.kind) {
-		a.keepTail(ctx, r, 3)
+		a.keepTail(ctx, r, 4)
 		return nil, nil
 	}
 	return s.takeShare(ctx)
@@ -291,10 +301,10 @@ func (s shareClaim) takeShare(ctx context.Context) (*Lock, error) {
 		switch {
 		case l != nil || err != nil:
 			return l, err
-		case len(r.Keys(2).Kvs) == 0:
+		case len(r.Keys(3).Kvs) == 0:
 			return nil, errPositionLost
 		}
-		a.keepTail(ctx, r, 3)
+		a.keepTail(ctx, r, 4)
 		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) { // others come past the queue
 			return nil, nil
 		}

@@ -176,8 +176,8 @@ func TestLateJoinForAShareLeavesNothing(t *testing.T) {
 	writer := take(t, q.client(), "a", mutex.Exclusive())
 	etcd := q.server.Client(t)
 	d := &delaying{fits: func(txn *heldTxn) bool {
-		return len(txn.cmps) == 0 && len(txn.thenOps) == 3 &&
-			txn.thenOps[2].IsTxn()
+		return len(txn.cmps) == 0 && len(txn.thenOps) == 4 &&
+			txn.thenOps[3].IsTxn()
 	}}
 	etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
 	locks := newClient(t, etcd)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Policy is what the operator configured. It belongs to the unlocker and not to the records, so a change applies at
@@ -26,6 +28,9 @@ type Policy struct {
 	UnlockAbandoned bool
 	// AbandonedGrace is how long an unlocker must have known that proof before it does so.
 	AbandonedGrace time.Duration
+	// LockDelay is how long nobody is to follow a hold that is ended by force or because of its deadline, if its record
+	// does not say; 0 = no delay.
+	LockDelay time.Duration
 }
 
 // DefaultPolicy returns the policy that applies unless configured otherwise.
@@ -47,7 +52,9 @@ func (p Policy) Check() error {
 			return fmt.Errorf("%s is negative: %v", d.name, d.value)
 		}
 	}
-	switch {
+	switch err := metadata.CheckLockDelay(p.LockDelay); {
+	case err != nil:
+		return err
 	case p.MinWarning <= 0:
 		return fmt.Errorf("the minimum warning time is %v: it must be longer than the holders' largest retry delay",
 			p.MinWarning)

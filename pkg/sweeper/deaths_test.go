@@ -221,3 +221,26 @@ func TestMoreDeathsThanAreRememberedAreFound(t *testing.T) {
 		}
 	})
 }
+
+// The record decides, then the unlocker's default; the dead have no lock delay.
+func TestALockDelayFollowsWhatItsDeadlineEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t, unlocksAbandoned(0), func(_ *node, c *sweeper.Config) { c.Policy.LockDelay = 20 * time.Second })
+		delay := func(d time.Duration) func(*metadata.Record) {
+			return func(r *metadata.Record) { r.LockDelay = d }
+		}
+		s.take("default", time.Minute, 2*time.Minute)
+		s.take("long", time.Minute, 2*time.Minute, delay(time.Minute))
+		s.take("none", time.Minute, 2*time.Minute, delay(metadata.NoLockDelay))
+		s.take("dead", time.Hour, 2*time.Hour, delay(time.Minute))
+		s.state("dead")
+		s.wait(10 * time.Minute)
+		for name, want := range map[string]time.Duration{"default": 20 * time.Second, "long": time.Minute, "none": 0,
+			"dead": 0} {
+			if got := s.delays[name]; got != want || len(s.removals(name)) != 1 {
+				t.Errorf("%s: removed %d times, with a delay of %v, want %v", name, len(s.removals(name)), got, want)
+			}
+		}
+	})
+}

@@ -160,6 +160,9 @@ func (s *Sweeper) remove(ctx context.Context, batch []dueLock, now staleness.Mom
 		}
 		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
 		removals[i] = metadata.Removal{Record: d.record, Ending: ending}
+		if !d.proof {
+			removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()

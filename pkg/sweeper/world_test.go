@@ -34,6 +34,7 @@ type store struct {
 	arrived  map[string]time.Time
 	removed  map[string][]time.Time // by lock: when
 	endings  map[string]metadata.Ending
+	delays   map[string]time.Duration // that followed removals
 	commits  [][]string
 	tries    map[string]int
 	broken   map[string]error // locks whose removal fails
@@ -46,7 +47,7 @@ func newStore() *store {
 		revision: 100, term: 2, locks: map[string]metadata.Record{}, presence: map[string]metadata.Presence{},
 		arrived: map[string]time.Time{},
 		removed: map[string][]time.Time{}, endings: map[string]metadata.Ending{}, broken: map[string]error{},
-		tries: map[string]int{},
+		tries: map[string]int{}, delays: map[string]time.Duration{},
 	}
 }
 
@@ -207,6 +208,7 @@ func (s *store) removeOne(r metadata.Removal) error {
 	delete(s.locks, r.Record.Name)
 	s.removed[r.Record.Name] = append(s.removed[r.Record.Name], time.Now())
 	s.endings[r.Record.Name] = r.Ending
+	s.delays[r.Record.Name] = r.Delay
 	return nil
 }
 

@@ -148,6 +148,7 @@ func (r *components) config(o options, log zerolog.Logger) setup.Config {
 	view := r.view
 	return setup.Config{
 		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
+		Delays: view.DelaysAbout,
 		Unlockers: func() []setup.Unlocker {
 			var alive []setup.Unlocker
 			for _, u := range view.Unlockers() {

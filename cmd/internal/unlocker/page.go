@@ -127,7 +127,7 @@ Policy <strong>{{.Sweep.Mode}}</strong>.
 {{- with .Pods}}
 <tr><th>witness in Kubernetes<td>{{.Pods}} pods{{if not .Synced}}; blind: {{range .Trouble}}{{.}} {{else}}not all pods are known yet{{end}}{{end}}{{end}}
 <tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
-<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never); abandoned locks are {{if .Policy.UnlockAbandoned}}removed after {{.Policy.AbandonedGrace}}{{else}}only reported{{end}}
+<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never); abandoned locks are {{if .Policy.UnlockAbandoned}}removed after {{.Policy.AbandonedGrace}}{{else}}only reported{{end}}; lock delay {{.Policy.LockDelay}} where the record does not say
 <tr><th>version<td>{{.Version}}
 </table>
 <p><a href="metrics">metrics</a> · <a href="readyz">readyz</a> · <a href="livez">livez</a></p>

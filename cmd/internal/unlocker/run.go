@@ -108,6 +108,7 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).
 		Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
 		Bool("unlock_abandoned", c.Policy.UnlockAbandoned).Stringer("abandoned_grace", c.Policy.AbandonedGrace).
+		Stringer("lock_delay", c.Policy.LockDelay).
 		Strs("exclude", c.Exclude)
 }
 

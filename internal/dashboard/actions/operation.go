@@ -54,7 +54,8 @@ func (h *Handler) newUnlock() *Operation {
 			why += " (" + a.Ticket + ")"
 		}
 		ending := metadata.NewEnding(r, metadata.EndedForced, a.Actor, why, a.At.Time)
-		return ending, config.ForceUnlock(ctx, metadata.Removal{Record: r, Ending: ending}, a)
+		return ending, config.ForceUnlock(ctx, metadata.Removal{Record: r, Ending: ending,
+			Delay: r.DelayOf(config.Policy.LockDelay)}, a)
 	}
 	o.form = o.unlockForm
 	return o

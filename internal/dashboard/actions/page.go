@@ -33,7 +33,8 @@ type unlockPage struct {
 	Waiters   int
 	Whole     *pages.WholeLock // of which the hold is a part
 	Share     string
-	Recorded  bool // waiters are
+	Delay     string // the lock delay that follows; empty for none
+	Recorded  bool   // waiters are
 	AutoSoon  *phrase.Moment
 	Commands  []pages.Command
 	Token     int64
@@ -141,6 +142,9 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Recorded = h.site.Config.Waiters != nil
 	v.Share = row.Share.Words()
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
+	if delay := row.DelayOf(h.site.Config.Policy.LockDelay); delay > 0 {
+		v.Delay = text.Duration(delay)
+	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)

@@ -46,6 +46,9 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
 		Queue: lockjson.Waiters(lock.InLine, now)}
+	if a.site.Config.Delays != nil {
+		j.Delays = lockjson.Delays(a.site.Config.Delays(lock.Name), now)
+	}
 	for _, r := range lock.Shares {
 		j.Holders = append(j.Holders, a.Lock(r, now))
 	}

@@ -73,6 +73,8 @@ func actionWords(a *protocol.Action) string {
 		return "force unlock"
 	case protocol.ActionAsk:
 		return "asked to finish"
+	case protocol.ActionEndDelay:
+		return "ended the lock delay"
 	case protocol.ActionExtend:
 		return "gave " + text.Duration(time.Duration(a.Seconds)*time.Second) + " more"
 	}

@@ -47,6 +47,7 @@ type lockPage struct {
 	Trace    *stacktrace.Trace
 	Hidden   string // why there is no backtrace
 	RawTrace string
+	Delays   []string // lock delays, in sentences
 	Waiters  []WaiterView
 	Recorded bool // waiters are
 	Commands []Command
@@ -80,6 +81,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	v := p.lockPage(r, lock)
 	v.Past = p.pastOf(r, v.Name, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, v.Name)
+	v.Delays = p.site.Delays(v.Name)
 	return p.site.Render("lock", v)
 }
 

@@ -31,6 +31,9 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 		{"record revision", phrase.Known(r.Revision)}, {"written by", lock.Document.Client},
 		{"extended", extended(lock.Document.Fields)},
 	}
+	if r.LockDelay > 0 {
+		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
+	}
 	if p := r.Process; p != nil {
 		pod := p.PodName
 		if pod != "" && p.PodNamespace != "" {

@@ -14,7 +14,8 @@ type sharedPage struct {
 	Use      string
 	Other    int // another limit that a holder believes in
 	Table    table
-	More     int // holders that are not shown
+	More     int      // holders that are not shown
+	Delays   []string // lock delays, in sentences
 	Waiters  []WaiterView
 	Recorded bool
 	Asked    bool   // for a hold that is over
@@ -46,6 +47,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
+	v.Delays = p.site.Delays(lock.Name)
 	return p.site.Render("shared", v)
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	Queues func() map[string][]metadata.Waiter
 	// Waiters returns the queue of one lock; nil = nobody waits.
 	Waiters func(lock string) []metadata.Waiter
+	// Delays returns the lock delays of a lock and of its shares. Nil says that these are not known.
+	Delays func(lock string) []metadata.Delay
 	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.

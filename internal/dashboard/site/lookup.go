@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -71,6 +72,22 @@ func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 		return phrase.LiveAt(at.Now)
 	}
 	return at
+}
+
+// Delays are the lock delays of a lock and of its shares, for people: a few of them, if there are many.
+func (s *Site) Delays(name string) (words []string) {
+	if s.Config.Delays == nil {
+		return nil
+	}
+	const most = 10
+	for _, d := range s.Config.Delays(name) {
+		if len(words) == most {
+			break
+		}
+		line := protocol.DelayWords(&d, s.Config.Now()) + " (mutexctl end-delay " + Shell(d.Lock) + " ends it)"
+		words = append(words, line)
+	}
+	return words
 }
 
 // HolderOwner is the owner of the current hold.
@@ -152,6 +169,9 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
+	for _, d := range s.Delays(name) {
+		p.Detail += " There is " + d + "."
+	}
 	if n := len(l.InLine); n > 0 {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}

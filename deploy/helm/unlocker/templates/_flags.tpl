@@ -47,6 +47,7 @@
 {{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" $sweep.defaultAutoUnlockAfter) }}
 {{- include "unlocker.flag" (list "sweep.abandoned" $sweep.abandoned) }}
 {{- include "unlocker.flag" (list "sweep.abandoned-grace" $sweep.abandonedGrace) }}
+{{- include "unlocker.flag" (list "sweep.lock-delay" $sweep.lockDelay) }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.config.file" (printf "/etc/unlocker/web/%s" $c.webConfig.key)) }}
 {{- end }}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+type delaysOptions struct {
+	app    *app
+	format *term.Format
+	globs  globs
+}
+
+func newDelays(a *app) *cobra.Command {
+	o := &delaysOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "delays [PATTERN...]",
+		Short: "List lock delays: locks that nobody is to take yet",
+		Long: `List the lock delays, by lock. A lock delay follows a hold that was ended by force or because of its
+deadline, if its record or the unlocker asks for one: the former holder may still be at work. Until the
+delay is over, nobody who knows lock delays takes the lock. It ends by itself; end-delay ends it now.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+
+` + jsonLines + lockjson.DelayShape().Help(),
+		Example: `  mutexctl delays
+  mutexctl delays 'billing/*' -o json | jq -r .owner`,
+	}
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
+	o.globs.fromArguments(cmd, o.run)
+	return cmd
+}
+
+func (o *delaysOptions) run(ctx context.Context) error {
+	all, err := o.app.readAll(ctx)
+	if err != nil {
+		return err
+	}
+	shown := slices.DeleteFunc(all.delays, func(d metadata.Delay) bool { return !o.globs.match(d.Lock) })
+	slices.SortFunc(shown, func(a, b metadata.Delay) int { return strings.Compare(a.Lock, b.Lock) })
+	now := o.app.Now()
+	t := term.Table{}
+	t.Row("LOCK", "ENDS", "AFTER THE HOLD OF", "HOST", "ENDED", "BY", "WAITING", "PURPOSE")
+	for _, d := range shown {
+		waiting := len(all.waiters[d.Lock])
+		if base, _, ok := metadata.ParseShare(d.Lock); ok && waiting == 0 {
+			waiting = len(all.waiters[base])
+		}
+		switch o.format.String() {
+		case term.JSONFormat:
+			err = writeJSON(o.app.Stdout, lockjson.NewDelay(&d, now))
+		case term.NameFormat:
+			_, err = fmt.Fprintln(o.app.Stdout, text.Visible(d.Lock))
+		default:
+			t.Row(text.Visible(d.Lock), relative(d.Until(), now), orNone(shortText(d.Owner)),
+				orNone(shortText(d.Hostname)), orNone(relative(d.At.Time, now)), orNone(shortText(d.By)),
+				strconv.Itoa(waiting), shortText(d.Purpose))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.format.String() != term.TableFormat {
+		return nil
+	}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(o.app.Stderr, count(len(shown), "lock delay"))
+	return err
+}
+
+type endDelayOptions struct {
+	app  *app
+	deed deed
+}
+
+func newEndDelay(a *app) *cobra.Command {
+	o := &endDelayOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "end-delay NAME --reason REASON",
+		Short: "End a lock delay, as an operator",
+		Long: `End a lock delay before its time: the next waiter gets the lock at once. Do it when you know that the
+former holder is no longer at work. With --uuid, only the delay after the hold that you saw is ended.
+End the delays of a semaphore or read-write lock one at a time, by their own names: pool#2.
+
+Exits with 4 when there is no delay. It is recorded in the audit trail with the reason, user@host and
+the source "cli".`,
+		Example: `  mutexctl end-delay nightly/report --reason 'node-7 is switched off'
+  mutexctl end-delay nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'node-7 is switched off'`,
+		Args:              wants(1, 1, "NAME"),
+		ValidArgsFunction: a.completeNames,
+	}
+	o.deed.flags(cmd, "why, for the audit trail (required)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.deed.names.parse(args[0])
+		if err != nil {
+			return err
+		}
+		if err := o.deed.check(); err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), name)
+	}
+	return cmd
+}
+
+func (o *endDelayOptions) run(ctx context.Context, name string) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	delays, err := s.delays(ctx, name)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(delays, func(d metadata.Delay) bool { return d.Lock == name })
+	switch {
+	case i < 0 && len(delays) > 0:
+		return noLockf("nothing was done: %s; name one of these: %s", s.delayedBy(name, delays), delayNames(delays))
+	case i < 0:
+		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
+	}
+	d := delays[i]
+	if o.deed.uuid != "" && o.deed.uuid != d.UUID {
+		return heldf("nothing was done: it is %s, whose uuid is %s", protocol.DelayWords(&d, s.app.Now()),
+			text.Visible(d.UUID))
+	}
+	request, cancel := s.request(ctx)
+	defer cancel()
+	action := protocol.Action{
+		ID: uuid.NewString(), At: metadata.Time{Time: s.app.Now()}, Actor: operator(), Source: "cli",
+		Client: "mutexctl " + build.Current().Version, Action: protocol.ActionEndDelay, Lock: name, UUID: d.UUID,
+		Token: d.Token, Revision: d.Revision, Holder: protocol.DelayWords(&d, s.app.Now()), Reason: o.deed.reason,
+		Ticket: o.deed.ticket, Result: "success",
+	}
+	err = s.store.EndDelay(request, &d, action)
+	switch {
+	case errors.Is(err, metadata.ErrChanged):
+		return noLockf("nothing was done: that lock delay of %s is over", text.Visible(name))
+	case err != nil:
+		return s.explain(ctx, "end the lock delay of "+text.Visible(name), err)
+	}
+	_, err = fmt.Fprintf(s.app.Stdout, "ended the lock delay of %s: %s\n", text.Visible(name),
+		protocol.DelayWords(&d, s.app.Now()))
+	return err
+}
+
+// delays reads the lock delays of a lock and of its shares.
+func (s *session) delays(ctx context.Context, name string) ([]metadata.Delay, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	delays, _, err := s.store.Delays(request, name)
+	if err != nil {
+		return nil, s.explain(ctx, "read the lock delays of "+text.Visible(name), err)
+	}
+	return delays, nil
+}
+
+// orDelay returns err or, if it is because nobody holds the lock, one that also tells of its delay.
+func (s *session) orDelay(ctx context.Context, name string, err error) error {
+	delays, failed := s.delays(ctx, name)
+	if status(err) != ExitNoLock || failed != nil || len(delays) == 0 {
+		return err
+	}
+	return noLockf("%s", s.delayedBy(name, delays))
+}
+
+// delayedBy says in one line why a lock that nobody holds is not to be taken yet.
+func (s *session) delayedBy(name string, delays []metadata.Delay) string {
+	line := fmt.Sprintf("nobody holds %s; %s", text.Visible(name), protocol.DelayWords(&delays[0], s.app.Now()))
+	if more := len(delays) - 1; more > 0 {
+		line += " and " + count(more, "other")
+	}
+	return line
+}
+
+func delayNames(delays []metadata.Delay) string {
+	var names []string
+	for _, d := range delays {
+		names = append(names, text.Visible(d.Lock))
+	}
+	return term.Clip(strings.Join(names, ", "), 2*term.CellColumns)
+}

@@ -1,0 +1,178 @@
+package lockstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// A lock delay ends with its lease, which is granted before the removal is sent. So that none ends early, the lease is
+// a second longer, and is renewed once if it was not young any more when the removal was committed.
+const (
+	delaySlack  = time.Second
+	delayShared = delaySlack / 2 // how long a lease accepts new delays
+)
+
+// delayLeases are the leases of lock delays: removals at about the same time share one of each length.
+type delayLeases struct {
+	mu    sync.Mutex
+	byTTL map[time.Duration]*lease
+}
+
+// of returns the lease for delays of this length.
+func (d *delayLeases) of(etcd clientv3.Lease, delay time.Duration) *lease {
+	ttl := delayTTL(delay)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byTTL == nil {
+		d.byTTL = map[time.Duration]*lease{}
+	}
+	if d.byTTL[ttl] == nil {
+		d.byTTL[ttl] = newLease(etcd, ttl, delayShared)
+	}
+	return d.byTTL[ttl]
+}
+
+func (d *delayLeases) discardAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.byTTL)
+}
+
+// delayTTL is the lease of a delay. Long ones are rounded up, so that a thousand different ones need few leases.
+func delayTTL(d time.Duration) time.Duration {
+	step := time.Second
+	switch {
+	case d > 10*time.Minute:
+		step = time.Minute
+	case d > time.Minute:
+		step = 10 * time.Second
+	}
+	return (d + step - 1).Truncate(step) + delaySlack
+}
+
+// grantDelays gives a lease to each of the removals that a delay follows. Call renew when they have been committed.
+func (s *Store) grantDelays(ctx context.Context,
+	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
+	byLease := map[*lease][]*locktxn.Removal{}
+	for _, r := range removals {
+		if r.Delayed() {
+			l := s.delays.of(s.etcd, r.Delay)
+			byLease[l] = append(byLease[l], r)
+		}
+	}
+	if len(byLease) == 0 {
+		return func(context.Context) {}, nil
+	}
+	began := time.Now()
+	ids := make([]clientv3.LeaseID, 0, len(byLease))
+	for l, some := range byLease {
+		id, err := l.current(ctx, len(some))
+		if err != nil {
+			return nil, fmt.Errorf("%w: no lease for the lock delay: %w", errNotSent, err)
+		}
+		for _, r := range some {
+			r.DelayLease = id
+		}
+		ids = append(ids, id)
+	}
+	return func(ctx context.Context) {
+		if time.Since(began) <= delaySlack-delayShared {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		for _, id := range ids {
+			if _, err := s.etcd.KeepAliveOnce(ctx, id); err != nil {
+				s.log.Warn().Err(err).Dur("took", time.Since(began)).
+					Msg("etcd was slow: lock delays may end as much earlier as the removal took")
+				return
+			}
+		}
+	}, nil
+}
+
+// Delays reads the lock delays of a lock and of its shares, as of the revision that it returns.
+func (s *Store) Delays(ctx context.Context, lock string) ([]metadata.Delay, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	from, end := s.layout.DelaysAbout(lock)
+	resp, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(maxKeys))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the delays of lock %q: %w", lock, err)
+	}
+	var delays []metadata.Delay
+	for _, kv := range resp.Kvs {
+		key := s.layout.Parse(string(kv.Key))
+		if base, _, ok := metadata.ParseShare(key.Lock); key.Kind == protocol.KindDelay &&
+			(key.Lock == lock || ok && base == lock) {
+			delays = append(delays, protocol.ReadDelay(key.Lock, locktxn.KV(kv)))
+		}
+	}
+	return delays, resp.Header.Revision, nil
+}
+
+// EndDelay ends a lock delay that an operator saw, and records the action. It returns [metadata.ErrChanged] if that
+// delay is over or was replaced by another one, and an error that wraps [ErrUnknown] if etcd's answer is lost and the
+// delay may still be ended.
+//
+// An etcd that is out of space cannot store the record. The delay is ended anyway, and the log line is the only record.
+func (s *Store) EndDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
+	if err := s.endDelay(ctx, d, a); err != nil {
+		return fmt.Errorf("end the lock delay of %q: %w", d.Lock, err)
+	}
+	return nil
+}
+
+func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
+	if err := refused(protocol.CheckReason(a.Reason)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+		return locktxn.EndDelay(s.layout, d.Lock, d.Revision, audit)
+	})
+	switch {
+	case err == nil && resp.Succeeded:
+		return nil
+	case err == nil:
+		return metadata.ErrChanged
+	case locktxn.NoSpace(err):
+		s.log.Warn().Str("lock", d.Lock).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
+			Msg("etcd is out of space: a lock delay is ended without audit")
+		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // else the first one did it
+		return err
+	case locktxn.Refused(err), errors.Is(err, errNotSent):
+		return err
+	}
+	return s.recheckDelay(ctx, d, a, err)
+}
+
+// recheckDelay reads what became of the end of a delay whose answer was lost.
+func (s *Store) recheckDelay(ctx context.Context, d *metadata.Delay, a protocol.Action, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.layout.Audit(a.At.Time, a.ID), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.layout.Delay(d.Lock))).Commit()
+	if err != nil {
+		return &unknownError{cause}
+	}
+	if locktxn.Keys(resp, 0).Count > 0 {
+		return nil
+	}
+	for _, kv := range locktxn.Keys(resp, 1).Kvs {
+		if kv.ModRevision == d.Revision {
+			return &unknownError{cause}
+		}
+	}
+	return metadata.ErrChanged
+}

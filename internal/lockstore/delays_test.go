@@ -1,0 +1,260 @@
+package lockstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
+	gone := removal(r)
+	gone.Delay = d
+	return gone
+}
+
+// leaseOf is the lease of a delay: its number, and the length in seconds for which it was granted.
+func (w world) leaseOf(lock string) (clientv3.LeaseID, int64) {
+	w.Helper()
+	r, err := w.etcd.Get(w.Context(), w.l.Delay(lock))
+	if err != nil || len(r.Kvs) != 1 {
+		w.Fatalf("the delay of %s: %v, %v", lock, r, err)
+	}
+	id := clientv3.LeaseID(r.Kvs[0].Lease)
+	ttl, err := w.etcd.TimeToLive(w.Context(), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return id, ttl.GrantedTTL
+}
+
+func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
+	w := start(t)
+	var removals []metadata.Removal
+	for i := range 64 {
+		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
+		removals = append(removals, delayed(r, []time.Duration{0, 30 * time.Second, 95 * time.Second}[i%3]))
+	}
+	w.release(removals[4].Record) // whose hold did not end by this
+	for i, err := range w.AutoUnlock(t.Context(), removals) {
+		if want := i == 4; errors.Is(err, metadata.ErrChanged) != want || !want && err != nil {
+			t.Errorf("lock/%d: %v", i, err)
+		}
+	}
+	leases := map[clientv3.LeaseID]bool{}
+	for i := range removals {
+		name := fmt.Sprintf("lock/%d", i)
+		delays, _, err := w.Delays(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := i%3 != 0 && i != 4; len(delays) > 0 != want {
+			t.Errorf("%s has the delays %v", name, delays)
+			continue
+		}
+		if len(delays) == 0 {
+			continue
+		}
+		d := delays[0]
+		if d.UUID != uuid(i) || d.Owner != "billing" || d.By != "u1" || d.Ended != metadata.EndedAutoUnlocked ||
+			d.Lock != name || !d.Leased || d.Unreadable || d.Seconds != int64([]int{0, 30, 95}[i%3]) {
+			t.Errorf("%s: %+v", name, d)
+		}
+		id, ttl := w.leaseOf(name)
+		leases[id] = true
+		if want := []int64{0, 31, 101}[i%3]; ttl != want {
+			t.Errorf("%s has a lease of %d s, want %d", name, ttl, want)
+		}
+	}
+	if len(leases) > 4 {
+		t.Errorf("%d leases for two kinds of delays", len(leases))
+	}
+}
+
+func TestNoDelayFollowsADeadHolder(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
+	st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
+	r.Heed(&st, nil)
+	gone := delayed(r, time.Minute)
+	gone.Ending.Ended = metadata.EndedAbandoned
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{gone}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+	nobody := w.record("nobody")
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(nobody, time.Minute)}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if got := w.keys(w.l.Delays()); len(got) > 0 {
+		t.Errorf("delays: %v", got)
+	}
+}
+
+func TestForceUnlockWithADelay(t *testing.T) {
+	w := start(t)
+	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
+		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
+	})
+	gone := delayed(r, time.Minute)
+	gone.Ending.Ended = metadata.EndedForced
+	if err := w.ForceUnlock(t.Context(), gone, protocol.Action{ID: "1", At: metadata.Time{Time: at}}); err != nil {
+		t.Fatal(err)
+	}
+	delays, _, err := w.Delays(t.Context(), "pool")
+	if err != nil || len(delays) != 1 || delays[0].Lock != "pool#2" || delays[0].Permits != 3 {
+		t.Errorf("%+v, %v", delays, err)
+	}
+}
+
+// A lease that somebody revoked is replaced, and everything is done once.
+func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
+	w := start(t)
+	held := w.hold("a", uuid(1))
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(held, time.Minute)}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	first, _ := w.leaseOf("a")
+	r := w.hold("b", uuid(2))
+	if _, err := w.etcd.Revoke(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, time.Minute)}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if second, _ := w.leaseOf("b"); second == first || len(w.keys(w.l.Delay("a"))) > 0 {
+		t.Errorf("the second delay has the lease %x after %x", second, first)
+	}
+}
+
+// A removal that took long does not shorten the delay: its lease is renewed.
+func TestADelayLastsFromTheRemovalOn(t *testing.T) {
+	var renewed atomic.Int32
+	line := &wire{any: func(method string) error {
+		if method == "LeaseKeepAlive" {
+			renewed.Add(1)
+		}
+		return nil
+	}}
+	w := on(t, line.client(t, etcdtest.Start(t)))
+	r := w.hold("a", uuid(1))
+	var removed time.Time
+	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+		time.Sleep(time.Second) // a slow etcd
+		defer func() { removed = time.Now() }()
+		return send()
+	})
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, 2*time.Second)}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	line.onTxn(nil)
+	if n := renewed.Load(); n != 1 {
+		t.Errorf("the lease was renewed %d times, want once", n)
+	}
+	etcdtest.Eventually(t, "the end of the delay", func() bool { return len(w.keys(w.l.Delay("a"))) == 0 })
+	if lasted := time.Since(removed); lasted < 2*time.Second {
+		t.Errorf("it lasted %v after the removal, want at least 2 s", lasted)
+	}
+}
+
+// What holders write cannot keep their locks from being removed.
+func TestADelayAfterAHostileHold(t *testing.T) {
+	w := start(t)
+	long := strings.Repeat("\x01", metadata.MaxTextBytes)
+	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
+		d.Owner = long
+		d.Hostname = long
+		d.Purpose = long
+	})
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, time.Minute)}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	delays, _, err := w.Delays(t.Context(), "a")
+	if err != nil || len(delays) != 1 || delays[0].Unreadable || delays[0].UUID != uuid(1) ||
+		!strings.HasPrefix(long, strings.TrimSuffix(delays[0].Owner, "…")) {
+		t.Errorf("%+v, %v", delays, err)
+	}
+}
+
+func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
+	w := start(t)
+	end := func(d metadata.Delay, id string) error {
+		return w.EndDelay(t.Context(), &d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
+	}
+	see := func(id int) metadata.Delay {
+		t.Helper()
+		gone := delayed(w.record("a"), time.Minute)
+		if errs := w.AutoUnlock(t.Context(), []metadata.Removal{gone}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		delays, _, err := w.Delays(t.Context(), "a")
+		if err != nil || len(delays) != 1 || delays[0].UUID != uuid(id) {
+			t.Fatal(delays, err)
+		}
+		return delays[0]
+	}
+	w.hold("a", uuid(1))
+	first := see(1)
+	if err := w.EndDelay(t.Context(), &first, protocol.Action{}); err == nil {
+		t.Error("ended without a reason")
+	}
+	if err := end(first, "1"); err != nil || len(w.keys(w.l.Delays())) > 0 {
+		t.Fatal(err, w.keys(w.l.Delays()))
+	}
+	w.hold("a", uuid(2))
+	second := see(2)
+	if err := end(first, "2"); !errors.Is(err, metadata.ErrChanged) || len(w.keys(w.l.Delays())) != 1 {
+		t.Errorf("the end of a delay that is over: %v; left: %v", err, w.keys(w.l.Delays()))
+	}
+	if err := end(second, "3"); err != nil {
+		t.Error(err)
+	}
+	if got := w.keys(w.l.Audits()); len(got) != 2 {
+		t.Errorf("the audit trail has %v, want the two that were done", got)
+	}
+}
+
+func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
+	for name, done := range map[string]bool{"though it was done": true, "and which was not done": false} {
+		t.Run(name, func(t *testing.T) {
+			line := &wire{}
+			w := on(t, line.client(t, etcdtest.Start(t)))
+			if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(w.hold("a", uuid(1)),
+				time.Minute)}); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			delays, _, err := w.Delays(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
+				if !writes(req) {
+					return send()
+				}
+				if done {
+					if err := send(); err != nil {
+						t.Error(err)
+					}
+				}
+				return errLost
+			})
+			err = w.EndDelay(context.Background(), &delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
+				Reason: "it is off"})
+			if done && err != nil || !done && !errors.Is(err, lockstore.ErrUnknown) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
