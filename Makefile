@@ -200,7 +200,6 @@ lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call
 	.ci/vulnerabilities $(GOVULNCHECK)
 
-include test/conformance/conformance.mk
 
 .PHONY: docs
 docs: ## the generated parts of docs/

@@ -181,7 +181,6 @@ func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	dev := start(t, "--no-demo", "--for=1s")
-	dev.addresses(t)
 	if err := dev.Wait(t); err != nil {
 		t.Error(err)
 	}

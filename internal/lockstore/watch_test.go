@@ -99,7 +99,7 @@ func (g *watching) ended() string {
 			g.t.Fatalf("the watch ended with %v", err)
 		}
 		return e.Reason()
-	case <-time.After(25 * time.Second):
+	case <-time.After(2 * time.Minute):
 		g.t.Fatal("the watch does not end")
 		return ""
 	}

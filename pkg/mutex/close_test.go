@@ -41,7 +41,7 @@ func TestCloseWhileManyWait(t *testing.T) {
 			if log.Len() > 0 {
 				t.Errorf("Close says:\n%s", log.String())
 			}
-			if w := q.waiting(); len(w) != 1 || w[0].UUID != other.ticket.UUID {
+			if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
 				t.Errorf("waiting: %+v", w)
 			}
 			if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
