@@ -1,0 +1,313 @@
+"""A hold from its beginning to its end: alive, the ways in which it is lost, heartbeat, release.
+
+The methods that wait are the same for threads and for asyncio: :class:`IO` is what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
+
+from . import record
+from .attempt import PATIENCE, Attempt, log
+from .errors import LostError, MutexError, RefusedError, UnavailableError
+from .gateway import Watch, clock
+from .record import Key
+from .settings import durations
+from .transactions import Body, Verdict, b64, keys
+
+WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
+RECHECK = 60.0  # how often a holder reads its record although no event came
+WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
+TICK = 2.0  # a machine that slept is noticed after that
+MAX_REQUEST = 2048
+
+
+@dataclass(frozen=True)
+class Request:
+    """Somebody asks the holder to finish early. Its texts are whatever its writer wrote: escape them."""
+
+    by: str
+    reason: str
+    source: str = ""
+    at: Optional[float] = None  # seconds since 1970, by the writer's clock
+
+
+class Hold:
+    """One hold of a lock."""
+
+    def __init__(self, attempt: Attempt, on_lost: Callable[[str], None], on_asked: Callable[[Request], None]) -> None:
+        self.core = attempt.core
+        self.attempt = attempt
+        self.settings = attempt.settings
+        self.txn = attempt.txn
+        self.token = attempt.token
+        self.over = self.core.io.flag()
+        self.asked: Optional[Request] = None
+        self._pid = os.getpid()
+        self._on_lost = on_lost
+        self._on_asked = on_asked
+        self._once = threading.Lock()
+        self._error: Optional[LostError] = None
+        self._released = False
+        self._watch: Optional[Watch] = None
+        self._asked_at = 0  # the revision of the request
+        self._since = attempt.base
+        self._deadline = attempt.base[0] + self.settings.unlock_after - self.settings.margin
+        self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
+        self._alert_target = attempt.base[1] + self.settings.alert_after
+        self._alert_granted = 0.0
+        self._progress = ""
+
+    # -- loss
+
+    @property
+    def lost(self) -> Optional[LostError]:
+        """Why the hold is over, None while it stands."""
+        self.check_process()
+        if self._error is None and not self._released and clock() >= self._deadline:
+            self.lose("deadline")
+        return self._error
+
+    def mine(self) -> bool:
+        """Report whether this is the process that took the lock, and not a child of it."""
+        return os.getpid() == self._pid
+
+    def check_process(self) -> None:
+        """Refuse to act in a child of the process that holds the lock."""
+        if not self.mine():
+            raise RefusedError(f'lock "{record.visible(self.settings.name)}" belongs to process {self._pid}, not to '
+                               f"{os.getpid()}, which was forked from it")
+
+    def lose(self, reason: str, detail: str = "") -> None:
+        """End the hold for the first reason that comes."""
+        with self._once:
+            if self._error is not None or self._released:
+                return
+            self._error = LostError(self.settings.name, reason, record.visible(detail, 300))
+        self._end()
+        if self.attempt.doubt and reason != "deadline":  # else the release will see to it
+            self.core.later(self.attempt.cancel)
+        try:
+            self._on_lost(reason)
+        except Exception:
+            log.exception("on_lost failed")
+
+    def _end(self) -> None:
+        self.over.set()
+        if self._watch is not None:
+            self._watch.close()
+
+    async def guard(self) -> None:
+        """Notice when the time is up."""
+        while self.lost is None and not self.over.is_set():
+            await self.over.wait(min(max(self._deadline - clock(), 0), TICK))
+
+    async def observe(self) -> None:
+        """Watch the record until the hold is over."""
+        if await self.over.wait(WATCH_AFTER):
+            return
+        pause = 0.02
+        while not self.over.is_set():
+            opened = clock()
+            try:
+                self._watch = await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+                await self._look(RECHECK / 3)
+                while not self.over.is_set():
+                    events = await self._watch.events(RECHECK)
+                    if not events or any(self._matters(e) for e in events):
+                        await self._look(WHY_TIMEOUT, events)
+            except (OSError, UnavailableError):
+                pass  # a watch breaks, and etcd is away, now and then
+            except MutexError:
+                log.exception("the watch on a held lock failed")
+            finally:
+                if self._watch is not None:
+                    self._watch.close()
+            pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
+            await self.over.wait(pause)
+
+    def _matters(self, event: Dict[str, Any]) -> bool:
+        """Of my own extensions there is nothing to learn."""
+        key = event.get("kv", {}).get("key", "")
+        return event.get("type") == "DELETE" or key not in self._mine
+
+    @property
+    def _mine(self) -> List[str]:
+        return [b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")]
+
+    def _gone(self, events: List[Dict[str, Any]]) -> bool:
+        """The key that means held was deleted after it became mine."""
+        return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
+                   for event in events for k in keys({"kvs": [event.get("kv", {})]}))
+
+    async def _look(self, timeout: float, events: Optional[List[Dict[str, Any]]] = None) -> None:
+        """Read the record, and learn what others did to it."""
+        try:
+            await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
+        except UnavailableError:
+            if not self._gone(events or []):
+                raise
+            self.lose("deleted")
+
+    async def _judge(self, verdict: Verdict) -> None:
+        if verdict.word == "lost":
+            self.lose(verdict.reason, verdict.detail)
+        elif verdict.record:
+            self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
+
+    # -- what others write
+
+    def _learn(self, fields: Dict[str, Key]) -> None:
+        """Learn of more time, and of requests to finish."""
+        moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
+        extended = fields.get("extended")
+        if moved is not None and moved > self._recorded + 0.001:
+            more = moved - self._recorded
+            note = _document(extended, self.token)
+            given = note.get("seconds")
+            if isinstance(given, (int, float)) and 0 < given < more:  # its writer counted from its own clock
+                more = min(more, clock() + given - self.settings.margin - self._deadline)
+            self._recorded = moved
+            self._deadline += max(more, 0)
+            if note:
+                self._alert_granted = record.seconds_of(_text(fields.get("alert_at"))) or 0.0
+        asked = fields.get("asked")
+        note = _document(asked, self.token)
+        if asked is None or asked.mod_revision <= self._asked_at or len(asked.value) > MAX_REQUEST or (
+                note.get("uuid"), str(note.get("token"))) != (self.attempt.uuid, str(self.token)):
+            return
+        self._asked_at = asked.mod_revision
+        self.asked = Request(str(note.get("by", "")), str(note.get("reason", "")), str(note.get("source", "")),
+                             record.seconds_of(note.get("at")))
+        try:
+            self._on_asked(self.asked)
+        except Exception:
+            log.exception("on_asked failed")
+
+    # -- extending
+
+    async def alive(self, progress: str = "", alert_after: Optional[float] = None,
+                    unlock_after: Optional[float] = None) -> None:
+        """Report progress: both deadlines count from now on."""
+        s = self.settings
+        try:
+            record.check_text("progress", progress)
+            alert, unlock = s.alert_after, s.unlock_after
+            if alert_after is not None or unlock_after is not None:
+                alert, unlock = durations(alert_after, unlock_after, s.heartbeat)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        self._progress = progress.replace("\n", " ")
+        self._alert_target = self._now() + alert
+        await self._extend(unlock)
+
+    async def beat(self) -> None:
+        """Extend in the background while the process lives, for as long as the heartbeat may."""
+        longest = self.settings.heartbeat or 0.0
+        interval = (self.settings.unlock_after - self.settings.margin) / 3
+        pause = interval
+        while not await self.over.wait(pause):
+            left = self._since[0] + longest - clock()
+            if left <= self.settings.margin:
+                return
+            pause = interval
+            try:
+                await self._extend(min(self.settings.unlock_after, left), interval)
+            except UnavailableError:
+                pause = min(interval, TICK)
+            except MutexError as error:
+                log.warning("the heartbeat ends: %s", error)
+                return
+
+    async def _extend(self, unlock_after: float, patience: float = PATIENCE) -> None:
+        if self.lost is not None:
+            raise self.lost
+        if self._released:
+            raise RefusedError(f'lock "{record.visible(self.settings.name)}" was released')
+        began, now = clock(), self._now()
+        unlock_at = now + unlock_after
+        alert_at = max(min(self._alert_target, unlock_at), self._alert_granted)
+        fields = {"alert_at": record.format_time(alert_at), "auto_unlock_at": record.format_time(unlock_at),
+                  "alive": f"{record.format_time(now)} {self._progress}".rstrip()}
+        verdict = await self._ask("alive", self.txn.alive(self.token, fields),
+                                  min(began + patience, max(self._deadline, began + 0.1)))
+        await self._judge(verdict)
+        if self.lost is not None:
+            raise self.lost
+        margin = self.settings.margin if unlock_after == self.settings.unlock_after else min(
+            self.settings.margin, unlock_after / 10)
+        self._deadline = max(self._deadline, began + unlock_after - margin)
+        self._recorded = max(self._recorded, unlock_at)
+
+    def _now(self) -> float:
+        """The wall clock for deadlines; where it is set back, they move on with the time that passes."""
+        return max(time.time(), self._since[1] + clock() - self._since[0])
+
+    # -- releasing
+
+    async def release(self) -> None:
+        """Give the lock back. A LostError says that it had been lost before."""
+        with self._once:
+            if self._released:
+                return
+            self._released = True
+        self._end()
+        if self._error is not None and self._error.reason != "deadline":
+            raise self._error
+        try:
+            verdict = await self._release(clock() + PATIENCE)
+        except UnavailableError:
+            self.core.later(self._release_later)
+            raise
+        if verdict.word == "lost":
+            raise LostError(self.settings.name, verdict.reason, record.visible(verdict.detail, 300))
+
+    async def _release(self, until: float) -> Verdict:
+        queued = self.attempt.queued
+        word = "lease"
+        while self.attempt.doubt and word == "lease":
+            try:
+                lease = await self.core.tombstone_lease(until, fresh=False)
+            except UnavailableError:
+                if clock() >= until:
+                    raise
+                break  # etcd has no space for it
+            verdict = await self._ask("release_in_doubt", self.txn.release_in_doubt(self.token, lease), until)
+            word = verdict.word
+            if word in ("released", "lost"):
+                self.attempt.doubt = False
+                return verdict
+            if word == "lease":
+                await self.core.tombstone_lease(until, fresh=True)
+        verdict = await self._ask("release", self.txn.release(self.token, queued), until)
+        if self.attempt.doubt:
+            self.core.later(self.attempt.cancel)
+        return verdict
+
+    async def _release_later(self, until: float) -> None:
+        if clock() < self._deadline + self.settings.margin:
+            await self._release(until)
+        elif self.attempt.doubt:
+            await self.attempt.cancel(until)
+
+    async def _ask(self, step: str, body: Body, until: float) -> Verdict:
+        answer = await self.core.gateway.send(step, body, until)
+        return self.txn.verdict(step, answer, self.token)
+
+
+def _text(key: Optional[Key]) -> str:
+    return "" if key is None else key.value.decode(errors="replace")
+
+
+def _document(key: Optional[Key], token: int) -> Dict[str, Any]:
+    """Read a document that somebody wrote about this hold; empty if there is none, or it cannot be read."""
+    try:
+        document = json.loads(key.value) if key is not None and key.mod_revision >= token else {}
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
