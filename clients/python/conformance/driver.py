@@ -5,6 +5,7 @@ With the argument ``asyncio`` it drives the asyncio front, otherwise that of thr
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import json
@@ -14,7 +15,7 @@ import threading
 from typing import Any, Callable, Dict, Optional
 
 import clustermutex
-from clustermutex import record, transactions
+from clustermutex import aio, record, transactions
 from clustermutex.version import CLIENT
 
 Object = Dict[str, Any]
@@ -43,6 +44,12 @@ def refusal(error: clustermutex.MutexError) -> Object:
         words = {clustermutex.CancelledError: "cancelled", clustermutex.UnavailableError: "unavailable"}
         answer["error"] = words.get(type(error), "refused")
     return answer
+
+
+def opening(request: Object) -> Object:
+    """Return the arguments of ``Client`` that a request has."""
+    names = ("endpoints", "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout")
+    return {name: request[name] for name in names if name in request}
 
 
 def options(request: Object) -> Object:
@@ -169,8 +176,7 @@ class Driver:
         """Answer one request."""
         do = r["do"]
         if do == "open":
-            names = ("endpoints", "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout")
-            self.client = clustermutex.Client(**{name: r[name] for name in names if name in r})
+            self.client = clustermutex.Client(**opening(r))
             return {}
         if do == "acquire":
             return self.acquire(r)
@@ -220,11 +226,77 @@ class Driver:
                 threading.Thread(target=self.answer, args=(r,), daemon=True).start()
 
 
+# ---- asyncio
+
+class AsyncDriver:
+    """Drives the front of asyncio: each request is a task."""
+
+    def __init__(self) -> None:
+        self.client: Optional[aio.Client] = None
+        self.locks: Dict[int, aio.Lock] = {}
+        self.tasks: Dict[int, "asyncio.Task[None]"] = {}
+        self.numbers = itertools.count(1)
+
+    async def do(self, r: Object) -> Object:
+        """Answer one request."""
+        do = r["do"]
+        if do == "open":
+            self.client = aio.Client(**opening(r))
+            return {}
+        if do == "acquire":
+            assert self.client is not None
+            number = next(self.numbers)
+            lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+            self.locks[number] = lock
+            await lock.acquire()
+            return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+        if do == "cancel":
+            task = self.tasks.get(r["request"])
+            if task is not None:
+                task.cancel()
+            return {}
+        lock = self.locks[r["lock"]]
+        if do == "alive":
+            await lock.alive(**extension(r))
+        elif do == "release":
+            await lock.release()
+        elif do == "check":
+            return {"lost": lock.lost, "asked": request_of(lock)}
+        return {}
+
+    async def answer(self, r: Object) -> None:
+        try:
+            said = await self.do(r)
+        except clustermutex.MutexError as error:
+            said = refusal(error)
+        except asyncio.CancelledError:
+            said = {"error": "cancelled", "message": "the task was cancelled"}
+        say({"id": r["id"], **said})
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            line = await loop.run_in_executor(None, sys.stdin.readline)
+            if not line:
+                return
+            r = json.loads(line)
+            said = pure(r)
+            if said is not None:
+                say({"id": r["id"], **said})
+            elif r["do"] in ("open", "cancel"):
+                await self.answer(r)
+            else:
+                self.tasks[r["id"]] = loop.create_task(self.answer(r))
+
+
+async def drive_asyncio() -> None:
+    await AsyncDriver().run()
+    os._exit(0)  # whatever still waits
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["asyncio"]:
-        import driver_asyncio
-        driver_asyncio.main()
+        asyncio.run(drive_asyncio())
     else:
         Driver().run()
-    sys.stdout.flush()
     os._exit(0)  # whatever still waits

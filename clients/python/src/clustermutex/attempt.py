@@ -59,26 +59,28 @@ class Core:
     def later(self, cleanup: Callable[[float], Awaitable[None]]) -> None:
         """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
         self._cleanups.append((clock() + CLEANUP_FOR, cleanup))
-        if self._cleaner != os.getpid():
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if self._cleanups and self._cleaner != os.getpid():
             self._cleaner = os.getpid()
             self.io.spawn(self._clean)
 
     async def _clean(self) -> None:
-        nothing = self.io.flag()
         try:
             while self._cleanups:
-                end, cleanup = self._cleanups[0]
+                end, cleanup = self._cleanups.popleft()
                 try:
                     await cleanup(min(end, clock() + PATIENCE))
                 except UnavailableError:
                     if clock() < end:
-                        await nothing.wait(1)
-                        continue
-                except Exception:
-                    log.exception("a cleanup failed")
-                self._cleanups.popleft()
+                        self._cleanups.append((end, cleanup))
+                        await self.io.flag().wait(1)
+                except MutexError as error:
+                    log.warning("a cleanup failed: %s", error)
         finally:
             self._cleaner = 0
+        self._tidy()  # what came meanwhile
 
 
 class Again(Exception):
@@ -349,13 +351,15 @@ class Attempt:
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
         """Send a transaction until it is answered. A send that may yet take the lock leaves a doubt."""
         takes = step in ("try", "turn", "join")
+        before = self.doubt
+        self.doubt = before or takes  # whatever interrupts this
         try:
             answer = await self.core.gateway.send(step, body, until, self._stop if takes or step == "look" else None)
         except (UnavailableError, RefusedError) as error:
-            self.doubt = self.doubt or takes and error.doubt
+            self.doubt = before or takes and error.doubt
             raise
         verdict = self.txn.verdict(step, answer, self.token, self.position)
-        self.doubt = self.doubt or takes and (answer.unanswered or verdict.doubt)
+        self.doubt = before or takes and (answer.unanswered or verdict.doubt)
         return verdict
 
     async def _try_once(self, step: str, body: Body) -> None:
@@ -368,15 +372,16 @@ class Attempt:
     # -- documents
 
     def _fields(self) -> Dict[str, str]:
-        """Return the record, with times from :attr:`base` on."""
+        """Return the record, with times from :attr:`base` on"""
         s = self.settings
         at = self.base[1]
         members: Dict[str, Any] = {"owner": self.core.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
                                    "backtrace": self._trace, "client": CLIENT, **process.identity(), **s.attributes}
-        document = record.to_json({name: value for name, value in members.items() if value != ""})
-        return {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
-                "auto_unlock_at": record.format_time(at + s.unlock_after), "metadata": document}
+        fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
+                  "auto_unlock_at": record.format_time(at + s.unlock_after)}
+        fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
+        return fields
 
     def _ticket(self) -> str:
         now = time.time()
@@ -386,4 +391,4 @@ class Attempt:
                                   "since": record.format_time(now)}
         if self.settings.wait is not None:
             ticket["timeout_at"] = record.format_time(now + max(left, 0))
-        return record.to_json({name: value for name, value in ticket.items() if value != ""})
+        return record.to_json(ticket)

@@ -8,6 +8,8 @@ import sys
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, Optional, Union
 
+from .record import whole
+
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 DEPTH = 30
 INITIAL_TIME_NAMESPACE = 4026531834
@@ -64,15 +66,7 @@ def backtrace(depth: int = DEPTH) -> str:
         name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
         lines.append(f"{os.path.abspath(frame.f_code.co_filename)}:{frame.f_lineno} in {name}")
         frame = frame.f_back
-    return "\n".join(lines)
-
-
-def cut_lines(text: str, most: int) -> str:
-    """Return the text in at most so many bytes, cut at the end of a line, with a mark where it was cut."""
-    if len(text.encode(errors="replace")) <= most:
-        return text
-    kept = text.encode(errors="replace")[:most - 4].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + "\n…"
+    return whole("\n".join(lines))
 
 
 def _is_name(text: str) -> bool:

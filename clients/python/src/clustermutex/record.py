@@ -123,9 +123,34 @@ def check_attributes(attributes: Mapping[str, Attribute]) -> None:
             check_text(f'attribute "{name}"', value)
 
 
+def whole(text: str) -> str:
+    """Return the text with U+FFFD where Python has half of a character, which UTF-8 cannot write."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def to_json(members: Mapping[str, Any]) -> str:
-    """Write a JSON document in the form of the protocol: no blanks, UTF-8."""
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    """Write a JSON document in the form of the protocol: no blanks, UTF-8, nothing that is empty."""
+    given = {name: value for name, value in members.items() if value != ""}
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_metadata(members: Mapping[str, Any], others: int) -> str:
+    """Write ``metadata`` beside fields of so many bytes, with as much of the backtrace as the limits allow."""
+    document = dict(members)
+    lines = document.pop("backtrace", "").split("\n")
+    room = MAX_RECORD - others - len("metadata") - len(to_json(document).encode()) - len(',"backtrace":""')
+    if room < 0:
+        raise ValueError(f"the record would have {MAX_RECORD - room} bytes, it must have at most {MAX_RECORD}: give it "
+                         "fewer attributes")
+    kept = len(lines)
+    while kept and _size(lines[:kept]) > min(room, MAX_BACKTRACE) - (8 if kept < len(lines) else 0):
+        kept -= 1
+    document["backtrace"] = "\n".join(lines[:kept] + (["…"] if 0 < kept < len(lines) else []))
+    return to_json(document)
+
+
+def _size(lines: Iterable[str]) -> int:
+    return len(json.dumps("\n".join(lines), ensure_ascii=False).encode()) - 2
 
 
 # ---- reading
@@ -213,7 +238,7 @@ def _text(value: object, most: int = MAX_TEXT) -> str:
 
 
 def _cut(text: str, most: int = MAX_TEXT) -> str:
-    return text.encode(errors="replace")[:most].decode(errors="ignore")
+    return whole(text).encode()[:most].decode(errors="ignore")
 
 
 def _whole(value: object) -> int:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
 from .errors import RefusedError
-from .record import Attribute, check_attributes, check_text, segment
+from .record import Attribute, check_attributes, check_text, segment, to_metadata
 
 ALERT_AFTER = 300.0
 HEARTBEAT_LIFE = 60.0
 MAX_MARGIN = 30.0
 MIN_UNLOCK_AFTER = 0.1
+ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
 MAX_SECONDS = 10 * 365 * 86400.0
 
 
@@ -40,6 +41,7 @@ def settle(name: str, wait: Optional[float], alert_after: Optional[float], unloc
         segment(name)
         check_text("purpose", purpose)
         check_attributes(attributes or {})
+        to_metadata({"purpose": purpose, **(attributes or {})}, ROOM)
         if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
             raise ValueError(f"the time to wait is {wait}, it must not be negative")
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
