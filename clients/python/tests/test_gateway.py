@@ -5,7 +5,8 @@ import json
 import socket
 import threading
 import unittest
-from typing import Any, Callable, Dict, List
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import clustermutex
 from clustermutex.client import BlockingIO, run
@@ -88,6 +89,10 @@ class Server:
         self._socket.close()
 
 
+def always(answer: Any, request: Dict[str, Any]) -> Any:
+    return answer
+
+
 OK = (200, {"header": {"revision": "7"}})
 
 
@@ -120,16 +125,17 @@ class Sending(unittest.TestCase):
         self.assertEqual(server.requests, [{"a": 1}] * 2)
 
     def test_overload_leaves_no_doubt(self) -> None:
-        answers = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
+        answers: List[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
         self.assertEqual(self.send(self.gateway(Server(lambda r: answers.pop(0)))).unanswered, False)
 
     def test_no_is_no(self) -> None:
-        for status, body, sentence in (
+        answers: List[Tuple[int, Any, str]] = [
             (403, {"code": 7, "message": "etcdserver: permission denied"}, "etcd refuses: etcdserver: permission den"),
             (404, "404 page not found", "etcd does not serve its JSON gateway"),
             (400, {"code": 3, "message": "etcdserver: user name is empty"}, "user name is empty"),
-        ):
-            server = Server(lambda r, answer=(status, body): answer)  # type: ignore[misc]
+        ]
+        for status, body, sentence in answers:
+            server = Server(partial(always, (status, body)))
             with self.subTest(sentence), self.assertRaisesRegex(clustermutex.RefusedError, sentence) as caught:
                 self.send(self.gateway(server))
             self.assertFalse(caught.exception.doubt)
@@ -142,8 +148,12 @@ class Sending(unittest.TestCase):
 
     def test_a_login_is_renewed(self) -> None:
         tokens = iter(["one", "two"])
-        expired = iter([(401, {"code": 16, "message": "etcdserver: invalid auth token"}), OK])
-        server = Server(lambda r: (200, {"header": {}, "token": next(tokens)}) if "name" in r else next(expired))
+        expired: Iterator[Any] = iter([(401, {"code": 16, "message": "etcdserver: invalid auth token"}), OK])
+
+        def answer(r: Dict[str, Any]) -> Any:
+            return (200, {"header": {}, "token": next(tokens)}) if "name" in r else next(expired)
+
+        server = Server(answer)
         self.assertEqual(self.send(self.gateway(server, user="billing")).unanswered, False)
         login = {"name": "billing", "password": "secret"}
         self.assertEqual(server.requests, [login, {"a": 1}, login, {"a": 1}])
@@ -162,8 +172,9 @@ class Sending(unittest.TestCase):
         self.assertEqual(len(server.requests), 1)
 
     def test_a_login_that_never_succeeds(self) -> None:
-        server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else (
-            401, {"code": 16, "message": "etcdserver: invalid auth token"}))
+        token: Any = (200, {"header": {}, "token": "t"})
+        invalid: Any = (401, {"code": 16, "message": "etcdserver: invalid auth token"})
+        server = Server(lambda r: token if "name" in r else invalid)
         with self.assertRaisesRegex(clustermutex.RefusedError, "invalid auth token"):
             self.send(self.gateway(server, user="billing"))
 

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 import unittest
+from functools import partial
 from pathlib import Path
 from typing import Any, List
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.hold import Hold
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
 
 SOURCE = str(Path(clustermutex.__file__).resolve().parents[1])
@@ -189,7 +191,7 @@ class Waiting(OnEtcd):
         with self.lock:
             threads = []
             for n in range(4):
-                threads.append(in_thread(lambda n=n: work(n)))  # type: ignore[misc]
+                threads.append(in_thread(partial(work, n)))
                 eventually("a ticket", lambda: len(self.etcd.tickets(self.name)) == n + 1)
         for thread in threads:
             thread.join(LIMIT)
@@ -314,9 +316,16 @@ class Losing(OnEtcd):
                 raise KeyError("mine")
 
     def test_a_callback_that_fails_does_no_harm(self) -> None:
-        lock = self.client.lock(self.name, on_lost=lambda lock, reason: {}[reason]).acquire()  # type: ignore[misc]
+        def fails(lock: clustermutex.Lock, reason: str) -> None:
+            raise KeyError(reason)
+
+        lock = self.client.lock(self.name, on_lost=fails).acquire()
         self.etcd.delete(f"/mutexes/{self.name}/")
         eventually("the loss", lambda: lock.lost == "deleted")
+
+
+def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
+    return hold._recorded > auto_unlock_at - 1
 
 
 class Asked(OnEtcd):
@@ -352,7 +361,7 @@ class Asked(OnEtcd):
             self.etcd.put(f"/mutexes/{self.name}/extended", json.dumps(given))
             hold = lock._hold
             assert hold is not None
-            eventually("more time", lambda: hold._recorded > later - 1)
+            eventually("more time", partial(knows_of, hold, later))
             lock.alive("going on")
             self.assertEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]), round(later, 3))
             end = time.monotonic() + 3.5  # a hold without the time that was given would be over

@@ -1,7 +1,8 @@
 """Bad input is one clear sentence, before anything is sent; the defaults are those of the Go client."""
 
+import json
 import unittest
-from typing import Any, Tuple
+from typing import Any, Dict, List, Tuple
 
 import clustermutex
 from clustermutex import process, record
@@ -11,8 +12,8 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def times(**given: Any) -> Tuple[float, float, float]:
-    wanted = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None, "heartbeat": None,
-              "purpose": "", "attributes": None}
+    wanted: Dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
+                              "heartbeat": None, "purpose": "", "attributes": None}
     s = settle(**{**wanted, **given})
     return s.alert_after, s.unlock_after, s.margin
 
@@ -20,7 +21,8 @@ def times(**given: Any) -> Tuple[float, float, float]:
 class BadInput(unittest.TestCase):
     def test_a_lock(self) -> None:
         client = clustermutex.Client(NOWHERE)
-        for arguments, sentence in (
+        name: Dict[str, Any] = {"name": "a"}
+        bad: List[Tuple[Dict[str, Any], str]] = [
             ({"name": ""}, "the lock's name has 0 bytes"),
             ({"name": "a\nb"}, r"the lock's name a\\nb contains a control character"),
             ({"name": "\ud800"}, "the lock's name is not UTF-8"),
@@ -43,12 +45,14 @@ class BadInput(unittest.TestCase):
             ({"attributes": {"a": [1]}}, r'attribute "a" is \[1\], it must be text, a number or a boolean'),
             ({"attributes": {f"a{i}": 1 for i in range(65)}}, "there are 65 attributes, at most 64 are allowed"),
             ({"attributes": {f"a{i}": "x" * 1024 for i in range(64)}}, "the record would have .* fewer attributes"),
-        ):
+        ]
+        for arguments, sentence in bad:
             with self.subTest(arguments), self.assertRaisesRegex(clustermutex.RefusedError, sentence):
-                client.lock(**{"name": "a", **arguments})  # type: ignore[arg-type]
+                client.lock(**dict(name, **arguments))
 
     def test_a_client(self) -> None:
-        for arguments, sentence in (
+        endpoints: Dict[str, Any] = {"endpoints": NOWHERE}
+        bad: List[Tuple[Dict[str, Any], str]] = [
             ({"endpoints": []}, "no endpoints were given"),
             ({"endpoints": "etcd://a"}, 'endpoint "etcd://a": want http://HOST:PORT or https://HOST:PORT'),
             ({"endpoints": "a:b"}, "[Pp]ort"),
@@ -59,27 +63,30 @@ class BadInput(unittest.TestCase):
             ({"endpoints": "https://a", "cert": "a"}, "a certificate and its key go together"),
             ({"endpoints": "https://a", "ca": "/nowhere"}, "/nowhere: .*No such file"),
             ({"password": "x"}, "a password is given, but no user"),
-        ):
+        ]
+        for arguments, sentence in bad:
             with self.subTest(arguments), self.assertRaisesRegex(clustermutex.RefusedError, sentence):
-                clustermutex.Client(**{"endpoints": NOWHERE, **arguments})  # type: ignore[arg-type]
+                clustermutex.Client(**dict(endpoints, **arguments))
 
     def test_a_lock_that_is_not_held(self) -> None:
         lock = clustermutex.Client(NOWHERE).lock("a")
-        for call in (lock.alive, lock.release):
-            with self.assertRaisesRegex(clustermutex.RefusedError, 'lock "a" is not held'):
-                call()
+        with self.assertRaisesRegex(clustermutex.RefusedError, 'lock "a" is not held'):
+            lock.alive()
+        with self.assertRaisesRegex(clustermutex.RefusedError, 'lock "a" is not held'):
+            lock.release()
 
 
 class Defaults(unittest.TestCase):
     def test_times(self) -> None:
-        for given, wanted in (
+        all_cases: List[Tuple[Dict[str, Any], Tuple[float, float, float]]] = [
             ({}, (300, 900, 30)),
             ({"alert_after": 60}, (60, 180, 18)),
             ({"unlock_after": 60}, (20, 60, 6)),
             ({"heartbeat": 3600}, (300, 60, 6)),
             ({"heartbeat": 30}, (30, 30, 3)),
             ({"unlock_after": 60, "margin": 1}, (20, 60, 1)),
-        ):
+        ]
+        for given, wanted in all_cases:
             with self.subTest(given):
                 self.assertEqual(times(**given), wanted)
 
@@ -94,7 +101,7 @@ class Writing(unittest.TestCase):
     def test_a_long_backtrace_is_cut_at_the_end_of_a_line(self) -> None:
         line = "/srv/a.py:1 in f\\g"
         written = record.to_metadata({"owner": "a", "backtrace": "\n".join([line] * 2000)}, 100)
-        trace = record.json.loads(written)["backtrace"].split("\n")
+        trace = json.loads(written)["backtrace"].split("\n")
         self.assertEqual(trace[-1], "…")
         self.assertEqual(set(trace[:-1]), {line})
         self.assertLessEqual(len("\n".join(trace).encode()), record.MAX_BACKTRACE)
@@ -104,7 +111,7 @@ class Writing(unittest.TestCase):
         attributes = {f"a{i}": "x" * 1000 for i in range(60)}
         written = record.to_metadata({**attributes, "backtrace": "\n".join(["/srv/a.py:1 in f"] * 2000)}, 100)
         self.assertLessEqual(len(written.encode()) + 100, record.MAX_RECORD)
-        self.assertEqual(len(record.json.loads(written)), 61)
+        self.assertEqual(len(json.loads(written)), 61)
 
 
 class Showing(unittest.TestCase):
@@ -127,7 +134,10 @@ class Process(unittest.TestCase):
     def test_a_machine(self) -> None:
         files = {"/proc/sys/kernel/random/boot_id": "0b5d-7e\n", "/proc/self/stat": self.STAT,
                  "/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/time": "time:[4026531834]"}
-        read = lambda path: files.get(path, "")
+
+        def read(path: str) -> str:
+            return files.get(path, "")
+
         self.assertEqual(process.identity({}, read, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836,
                                                             "process_start": 22})
         files["/proc/self/ns/time"] = "time:[4026532000]"
@@ -136,7 +146,9 @@ class Process(unittest.TestCase):
         self.assertEqual(process.identity({}, read, read), {})
 
     def test_a_pod(self) -> None:
-        nothing = lambda path: ""
+        def nothing(path: str) -> str:
+            return ""
+
         pod = {"POD_NAMESPACE": "shop", "POD_NAME": "shop-1", "POD_UID": "0b5d7e0a", "CONTAINER_NAME": "worker"}
         self.assertEqual(process.identity(pod, nothing, nothing), {
             "pod_namespace": "shop", "pod_name": "shop-1", "pod_uid": "0b5d7e0a", "container": "worker"})

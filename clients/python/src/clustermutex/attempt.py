@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import time
 import uuid
 from collections import deque
-from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Awaitable, Callable, Deque, Dict, Optional, Tuple
 
 from . import process, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError

@@ -9,10 +9,10 @@ import sys
 import threading
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from . import process, record
-from .attempt import Attempt, Core, acquire, log
+from .attempt import Core, acquire, log
 from .errors import LostError, MutexError, RefusedError
 from .gateway import Gateway, IO, Watch, parse_endpoint
 from .hold import Hold, Request

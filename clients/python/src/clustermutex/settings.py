@@ -68,7 +68,8 @@ def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Option
     if unlock < MIN_UNLOCK_AFTER:
         raise ValueError(f"the time until auto-unlock is {unlock:g} s, it must be at least {MIN_UNLOCK_AFTER:g} s")
     if heartbeat is None and alert > unlock:
-        raise ValueError(f"the time until alert of {alert:g} s is longer than the time until auto-unlock of {unlock:g} s")
+        raise ValueError(f"the time until alert of {alert:g} s is longer than the time until auto-unlock of "
+                         f"{unlock:g} s")
     if heartbeat is not None and unlock > longest:
         raise ValueError(f"the heartbeat's longest hold of {longest:g} s is shorter than the time until auto-unlock of "
                          f"{unlock:g} s")
