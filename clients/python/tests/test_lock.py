@@ -213,6 +213,22 @@ class Waiting(OnEtcd):
             self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
             self.assertFalse(self.etcd.get(f"/mutexes/.queue/{self.name}/"))
 
+    def test_one_object_is_for_one_thread_at_a_time(self) -> None:
+        with self.lock:
+            waiter = Waiter(self.client.lock(self.name))
+            eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            with self.assertRaisesRegex(RefusedError, "another thread is taking lock .*: give each thread its own"):
+                waiter.lock.acquire()
+        self.assertTrue(waiter.held.wait(LIMIT))
+        self.assertIsNone(waiter.end())
+
+    def test_a_wait_is_cancelled_before_it_began(self) -> None:
+        self.lock.cancel()
+        with self.assertRaises(clustermutex.CancelledError):
+            self.lock.acquire()
+        with self.lock:
+            pass
+
     def test_a_lost_ticket_is_replaced(self) -> None:
         with self.lock:
             waiter = Waiter(self.client.lock(self.name))
@@ -373,8 +389,9 @@ class Asked(OnEtcd):
 class Processes(OnEtcd):
     def script(self, text: str) -> "subprocess.CompletedProcess[str]":
         program = f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r}, 'billing')\n" + text
-        return subprocess.run([sys.executable, "-X", "dev", "-c", program], env={**os.environ, "PYTHONPATH": SOURCE},
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # is multi-threaded, and forks: that is meant
+        return subprocess.run([*python, "-c", program], env={**os.environ, "PYTHONPATH": SOURCE}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
 
     def test_nothing_keeps_the_interpreter_alive_and_nothing_is_printed(self) -> None:
         done = self.script(f"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Set, Type, Union
 
@@ -143,6 +144,7 @@ class Lock:
         self._on_lost = on_lost or (lambda lock, reason: None)
         self._on_asked = on_asked or (lambda lock, request: None)
         self._hold: Optional[Hold] = None
+        self._taking = False
         self._body: Optional[asyncio.Task[Any]] = None
         self._cancelled = False
 
@@ -174,13 +176,19 @@ class Lock:
 
     async def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
+        if self._taking:
+            raise RefusedError(f'another task is taking lock "{record.visible(self.name)}" with this object: give each '
+                               "task its own")
         if self._hold is not None and not self._hold.over.is_set():
             raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
-        attempt = await acquire(self._core, self._settings, process.backtrace(), self._core.io.flag(),
-                                lambda watch: None)
-        self._hold = hold = Hold(attempt, self._loss, lambda request: self._on_asked(self, request))
-        for work in [hold.guard, hold.observe] + ([hold.beat] if self._settings.heartbeat is not None else []):
-            self._core.io.spawn(work)
+        self._taking = True
+        try:
+            attempt = await acquire(self._core, self._settings, process.backtrace(), self._core.io.flag(),
+                                    lambda watch: None)
+        finally:
+            self._taking = False
+        self._hold = Hold(attempt, self._loss, partial(self._on_asked, self))
+        self._hold.begin()
         return self
 
     async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,

@@ -97,6 +97,8 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
         attempt = Attempt(core, settings, trace, began + wait, stop, watching)
         attempt.refusal = holder
         try:
+            if stop.is_set():
+                raise attempt.over()
             await attempt.run()
             return attempt
         except Again:
@@ -146,7 +148,7 @@ class Attempt:
                 await self._join()
                 await self._wait()
         except UnavailableError:
-            raise (self._over() if clock() >= self._until or self._stop.is_set() else Again()) from None
+            raise (self.over() if clock() >= self._until or self._stop.is_set() else Again()) from None
         if self.lease:  # then no late join can put the ticket again
             self.core.later(self._revoke)
 
@@ -278,7 +280,7 @@ class Attempt:
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
         return self._held(WaitTimeoutError, holder, waiting)
 
-    def _over(self) -> MutexError:
+    def over(self) -> MutexError:
         """Say why this attempt ends without an answer of etcd's."""
         if self._stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
@@ -303,7 +305,7 @@ class Attempt:
         except UnavailableError:
             self.core.later(self.give_up)
         if self._stop.is_set() or clock() >= until:
-            raise self._over()
+            raise self.over()
 
     async def give_up(self, until: float) -> None:
         """See to it that this attempt has nothing, and gets nothing later."""

@@ -8,6 +8,7 @@ import ssl
 import sys
 import threading
 from contextlib import ContextDecorator
+from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Type, TypeVar, Union
 
@@ -164,6 +165,7 @@ class Lock(ContextDecorator):
         self._on_asked = on_asked or (lambda lock, request: None)
         self._hold: Optional[Hold] = None
         self._stop = core.io.flag()
+        self._taking = threading.Lock()
         self._waits_on: Optional[Watch] = None
 
     @property
@@ -194,16 +196,18 @@ class Lock(ContextDecorator):
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if self._hold is not None and not self._hold.over.is_set():
-            raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
-        self._stop = self._core.io.flag()
-        attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
-        self._hold = hold = Hold(attempt, lambda reason: self._on_lost(self, reason),
-                                 lambda request: self._on_asked(self, request))
-        self._core.io.spawn(hold.guard)
-        self._core.io.spawn(hold.observe)
-        if self._settings.heartbeat is not None:
-            self._core.io.spawn(hold.beat)
+        if not self._taking.acquire(blocking=False):
+            raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
+                               "give each thread its own")
+        try:
+            if self._hold is not None and not self._hold.over.is_set():
+                raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
+            attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
+            self._hold = Hold(attempt, partial(self._on_lost, self), partial(self._on_asked, self))
+            self._hold.begin()
+        finally:
+            self._stop = self._core.io.flag()
+            self._taking.release()
         return self
 
     def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
@@ -224,7 +228,7 @@ class Lock(ContextDecorator):
             run(hold.release())
 
     def cancel(self) -> None:
-        """Give up a wait that is under way in another thread: its ``acquire`` raises a CancelledError."""
+        """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
         self._stop.set()
         watch = self._waits_on
         if watch is not None:

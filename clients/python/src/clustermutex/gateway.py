@@ -285,10 +285,12 @@ class Gateway:
         if response.status >= 500:
             self._fail_over(endpoint)
         try:
-            return Answer(response.status, json.loads(response.body.splitlines()[0] if path.endswith("keepalive")
-                                                      else response.body))
-        except (ValueError, IndexError, RecursionError):
-            return Answer(response.status)
+            body = json.loads(response.body)
+        except (ValueError, RecursionError):
+            body = None
+        if path == PATHS["keepalive"] and isinstance(body, dict):  # the first of a stream
+            body = body.get("result") or body.get("error")
+        return Answer(response.status, body)
 
     async def _connect(self, endpoint: Endpoint, timeout: float) -> Connection:
         tls = self._tls if endpoint.tls else None

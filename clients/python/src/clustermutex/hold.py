@@ -21,7 +21,7 @@ from .settings import durations
 from .transactions import Body, Verdict, b64, keys
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
-RECHECK = 60.0  # how often a holder reads its record although no event came
+RECHECK = 10.0  # how often a holder reads its record although no event came
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
 MAX_REQUEST = 2048
@@ -62,6 +62,11 @@ class Hold:
         self._alert_target = attempt.base[1] + self.settings.alert_after
         self._alert_granted = 0.0
         self._progress = ""
+
+    def begin(self) -> None:
+        """Start what runs as long as the hold does."""
+        for work in [self.guard, self.observe] + ([self.beat] if self.settings.heartbeat is not None else []):
+            self.core.io.spawn(work)
 
     # -- loss
 
@@ -116,7 +121,7 @@ class Hold:
             opened = clock()
             try:
                 self._watch = await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
-                await self._look(RECHECK / 3)
+                await self._look(RECHECK)
                 while not self.over.is_set():
                     events = await self._watch.events(RECHECK)
                     if not events or any(self._matters(e) for e in events):
@@ -266,6 +271,8 @@ class Hold:
             raise
         if verdict.word == "lost":
             raise LostError(self.settings.name, verdict.reason, record.visible(verdict.detail, 300))
+        if verdict.detail and self._error is not None:
+            raise self._error  # it may have been another's meanwhile
 
     async def _release(self, until: float) -> Verdict:
         queued = self.attempt.queued

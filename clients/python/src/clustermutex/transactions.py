@@ -223,7 +223,7 @@ class Transactions:
         record, history = reads
         ending = self._ending(history, token)
         if not ending and unanswered and step.startswith("release"):
-            return Verdict("released")  # by the send that got no answer
+            return Verdict("released", detail="by the send that got no answer")
         holder = self._find(record, self.held)
         reason = str(ending.get("ended", "deleted")) if ending else "replaced" if holder else "deleted"
         by, why = ending.get("by"), ending.get("why")
