@@ -389,7 +389,7 @@ class Asked(OnEtcd):
 class Processes(OnEtcd):
     def script(self, text: str) -> "subprocess.CompletedProcess[str]":
         program = f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r}, 'billing')\n" + text
-        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # is multi-threaded, and forks: that is meant
+        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # forks beside threads: that is meant
         return subprocess.run([*python, "-c", program], env={**os.environ, "PYTHONPATH": SOURCE}, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
 
@@ -438,7 +438,7 @@ with client.lock({self.name!r}) as lock:
             process.send_signal(2)
             _, error = process.communicate(timeout=LIMIT)
             self.assertIn("KeyboardInterrupt", error.splitlines()[-1])
-        eventually("an empty queue", lambda: not self.etcd.get(f"/mutexes/.queue/{self.name}/"))
+            self.assertFalse(self.etcd.get(f"/mutexes/.queue/{self.name}/"))
 
 
 class Faults(unittest.TestCase):

@@ -60,6 +60,12 @@ class Core:
         self._cleanups.append((clock() + CLEANUP_FOR, cleanup))
         self._tidy()
 
+    def linger(self, most: float) -> None:
+        """Block while something is done in the background, before this process ends."""
+        end = clock() + most
+        while self._cleaner == os.getpid() and clock() < end:
+            time.sleep(0.01)
+
     def _tidy(self) -> None:
         if self._cleanups and self._cleaner != os.getpid():
             self._cleaner = os.getpid()

@@ -20,6 +20,8 @@ from .hold import Hold, Request
 from .record import Attribute
 from .settings import Settings, settle
 
+LINGER = 5.0  # how long a program that was interrupted takes to leave the queue, at most
+
 T = TypeVar("T")
 
 
@@ -205,6 +207,9 @@ class Lock(ContextDecorator):
             attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
             self._hold = Hold(attempt, partial(self._on_lost, self), partial(self._on_asked, self))
             self._hold.begin()
+        except (KeyboardInterrupt, SystemExit):
+            self._core.linger(LINGER)
+            raise
         finally:
             self._stop = self._core.io.flag()
             self._taking.release()
