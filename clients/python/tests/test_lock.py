@@ -430,7 +430,9 @@ with client.lock({self.name!r}) as lock:
 
     def test_an_interrupt_leaves_the_queue(self) -> None:
         with self.lock:
-            text = (f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r})\n"
+            text = ("import clustermutex, signal\n"
+                    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
+                    f"client = clustermutex.Client({self.etcd.endpoint!r})\n"
                     f"client.lock({self.name!r}).acquire()")
             process = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": SOURCE},
                                        stderr=subprocess.PIPE, text=True)
