@@ -66,6 +66,7 @@ class Etcd:
 
     def hang(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until all of its threads have stopped
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)

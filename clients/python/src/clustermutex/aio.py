@@ -18,7 +18,7 @@ from . import process, record
 from .attempt import Core, acquire, log
 from .client import make_core
 from .errors import LostError, MutexError, RefusedError
-from .hold import Hold, Request
+from .hold import Handle, Hold, Request
 from .record import Attribute
 from .settings import Settings, settle
 
@@ -129,7 +129,7 @@ class Client:
         return Lock(self._core, settings, cancel_on_loss, on_lost, on_asked)
 
 
-class Lock:
+class Lock(Handle):
     """One lock of a :class:`Client`. It can be taken again after it was released, by one task at a time.
 
     To give up a wait, cancel the task that waits, as everywhere in asyncio.
@@ -138,41 +138,13 @@ class Lock:
     def __init__(self, core: Core, settings: Settings, cancel_on_loss: bool,
                  on_lost: Optional[Callable[[Lock, str], None]],
                  on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
-        self._core = core
-        self._settings = settings
+        super().__init__(core, settings)
         self._cancel_on_loss = cancel_on_loss
         self._on_lost = on_lost or (lambda lock, reason: None)
         self._on_asked = on_asked or (lambda lock, request: None)
-        self._hold: Optional[Hold] = None
         self._taking = False
         self._body: Optional[asyncio.Task[Any]] = None
         self._cancelled = False
-
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        return self._settings.name
-
-    @property
-    def token(self) -> int:
-        """The fencing token: it grows with every acquisition. 0 before the first."""
-        return self._hold.token if self._hold is not None else 0
-
-    @property
-    def uuid(self) -> str:
-        """What identifies this hold; empty before the first."""
-        return self._hold.attempt.uuid if self._hold is not None else ""
-
-    @property
-    def lost(self) -> Optional[str]:
-        """Why the hold was lost, one word as in :class:`LostError`; None while it stands or after its release."""
-        error = self._hold.lost if self._hold is not None else None
-        return None if error is None else error.reason
-
-    @property
-    def asked(self) -> Optional[Request]:
-        """The latest request to finish early, None if nobody asked."""
-        return self._hold.asked if self._hold is not None else None
 
     async def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
@@ -238,8 +210,3 @@ class Lock:
             self._cancelled = True
             self._body.cancel()
         self._on_lost(self, reason)
-
-    def _held(self) -> Hold:
-        if self._hold is None:
-            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
-        return self._hold

@@ -16,7 +16,7 @@ from . import process, record
 from .attempt import Core, acquire, log
 from .errors import LostError, MutexError, RefusedError
 from .gateway import Gateway, IO, Watch, parse_endpoint
-from .hold import Hold, Request
+from .hold import Handle, Hold, Request
 from .record import Attribute
 from .settings import Settings, settle
 
@@ -156,45 +156,17 @@ class Client:
         return Lock(self._core, settings, on_lost, on_asked)
 
 
-class Lock(ContextDecorator):
+class Lock(Handle, ContextDecorator):
     """One lock of a :class:`Client`. It can be taken again after it was released, by one thread at a time."""
 
     def __init__(self, core: Core, settings: Settings, on_lost: Optional[Callable[[Lock, str], None]],
                  on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
-        self._core = core
-        self._settings = settings
+        super().__init__(core, settings)
         self._on_lost = on_lost or (lambda lock, reason: None)
         self._on_asked = on_asked or (lambda lock, request: None)
-        self._hold: Optional[Hold] = None
         self._stop = core.io.flag()
         self._taking = threading.Lock()
         self._waits_on: Optional[Watch] = None
-
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        return self._settings.name
-
-    @property
-    def token(self) -> int:
-        """The fencing token: it grows with every acquisition. 0 before the first."""
-        return self._hold.token if self._hold is not None else 0
-
-    @property
-    def uuid(self) -> str:
-        """What identifies this hold; empty before the first."""
-        return self._hold.attempt.uuid if self._hold is not None else ""
-
-    @property
-    def lost(self) -> Optional[str]:
-        """Why the hold was lost, one word as in :class:`LostError`; None while it stands or after its release."""
-        error = self._hold.lost if self._hold is not None else None
-        return None if error is None else error.reason
-
-    @property
-    def asked(self) -> Optional[Request]:
-        """The latest request to finish early, None if nobody asked."""
-        return self._hold.asked if self._hold is not None else None
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
@@ -254,11 +226,6 @@ class Lock(ContextDecorator):
 
     def _recreate_cm(self) -> Lock:
         return Lock(self._core, self._settings, self._on_lost, self._on_asked)
-
-    def _held(self) -> Hold:
-        if self._hold is None:
-            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
-        return self._hold
 
     def _waits(self, watch: Optional[Watch]) -> None:
         self._waits_on = watch

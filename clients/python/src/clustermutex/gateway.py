@@ -18,7 +18,8 @@ from .transactions import Answer, Body, b64, trouble
 PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke",
          "range": "/v3/kv/range"}  # all other steps are transactions
 WATCH_OPENS = 3.0  # seconds
-MAX_PAUSE = 2.0
+FIRST_PAUSE = 0.05
+MAX_PAUSE = 1.0
 MAX_LOGINS = 5
 MAX_BODY = 64 << 20
 
@@ -206,7 +207,7 @@ class Gateway:
                 raise self._failed(RefusedError(f"etcd refuses: {bad.detail}"), doubt)
             if len(self._distrusted) == len(self._endpoints):
                 raise self._failed(RefusedError(f"etcd's certificate: {answer.error}"), doubt)
-            pause = min(MAX_PAUSE, 0.02 * 2 ** min(attempt, 7)) * random.uniform(0.5, 1)
+            pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 7)) * random.uniform(0.5, 1)
             attempt += 1
             if clock() + pause >= until or await stop.wait(pause):
                 raise self._failed(UnavailableError(f"etcd did not answer: {bad.detail}"), doubt)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
 from . import record
-from .attempt import PATIENCE, Attempt, log
+from .attempt import PATIENCE, Attempt, Core, log
 from .errors import LostError, MutexError, RefusedError, UnavailableError
 from .gateway import Watch, clock
 from .record import Key
-from .settings import durations
+from .settings import Settings, durations
 from .transactions import Body, Verdict, b64, keys
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
@@ -305,6 +305,46 @@ class Hold:
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
         answer = await self.core.gateway.send(step, body, until)
         return self.txn.verdict(step, answer, self.token)
+
+
+class Handle:
+    """What the locks of both fronts say of their latest hold."""
+
+    def __init__(self, core: Core, settings: Settings) -> None:
+        self._core = core
+        self._settings = settings
+        self._hold: Optional[Hold] = None
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._settings.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with every acquisition. 0 before the first."""
+        return self._hold.token if self._hold is not None else 0
+
+    @property
+    def uuid(self) -> str:
+        """What identifies this hold; empty before the first."""
+        return self._hold.attempt.uuid if self._hold is not None else ""
+
+    @property
+    def lost(self) -> Optional[str]:
+        """Why the hold was lost, one word as in :class:`LostError`; None while it stands or after its release."""
+        error = self._hold.lost if self._hold is not None else None
+        return None if error is None else error.reason
+
+    @property
+    def asked(self) -> Optional[Request]:
+        """The latest request to finish early, None if nobody asked."""
+        return self._hold.asked if self._hold is not None else None
+
+    def _held(self) -> Hold:
+        if self._hold is None:
+            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
+        return self._hold
 
 
 def _text(key: Optional[Key]) -> str:
