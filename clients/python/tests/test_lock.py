@@ -15,6 +15,7 @@ from typing import Any, List
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.gateway import clock
 from clustermutex.hold import Hold
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
 
@@ -140,6 +141,8 @@ class Holding(OnEtcd):
             lock.alive(unlock_after=600)
             longer = self.etcd.fields(self.name)
             self.assertGreater(float(longer["auto_unlock_at"]), float(after["auto_unlock_at"]) + 300)
+            assert lock._hold is not None
+            self.assertAlmostEqual(lock._hold._deadline - clock(), 600 - 30, delta=LIMIT)
             lock.alive()
             self.assertEqual(self.etcd.fields(self.name)["auto_unlock_at"], longer["auto_unlock_at"])
             with self.assertRaisesRegex(RefusedError, "the progress has 2000 bytes"):

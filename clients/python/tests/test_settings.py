@@ -15,7 +15,7 @@ def times(**given: Any) -> Tuple[float, float, float]:
     wanted: Dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
                               "heartbeat": None, "purpose": "", "attributes": None}
     s = settle(**{**wanted, **given})
-    return s.alert_after, s.unlock_after, s.margin
+    return s.alert_after, s.unlock_after, s.margin_of(s.unlock_after)
 
 
 class BadInput(unittest.TestCase):

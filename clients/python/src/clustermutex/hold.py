@@ -51,13 +51,15 @@ class Hold:
         self._pid = os.getpid()
         self._on_lost = on_lost
         self._on_asked = on_asked
-        self._once = threading.Lock()
+        self._once = threading.Lock()  # of the end, and of the deadline
         self._error: Optional[LostError] = None
         self._released = False
         self._watch: Optional[Watch] = None
+        self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
         self._asked_at = 0  # the revision of the request
         self._since = attempt.base
-        self._deadline = attempt.base[0] + self.settings.unlock_after - self.settings.margin
+        self._margin = self.settings.margin_of(self.settings.unlock_after)
+        self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
         self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
         self._alert_target = attempt.base[1] + self.settings.alert_after
         self._alert_granted = 0.0
@@ -137,13 +139,8 @@ class Hold:
             await self.over.wait(pause)
 
     def _matters(self, event: Dict[str, Any]) -> bool:
-        """Of my own extensions there is nothing to learn."""
-        key = event.get("kv", {}).get("key", "")
-        return event.get("type") == "DELETE" or key not in self._mine
-
-    @property
-    def _mine(self) -> List[str]:
-        return [b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")]
+        """Of extensions, which are mine, there is nothing to learn."""
+        return event.get("type") == "DELETE" or event.get("kv", {}).get("key") not in self._extensions
 
     def _gone(self, events: List[Dict[str, Any]]) -> bool:
         """The key that means held was deleted after it became mine."""
@@ -170,17 +167,11 @@ class Hold:
     def _learn(self, fields: Dict[str, Key]) -> None:
         """Learn of more time, and of requests to finish."""
         moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
-        extended = fields.get("extended")
-        if moved is not None and moved > self._recorded + 0.001:
-            more = moved - self._recorded
-            note = _document(extended, self.token)
-            given = note.get("seconds")
-            if isinstance(given, (int, float)) and 0 < given < more:  # its writer counted from its own clock
-                more = min(more, clock() + given - self.settings.margin - self._deadline)
-            self._recorded = moved
-            self._deadline += max(more, 0)
-            if note:
-                self._alert_granted = record.seconds_of(_text(fields.get("alert_at"))) or 0.0
+        extended = _document(fields.get("extended"), self.token)
+        if moved is not None:
+            self._postpone(moved, extended.get("seconds"))
+        if extended:
+            self._alert_granted = record.seconds_of(_text(fields.get("alert_at"))) or 0.0
         asked = fields.get("asked")
         note = _document(asked, self.token)
         if asked is None or asked.mod_revision <= self._asked_at or len(asked.value) > MAX_REQUEST or (
@@ -193,6 +184,17 @@ class Hold:
             self._on_asked(self.asked)
         except Exception:
             log.exception("on_asked failed")
+
+    def _postpone(self, auto_unlock_at: float, given: object) -> None:
+        """Move the local deadline by as much as another moved that of the record."""
+        with self._once:
+            more = auto_unlock_at - self._recorded
+            if more < 0.001:
+                return
+            if isinstance(given, (int, float)) and 0 < given < more:  # its writer counted from its own clock
+                more = min(more, clock() + given - self._margin - self._deadline)
+            self._recorded = auto_unlock_at
+            self._deadline += max(more, 0)
 
     # -- extending
 
@@ -214,11 +216,11 @@ class Hold:
     async def beat(self) -> None:
         """Extend in the background while the process lives, for as long as the heartbeat may."""
         longest = self.settings.heartbeat or 0.0
-        interval = (self.settings.unlock_after - self.settings.margin) / 3
+        interval = (self.settings.unlock_after - self._margin) / 3
         pause = interval
         while not await self.over.wait(pause):
             left = self._since[0] + longest - clock()
-            if left <= self.settings.margin:
+            if left <= self._margin:
                 return
             pause = interval
             try:
@@ -244,10 +246,10 @@ class Hold:
         await self._judge(verdict)
         if self.lost is not None:
             raise self.lost
-        margin = self.settings.margin if unlock_after == self.settings.unlock_after else min(
-            self.settings.margin, unlock_after / 10)
-        self._deadline = max(self._deadline, began + unlock_after - margin)
-        self._recorded = max(self._recorded, unlock_at)
+        with self._once:
+            self._margin = self.settings.margin_of(unlock_after)
+            self._deadline = max(self._deadline, began + unlock_after - self._margin)
+            self._recorded = max(self._recorded, unlock_at)
 
     def _now(self) -> float:
         """The wall clock for deadlines; where it is set back, they move on with the time that passes."""
@@ -297,7 +299,7 @@ class Hold:
         return verdict
 
     async def _release_later(self, until: float) -> None:
-        if clock() < self._deadline + self.settings.margin:
+        if clock() < self._deadline + self._margin:
             await self._release(until)
         elif self.attempt.doubt:
             await self.attempt.cancel(until)

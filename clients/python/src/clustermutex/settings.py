@@ -25,10 +25,14 @@ class Settings:
     wait: Optional[float]
     alert_after: float
     unlock_after: float
-    margin: float
+    margin: Optional[float]
     heartbeat: Optional[float]
     purpose: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def margin_of(self, unlock_after: float) -> float:
+        """Return how long before the auto-unlock, that many seconds away, a hold counts as lost here."""
+        return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
 
 
 def settle(name: str, wait: Optional[float], alert_after: Optional[float], unlock_after: Optional[float],
@@ -45,12 +49,11 @@ def settle(name: str, wait: Optional[float], alert_after: Optional[float], unloc
         if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
             raise ValueError(f"the time to wait is {wait}, it must not be negative")
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
-        stop = min(unlock / 10, MAX_MARGIN) if margin is None else _seconds("margin", margin)
-        if stop >= unlock:
-            raise ValueError(f"the margin of {stop:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
+        if margin is not None and _seconds("margin", margin) >= unlock:
+            raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
     except ValueError as error:
         raise RefusedError(str(error)) from None
-    return Settings(name, wait, alert, unlock, stop, heartbeat, purpose, dict(attributes or {}))
+    return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, dict(attributes or {}))
 
 
 def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":
