@@ -12,9 +12,11 @@ import unittest
 from functools import partial
 from pathlib import Path
 from typing import Any, List
+from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.client import BlockingConnection, run
 from clustermutex.gateway import clock
 from clustermutex.hold import Hold
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
@@ -387,6 +389,47 @@ class Asked(OnEtcd):
             while time.monotonic() < end:
                 self.assertIsNone(lock.lost)
                 time.sleep(0.1)
+
+
+class Connections(OnEtcd):
+    def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
+        """Otherwise its number is that of another connection at once, whose answer a thread still reading would steal."""
+        strangers: List[str] = []
+
+        class Watched(BlockingConnection):
+            def __init__(self, sock: socket.socket) -> None:
+                super().__init__(sock)
+                self.opened_by = threading.get_ident()
+
+            def close(self) -> None:
+                if threading.get_ident() != self.opened_by:
+                    strangers.append(threading.current_thread().name)
+                super().close()
+
+        with mock.patch("clustermutex.client.BlockingConnection", Watched):
+            with self.lock as lock:
+                hold = lock._hold
+                assert hold is not None
+                eventually("a watch", lambda: hold._watch)
+                waiter = Waiter(self.client.lock(self.name))
+                eventually("the waiter's watch", lambda: waiter.lock._waits_on)
+                waiter.lock.cancel()
+                self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
+        self.assertEqual(strangers, [])
+
+    def test_an_interrupted_connection_ends_and_keeps_its_number(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            connection = BlockingConnection(ours)
+            got: List[bytes] = []
+            reader = in_thread(lambda: got.append(run(connection.receive(LIMIT))))
+            connection.interrupt()
+            reader.join(LIMIT)
+            self.assertEqual(got, [b""])
+            self.assertGreaterEqual(ours.fileno(), 0)
+            connection.close()
+            self.assertEqual(ours.fileno(), -1)
+            connection.interrupt()  # too late, and no harm
 
 
 class Processes(OnEtcd):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from clustermutex import record
+from clustermutex.hold import read_note
 from tests.etcd import REPOSITORY
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
@@ -60,6 +61,14 @@ class Vectors(unittest.TestCase):
                     raw = case["decoded"].get(name + "_base64")
                     wanted = base64.b64decode(raw).decode(errors="replace") if raw else case["decoded"].get(name)
                     self.assertEqual(got["decoded"].get(name), wanted, name)
+
+    def test_requests_and_extensions(self) -> None:
+        for case in cases("vectors.json", "requests") + cases("vectors.json", "extensions"):
+            with self.subTest(case["about"]):
+                got = read_note(case["value"].encode(), case["uuid"], case["token"])
+                wanted = case.get("decoded", {})
+                self.assertEqual({name: got.get(name) for name in wanted}, wanted)
+                self.assertEqual(bool(got), bool(wanted))
 
     def test_transactions(self) -> None:
         for case in cases("transactions.json", "transactions"):

@@ -58,6 +58,9 @@ class AsyncConnection:
         received: bytes = await _within(self._reader.read(1 << 16), timeout)
         return received
 
+    def interrupt(self) -> None:
+        self._writer.transport.abort()
+
     def close(self) -> None:
         self._writer.transport.abort()
 

@@ -56,6 +56,7 @@ class BlockingConnection:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._open = threading.Lock()
 
     async def send(self, data: bytes, timeout: float) -> None:
         self._socket.settimeout(timeout)
@@ -68,12 +69,17 @@ class BlockingConnection:
         except socket.timeout:
             raise TimeoutError("no answer in time") from None
 
+    def interrupt(self) -> None:
+        with self._open:
+            try:
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not SSLSocket's, which is for its owner
+            except OSError:
+                pass
+
     def close(self) -> None:
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # a forked child may have the connection, too
-        except OSError:
-            pass
-        self._socket.close()
+        self.interrupt()  # a forked child may have the connection, too
+        with self._open:
+            self._socket.close()
 
 
 class BlockingIO:
@@ -209,7 +215,7 @@ class Lock(Handle, ContextDecorator):
         self._stop.set()
         watch = self._waits_on
         if watch is not None:
-            watch.close()
+            watch.interrupt()
 
     def __enter__(self) -> Lock:
         return self.acquire()

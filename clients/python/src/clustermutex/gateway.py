@@ -31,7 +31,9 @@ class Connection(Protocol):
 
     async def receive(self, timeout: float) -> bytes: ...  # empty at the end
 
-    def close(self) -> None: ...  # from any thread; whoever is in receive gets the end
+    def interrupt(self) -> None: ...  # from any thread: whoever is in receive gets the end
+
+    def close(self) -> None: ...  # by its owner only: another connection may get its number at once
 
 
 class Flag(Protocol):
@@ -164,7 +166,12 @@ class Watch:
         self._early = []
         return events
 
+    def interrupt(self) -> None:
+        """End the watch, from any thread: its owner gets an OSError."""
+        self._connection.interrupt()
+
     def close(self) -> None:
+        """Close the connection. Only whoever reads the events may."""
         self._connection.close()
 
 

@@ -24,7 +24,7 @@ WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
 RECHECK = 10.0  # how often a holder reads its record although no event came
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
-MAX_REQUEST = 2048
+MAX_NOTE = 2048
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Hold:
     def _end(self) -> None:
         self.over.set()
         if self._watch is not None:
-            self._watch.close()
+            self._watch.interrupt()
 
     async def guard(self) -> None:
         """Notice when the time is up."""
@@ -167,15 +167,14 @@ class Hold:
     def _learn(self, fields: Dict[str, Key]) -> None:
         """Learn of more time, and of requests to finish."""
         moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
-        extended = _document(fields.get("extended"), self.token)
+        extended = self._note(fields.get("extended"))
         if moved is not None:
             self._postpone(moved, extended.get("seconds"))
         if extended:
             self._alert_granted = record.seconds_of(_text(fields.get("alert_at"))) or 0.0
         asked = fields.get("asked")
-        note = _document(asked, self.token)
-        if asked is None or asked.mod_revision <= self._asked_at or len(asked.value) > MAX_REQUEST or (
-                note.get("uuid"), str(note.get("token"))) != (self.attempt.uuid, str(self.token)):
+        note = self._note(asked)
+        if asked is None or not note or asked.mod_revision <= self._asked_at:
             return
         self._asked_at = asked.mod_revision
         self.asked = Request(str(note.get("by", "")), str(note.get("reason", "")), str(note.get("source", "")),
@@ -185,13 +184,17 @@ class Hold:
         except Exception:
             log.exception("on_asked failed")
 
-    def _postpone(self, auto_unlock_at: float, given: object) -> None:
+    def _note(self, key: Optional[Key]) -> Dict[str, Any]:
+        known = key is not None and key.mod_revision >= self.token  # else an earlier hold left it
+        return read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
+
+    def _postpone(self, auto_unlock_at: float, given: Optional[float]) -> None:
         """Move the local deadline by as much as another moved that of the record."""
         with self._once:
             more = auto_unlock_at - self._recorded
             if more < 0.001:
                 return
-            if isinstance(given, (int, float)) and 0 < given < more:  # its writer counted from its own clock
+            if given is not None and 0 < given < more:  # its writer counted from its own clock
                 more = min(more, clock() + given - self._margin - self._deadline)
             self._recorded = auto_unlock_at
             self._deadline += max(more, 0)
@@ -353,10 +356,16 @@ def _text(key: Optional[Key]) -> str:
     return "" if key is None else key.value.decode(errors="replace")
 
 
-def _document(key: Optional[Key], token: int) -> Dict[str, Any]:
-    """Read a document that somebody wrote about this hold; empty if there is none, or it cannot be read."""
+def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
+    """Read a request or an extension for this hold. It is empty if it means another, or cannot be read."""
     try:
-        document = json.loads(key.value) if key is not None and key.mod_revision >= token else {}
+        note = json.loads(value) if len(value) <= MAX_NOTE else None
     except (ValueError, RecursionError):
         return {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(note, dict) or note.get("uuid") != uuid or type(note.get("token")) is not int:
+        return {}
+    texts = all(isinstance(note.get(name, ""), str) for name in ("by", "source", "reason"))
+    times = all(note.get(name) is None or record.seconds_of(note[name]) is not None
+                for name in ("at", "auto_unlock_at"))
+    number = type(note.get("seconds", 0)) in (int, float)
+    return note if texts and times and number and note["token"] == token else {}
