@@ -393,7 +393,7 @@ class Asked(OnEtcd):
 
 class Connections(OnEtcd):
     def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
-        """Otherwise its number is that of another connection at once, whose answer a thread still reading would steal."""
+        """Else its number is that of another connection at once, whose answer the thread that still reads would steal."""
         strangers: List[str] = []
 
         class Watched(BlockingConnection):
@@ -408,9 +408,7 @@ class Connections(OnEtcd):
 
         with mock.patch("clustermutex.client.BlockingConnection", Watched):
             with self.lock as lock:
-                hold = lock._hold
-                assert hold is not None
-                eventually("a watch", lambda: hold._watch)
+                eventually("a watch", lambda: lock._hold is not None and lock._hold._watch)
                 waiter = Waiter(self.client.lock(self.name))
                 eventually("the waiter's watch", lambda: waiter.lock._waits_on)
                 waiter.lock.cancel()
