@@ -393,7 +393,7 @@ class Asked(OnEtcd):
 
 class Connections(OnEtcd):
     def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
-        """Else its number is that of another connection at once, whose answer the thread that still reads would steal."""
+        """Else its number may be that of another connection at once, whose answer the reading thread would steal."""
         strangers: List[str] = []
 
         class Watched(BlockingConnection):
