@@ -159,7 +159,8 @@ class Sending(unittest.TestCase):
         self.assertEqual(server.requests, [login, {"a": 1}, login, {"a": 1}])
 
     def test_a_keepalive_is_the_first_line_of_a_stream(self) -> None:
-        answers: List[Any] = [(401, {"error": {"code": 16, "message": "etcdserver: invalid auth token"}}),
+        answers: List[Any] = [(401, {"error": {"grpc_code": 16, "message": "etcdserver: invalid auth token"}}),
+                              (401, {"error": {"code": 16, "message": "etcdserver: invalid auth token"}}),
                               (200, {"result": {"header": {}, "ID": "7"}})]
         server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else answers.pop(0))
         answer = run(self.gateway(server, user="billing").send("keepalive", {"ID": "7"}, clock() + 60))

@@ -1,6 +1,7 @@
 """Bad input is one clear sentence, before anything is sent; the defaults are those of the Go client."""
 
 import json
+import pickle
 import unittest
 from typing import Any, Dict, List, Tuple
 
@@ -126,6 +127,17 @@ class Showing(unittest.TestCase):
     def test_text_from_outside_is_harmless(self) -> None:
         self.assertEqual(record.visible("a\u202eb\x00"), r"a\u202eb\x00")
         self.assertEqual(len(record.visible("x" * 500)), 120)
+
+
+class Errors(unittest.TestCase):
+    def test_they_pass_between_processes(self) -> None:
+        holder = record.Record("a", "u", 7, attributes={"team": "core"})
+        errors: List[clustermutex.MutexError] = [
+            clustermutex.HeldError("a", holder, 2, "held"), clustermutex.WaitTimeoutError("a", None, 0, "waited"),
+            clustermutex.LostError("a", "forced", "by ann"), clustermutex.RefusedError("no")]
+        for error in errors:
+            copy = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(copy), str(copy), vars(copy)), (type(error), str(error), vars(error)))
 
 
 class Process(unittest.TestCase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 from .record import Record
 
@@ -39,6 +39,9 @@ class HeldError(MutexError):
         self.holder = holder
         self.waiting = waiting
 
+    def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
+        return type(self), (self.lock, self.holder, self.waiting, str(self))
+
 
 class WaitTimeoutError(HeldError):
     """The wait for the lock took as long as the caller allowed."""
@@ -56,6 +59,10 @@ class LostError(MutexError):
         super().__init__(f'lock "{lock}" was lost: {detail or REASONS.get(reason, reason)}')
         self.lock = lock
         self.reason = reason
+        self._detail = detail
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.lock, self.reason, self._detail)
 
 
 REASONS = {

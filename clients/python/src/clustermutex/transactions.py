@@ -254,7 +254,7 @@ def trouble(step: str, answer: Answer) -> Optional[Verdict]:
     body = answer.body if isinstance(answer.body, dict) else {}
     if answer.status == 200 and "header" in body:
         return None
-    code = body.get("code")
+    code = body.get("code", body.get("grpc_code"))  # etcd 3.5 has another name for it in streams
     message = str(body.get("message") or answer.error or f"HTTP status {answer.status}")
     if answer.status == 404 and code is None:
         return Verdict("report", detail="etcd does not serve its JSON gateway (--enable-grpc-gateway)")
