@@ -16,7 +16,7 @@ from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
-from clustermutex.client import BlockingConnection, run
+from clustermutex.client import BlockingConnection, BlockingFlag, run
 from clustermutex.gateway import clock
 from clustermutex.hold import Hold
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
@@ -520,6 +520,15 @@ class Faults(unittest.TestCase):
             lock.alive()
         self.assertTrue(waiter.held.wait(LIMIT))
         self.assertIsNone(waiter.end())
+
+    def test_a_release_that_is_interrupted_goes_on(self) -> None:
+        lock = self.client.lock("a").acquire()
+        self.etcd.hang()
+        with mock.patch.object(BlockingFlag, "wait", side_effect=KeyboardInterrupt):  # of the pause before a resend
+            with self.assertRaises(KeyboardInterrupt):
+                lock.release()
+        self.etcd.go_on()
+        eventually("the release", lambda: not self.etcd.fields("a"))
 
     def test_a_holder_that_is_cut_off_is_told_in_time(self) -> None:
         lock = self.client.lock("a", unlock_after=2, alert_after=2).acquire()

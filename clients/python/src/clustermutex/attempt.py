@@ -310,6 +310,9 @@ class Attempt:
                 await self.give_up(min(until, clock() + PATIENCE))
         except UnavailableError:
             self.core.later(self.give_up)
+        except BaseException:  # an interrupt, or a cancelled task
+            self.core.later(self.give_up)
+            raise
         if self._stop.is_set() or clock() >= until:
             raise self.over()
 

@@ -271,7 +271,9 @@ class Hold:
             raise self._error
         try:
             verdict = await self._release(clock() + PATIENCE)
-        except UnavailableError:
+        except RefusedError:
+            raise
+        except BaseException:  # no answer, an interrupt, or a cancelled task
             self.core.later(self._release_later)
             raise
         if verdict.word == "lost":
