@@ -1,0 +1,302 @@
+"""The driver of the conformance suite: JSON objects, one a line, on standard input and output. See docs/conformance.md.
+
+With the argument ``asyncio`` it drives the asyncio front, otherwise that of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import sys
+import threading
+from typing import Any, Callable, Dict, Optional
+
+import clustermutex
+from clustermutex import aio, record, transactions
+from clustermutex.version import CLIENT
+
+Object = Dict[str, Any]
+output = threading.Lock()
+
+
+def say(message: Object) -> None:
+    """Write one line."""
+    with output:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def refusal(error: clustermutex.MutexError) -> Object:
+    """Return the members of an answer that says what went wrong."""
+    answer: Object = {"message": str(error)}
+    if isinstance(error, clustermutex.HeldError):
+        holder = error.holder
+        answer["error"] = "timeout" if isinstance(error, clustermutex.WaitTimeoutError) else "held"
+        answer["waiting"] = error.waiting
+        answer["holder"] = holder and {"uuid": holder.uuid, "owner": holder.owner, "hostname": holder.hostname,
+                                       "purpose": holder.purpose}
+    elif isinstance(error, clustermutex.LostError):
+        answer.update(error="lost", reason=error.reason)
+    else:
+        words = {clustermutex.CancelledError: "cancelled", clustermutex.UnavailableError: "unavailable"}
+        answer["error"] = words.get(type(error), "refused")
+    return answer
+
+
+def opening(request: Object) -> Object:
+    """Return the arguments of ``Client`` that a request has."""
+    names = ("endpoints", "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout")
+    return {name: request[name] for name in names if name in request}
+
+
+def options(request: Object) -> Object:
+    """Return the arguments of ``Client.lock`` that a request has."""
+    given = {name: request[name] for name in ("wait", "alert_after", "unlock_after", "purpose", "attributes")
+             if request.get(name) is not None}
+    if request.get("heartbeat"):
+        given["heartbeat"] = 3600
+    return given
+
+
+def request_of(lock: Any) -> Optional[Object]:
+    """Return who asked the holder of a lock to finish, and why."""
+    return lock.asked and {"by": lock.asked.by, "reason": lock.asked.reason}
+
+
+def extension(request: Object) -> Object:
+    """Return the arguments of ``alive``."""
+    return {name: request[name] for name in ("progress", "alert_after", "unlock_after")
+            if request.get(name) is not None}
+
+
+def asked(number: int) -> Callable[[Any, clustermutex.Request], None]:
+    return lambda lock, r: say({"event": "asked", "lock": number, "by": r.by, "reason": r.reason})
+
+
+def lost(number: int) -> Callable[[Any, str], None]:
+    return lambda lock, reason: say({"event": "lost", "lock": number, "reason": reason})
+
+
+# ---- what needs no etcd
+
+def pure(request: Object) -> Optional[Object]:
+    """Answer a request about names, times, records and transactions; None for all others."""
+    steps: Dict[str, Callable[[Object], Object]] = {
+        "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "transaction": do_transaction,
+        "verdict": do_verdict,
+        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"]},
+    }
+    do = steps.get(request["do"])
+    if do is None:
+        return None
+    try:
+        return do(request)
+    except ValueError as error:
+        return {"error": "refused", "message": str(error)}
+
+
+def do_segment(r: Object) -> Object:
+    return {"segment": record.segment(r["name"] if "name" in r else base64.b64decode(r["name_base64"]))}
+
+
+def do_name(r: Object) -> Object:
+    return {"name": record.name_of(r["segment"])}
+
+
+def do_time(r: Object) -> Object:
+    seconds, nanoseconds = record.parse_time(r["text"])
+    return {"seconds": str(seconds), "nanoseconds": nanoseconds}
+
+
+def do_decode(r: Object) -> Object:
+    values = ((f, base64.b64decode(f["value_base64"]) if "value_base64" in f else f["value"].encode())
+              for f in r["fields"])
+    got = record.decode(r["lock"], {f["name"]: record.Key(f["name"], value, 7, f.get("mod_revision", 7), "")
+                                    for f, value in values})
+    decoded: Object = {}
+    for name in ("uuid", "owner", "hostname", "purpose"):
+        text = getattr(got, name)
+        if text:
+            decoded[name] = text
+    for name in ("alert_at", "auto_unlock_at", "locked_at"):
+        at = getattr(got, name)
+        if at is not None:
+            decoded[name] = record.format_time(at)
+    return {"decoded": decoded, "malformed": not got.uuid or got.alert_at is None or got.auto_unlock_at is None}
+
+
+def ticket(o: Optional[Object]) -> Optional[transactions.Ticket]:
+    return transactions.Ticket(o["ticket"], int(o["create_revision"]), o.get("lease", "")) if o else None
+
+
+def do_transaction(r: Object) -> Object:
+    i = r["input"]
+    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
+    arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("position",),
+                 "turn": ("position", "fields"), "alive": ("token", "fields"), "release": ("token", "queued"),
+                 "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"), "withdraw": ("queued",),
+                 "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
+    read: Dict[str, Callable[[Any], Any]] = {"token": int, "position": int, "older": ticket, "queued": bool}
+    step = r["step"]
+    values = [read.get(name, lambda value: value)(i.get(name)) for name in arguments[step]]
+    return {"body": getattr(t, "try_" if step == "try" else step)(*values)}
+
+
+def do_verdict(r: Object) -> Object:
+    i, a = r["input"], r["answer"]
+    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
+    answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
+    got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)))
+    said: Object = {"verdict": got.word, "doubt": got.doubt}
+    said.update({name: str(getattr(got, name)) for name in ("token", "position") if getattr(got, name)})
+    said.update({name: getattr(got, name) for name in ("reason", "watch") if getattr(got, name)})
+    for name in ("restore", "older"):
+        one = getattr(got, name)
+        said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
+    holder = record.read(i["lock"], t.base, got.record)
+    said["holder"] = holder and {"uuid": holder.uuid}
+    return said
+
+
+# ---- threads
+
+class Driver:
+    """Drives the front of threads: each request has one of its own."""
+
+    def __init__(self) -> None:
+        self.client: Optional[clustermutex.Client] = None
+        self.locks: Dict[int, clustermutex.Lock] = {}
+        self.waits: Dict[int, clustermutex.Lock] = {}
+        self.numbers = itertools.count(1)
+
+    def do(self, r: Object) -> Object:
+        """Answer one request."""
+        do = r["do"]
+        if do == "open":
+            self.client = clustermutex.Client(**opening(r))
+            return {}
+        if do == "acquire":
+            return self.acquire(r)
+        if do == "cancel":
+            waits = self.waits.get(r["request"])
+            if waits is not None:
+                waits.cancel()
+            return {}
+        lock = self.locks[r["lock"]]
+        if do == "alive":
+            lock.alive(**extension(r))
+        elif do == "release":
+            lock.release()
+        elif do == "check":
+            return {"lost": lock.lost, "asked": request_of(lock)}
+        else:
+            raise clustermutex.RefusedError(f"unknown: {do}")
+        return {}
+
+    def acquire(self, r: Object) -> Object:
+        assert self.client is not None
+        number = next(self.numbers)
+        lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+        self.waits[r["id"]] = self.locks[number] = lock
+        try:
+            lock.acquire()
+        finally:
+            del self.waits[r["id"]]
+        return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+
+    def answer(self, r: Object) -> None:
+        try:
+            said = self.do(r)
+        except clustermutex.MutexError as error:
+            said = refusal(error)
+        say({"id": r["id"], **said})
+
+    def run(self) -> None:
+        for line in sys.stdin:
+            r = json.loads(line)
+            said = pure(r)
+            if said is not None:
+                say({"id": r["id"], **said})
+            elif r["do"] in ("open", "cancel"):
+                self.answer(r)
+            else:
+                threading.Thread(target=self.answer, args=(r,), daemon=True).start()
+
+
+# ---- asyncio
+
+class AsyncDriver:
+    """Drives the front of asyncio: each request is a task."""
+
+    def __init__(self) -> None:
+        self.client: Optional[aio.Client] = None
+        self.locks: Dict[int, aio.Lock] = {}
+        self.tasks: Dict[int, "asyncio.Task[None]"] = {}
+        self.numbers = itertools.count(1)
+
+    async def do(self, r: Object) -> Object:
+        """Answer one request."""
+        do = r["do"]
+        if do == "open":
+            self.client = aio.Client(**opening(r))
+            return {}
+        if do == "acquire":
+            assert self.client is not None
+            number = next(self.numbers)
+            lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+            self.locks[number] = lock
+            await lock.acquire()
+            return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+        if do == "cancel":
+            task = self.tasks.get(r["request"])
+            if task is not None:
+                task.cancel()
+            return {}
+        lock = self.locks[r["lock"]]
+        if do == "alive":
+            await lock.alive(**extension(r))
+        elif do == "release":
+            await lock.release()
+        elif do == "check":
+            return {"lost": lock.lost, "asked": request_of(lock)}
+        return {}
+
+    async def answer(self, r: Object) -> None:
+        try:
+            said = await self.do(r)
+        except clustermutex.MutexError as error:
+            said = refusal(error)
+        except asyncio.CancelledError:
+            said = {"error": "cancelled", "message": "the task was cancelled"}
+        say({"id": r["id"], **said})
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            line = await loop.run_in_executor(None, sys.stdin.readline)
+            if not line:
+                return
+            r = json.loads(line)
+            said = pure(r)
+            if said is not None:
+                say({"id": r["id"], **said})
+            elif r["do"] in ("open", "cancel"):
+                await self.answer(r)
+            else:
+                self.tasks[r["id"]] = loop.create_task(self.answer(r))
+
+
+async def drive_asyncio() -> None:
+    await AsyncDriver().run()
+    os._exit(0)  # whatever still waits
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["asyncio"]:
+        asyncio.run(drive_asyncio())
+    else:
+        Driver().run()
+    os._exit(0)  # whatever still waits

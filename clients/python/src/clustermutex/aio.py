@@ -1,0 +1,215 @@
+"""Locks for programs with asyncio: the same protocol, run by tasks.
+
+    from clustermutex.aio import Client
+
+    async with client.lock("billing/invoice-run", purpose="nightly invoices") as lock:
+        await lock.alive("3 of 9")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import partial
+from types import TracebackType
+from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Set, Type, Union
+
+from . import process, record
+from .attempt import Core, acquire, log
+from .client import make_core
+from .errors import LostError, MutexError, RefusedError
+from .hold import Handle, Hold, Request
+from .record import Attribute
+from .settings import Settings, settle
+
+
+class AsyncFlag:
+    """A :class:`gateway.Flag` on an asyncio.Event."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self, timeout: float) -> bool:
+        try:
+            await _within(self._event.wait(), timeout)
+        except TimeoutError:
+            pass
+        return self._event.is_set()
+
+
+class AsyncConnection:
+    """A :class:`gateway.Connection` on the streams of asyncio."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes, timeout: float) -> None:
+        self._writer.write(data)
+        await _within(self._writer.drain(), timeout)
+
+    async def receive(self, timeout: float) -> bytes:
+        received: bytes = await _within(self._reader.read(1 << 16), timeout)
+        return received
+
+    def interrupt(self) -> None:
+        self._writer.transport.abort()
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+class AsyncIO:
+    """The :class:`gateway.IO` of asyncio."""
+
+    def __init__(self) -> None:
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> AsyncConnection:
+        return AsyncConnection(*await _within(asyncio.open_connection(host, port, ssl=tls), timeout,
+                                              lambda streams: streams[1].transport.abort()))
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)  # the loop keeps no reference
+        task.add_done_callback(self._tasks.discard)
+
+    def flag(self) -> AsyncFlag:
+        return AsyncFlag()
+
+
+def _uncancel() -> bool:
+    """Take back a cancellation of this task. False: somebody else wants it cancelled, too."""
+    uncancel = getattr(asyncio.current_task(), "uncancel", lambda: 0)  # since Python 3.11
+    return not uncancel()
+
+
+async def _within(work: Coroutine[Any, Any, Any], timeout: float,
+                  discard: Callable[[Any], object] = lambda result: None) -> Any:
+    """Wait for work, but not for longer. Unlike asyncio.wait_for before Python 3.12, it never swallows a cancellation.
+
+    A result that comes when nobody waits for it any more is discarded.
+    """
+    task = asyncio.ensure_future(work)
+    taken = False
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+        taken = task.done()
+        if taken:
+            return task.result()
+        raise TimeoutError("no answer in time")
+    finally:
+        if not taken:
+            task.add_done_callback(lambda t: t.cancelled() or t.exception() or discard(t.result()))
+            task.cancel()
+
+
+class Client:
+    """Takes locks in one event loop. The arguments are those of :class:`clustermutex.Client`."""
+
+    def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
+                 user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
+                 timeout: float = 2.0) -> None:
+        self._core = make_core(AsyncIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout)
+
+    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+             unlock_after: Optional[float] = None, margin: Optional[float] = None, heartbeat: Optional[float] = None,
+             purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
+             on_lost: Optional[Callable[[Lock, str], None]] = None,
+             on_asked: Optional[Callable[[Lock, Request], None]] = None) -> Lock:
+        """Return a lock for ``async with``, or for ``acquire`` and ``release``. Nothing is sent yet.
+
+        The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, the body of ``async with``
+        is cancelled when the lock is lost, and the LostError comes out of it. The callbacks run in the event loop.
+        """
+        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        return Lock(self._core, settings, cancel_on_loss, on_lost, on_asked)
+
+
+class Lock(Handle):
+    """One lock of a :class:`Client`. It can be taken again after it was released, by one task at a time.
+
+    To give up a wait, cancel the task that waits, as everywhere in asyncio.
+    """
+
+    def __init__(self, core: Core, settings: Settings, cancel_on_loss: bool,
+                 on_lost: Optional[Callable[[Lock, str], None]],
+                 on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
+        super().__init__(core, settings)
+        self._cancel_on_loss = cancel_on_loss
+        self._on_lost = on_lost or (lambda lock, reason: None)
+        self._on_asked = on_asked or (lambda lock, request: None)
+        self._taking = False
+        self._body: Optional[asyncio.Task[Any]] = None
+        self._cancelled = False
+
+    async def acquire(self) -> Lock:
+        """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
+        if self._taking:
+            raise RefusedError(f'another task is taking lock "{record.visible(self.name)}" with this object: give each '
+                               "task its own")
+        if self._hold is not None and not self._hold.over.is_set():
+            raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
+        self._taking = True
+        try:
+            attempt = await acquire(self._core, self._settings, process.backtrace(), self._core.io.flag(),
+                                    lambda watch: None)
+        finally:
+            self._taking = False
+        self._hold = Hold(attempt, self._loss, partial(self._on_asked, self))
+        self._hold.begin()
+        return self
+
+    async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
+                    unlock_after: Optional[float] = None) -> None:
+        """Report progress, which is shown with the lock, and extend both deadlines from now on.
+
+        A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
+        """
+        await self._held().alive(progress, alert_after, unlock_after)
+
+    async def release(self) -> None:
+        """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
+
+        After an UnavailableError, and if the caller is cancelled, the release goes on in the background.
+        """
+        hold = self._held()
+        if hold.mine():
+            await asyncio.shield(asyncio.ensure_future(hold.release()))
+
+    async def __aenter__(self) -> Lock:
+        self._cancelled = False
+        await self.acquire()
+        if self._cancel_on_loss:
+            self._body = asyncio.current_task()
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        self._body = None
+        interrupted = kind is not None and issubclass(kind, asyncio.CancelledError)
+        try:
+            await self.release()
+        except asyncio.CancelledError:
+            if not self._cancelled or interrupted:
+                raise
+            interrupted = True  # the work ended before it could be interrupted
+        except MutexError as failed:
+            if error is None:
+                raise
+            if not isinstance(failed, LostError):
+                log.warning("%s, after the work failed", failed)
+        if self._cancelled and interrupted and _uncancel() and self._hold is not None and self._hold.lost is not None:
+            raise self._hold.lost
+
+    def _loss(self, reason: str) -> None:
+        if self._body is not None:
+            self._cancelled = True
+            self._body.cancel()
+        self._on_lost(self, reason)

@@ -1,0 +1,404 @@
+"""One attempt to get a lock, under one uuid: try, join the queue, wait, take the turn; or give all of it up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+import uuid
+from collections import deque
+from typing import Any, Awaitable, Callable, Deque, Dict, Optional, Tuple
+
+from . import process, record
+from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
+from .gateway import Flag, Gateway, Watch, clock
+from .settings import Settings
+from .transactions import Body, Transactions, Verdict, key_range, keys
+from .version import CLIENT
+
+TICKET_TTL = 10.0
+RECHECK = 10.0  # how often a waiter looks although no event came
+PATIENCE = 15.0  # what must not wait for etcd for ever: a try, alive, release
+TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
+CLEANUP_FOR = 3600.0
+MAX_LEAVES = 5
+
+log = logging.getLogger("clustermutex")
+log.addHandler(logging.NullHandler())
+
+
+class Core:
+    """What all locks of one client share."""
+
+    def __init__(self, gateway: Gateway, prefix: str, owner: str) -> None:
+        self.gateway = gateway
+        self.io = gateway.io
+        self.prefix = prefix
+        self.owner = owner
+        self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
+        self._cleanups: Deque[Tuple[float, Callable[[float], Awaitable[None]]]] = deque()
+        self._cleaner = 0  # the process in which somebody cleans up
+
+    async def grant(self, ttl: float, until: float) -> str:
+        """Get a new lease."""
+        answer = await self.gateway.send("grant", {"TTL": str(int(ttl))}, until)
+        if not answer.body or "ID" not in answer.body:
+            raise UnavailableError("etcd grants no lease: it is out of space")
+        return str(answer.body["ID"])
+
+    async def tombstone_lease(self, until: float, fresh: bool) -> str:
+        """Return the lease of tombstones, which lives for an hour at least."""
+        lease, end = self._tombstones
+        if fresh or clock() > end:
+            lease = await self.grant(TOMBSTONE_TTL, until)
+            self._tombstones = (lease, clock() + TOMBSTONE_TTL - 3600)
+        return lease
+
+    def later(self, cleanup: Callable[[float], Awaitable[None]]) -> None:
+        """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
+        self._cleanups.append((clock() + CLEANUP_FOR, cleanup))
+        self._tidy()
+
+    def linger(self, most: float) -> None:
+        """Block while something is done in the background, before this process ends."""
+        end = clock() + most
+        while self._cleaner == os.getpid() and clock() < end:
+            time.sleep(0.01)
+
+    def _tidy(self) -> None:
+        if self._cleanups and self._cleaner != os.getpid():
+            self._cleaner = os.getpid()
+            self.io.spawn(self._clean)
+
+    async def _clean(self) -> None:
+        try:
+            while self._cleanups:
+                end, cleanup = self._cleanups.popleft()
+                try:
+                    await cleanup(min(end, clock() + PATIENCE))
+                except UnavailableError:
+                    if clock() < end:
+                        self._cleanups.append((end, cleanup))
+                        await self.io.flag().wait(1)
+                except MutexError as error:
+                    log.warning("a cleanup failed: %s", error)
+        finally:
+            self._cleaner = 0
+        self._tidy()  # what came meanwhile
+
+
+class Again(Exception):
+    """This attempt came to nothing; begin again under another uuid."""
+
+
+async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watching: Callable[[Optional[Watch]], None]
+                  ) -> Attempt:
+    """Get the lock, waiting as long as the settings say. ``stop`` gives the wait up."""
+    began = clock()
+    wait = float("inf") if settings.wait is None else settings.wait or PATIENCE
+    holder: Optional[HeldError] = None
+    pause = 0.02
+    while True:
+        attempt = Attempt(core, settings, trace, began + wait, stop, watching)
+        attempt.refusal = holder
+        try:
+            if stop.is_set():
+                raise attempt.over()
+            await attempt.run()
+            return attempt
+        except Again:
+            await attempt.settle(began + wait)
+        except BaseException:
+            if attempt.dirty:
+                core.later(attempt.give_up)
+            raise
+        holder = attempt.refusal
+        pause = min(2 * pause, 2.0)
+        await stop.wait(pause)
+
+
+class Attempt:
+    """One attempt, and what is known of it. It holds the lock once it has a token."""
+
+    def __init__(self, core: Core, settings: Settings, trace: str, until: float, stop: Flag,
+                 watching: Callable[[Optional[Watch]], None]) -> None:
+        self.core = core
+        self.settings = settings
+        self.uuid = str(uuid.uuid4())
+        self.txn = Transactions(core.prefix, settings.name, self.uuid)
+        self.token = 0
+        self.base = (0.0, 0.0)  # when the times of the record were read, by clock() and since 1970
+        self.doubt = False  # a send that may take the lock got no answer
+        self.queued = False  # a ticket was put, or may be
+        self.lease = ""  # of the ticket
+        self.position = 0
+        self.refusal: Optional[HeldError] = None
+        self._trace = trace
+        self._until = until
+        self._stop = stop
+        self._watching = watching
+        self._renewed = 0.0
+
+    @property
+    def dirty(self) -> bool:
+        """Something of this attempt may be in etcd, or may get there."""
+        return self.doubt or self.queued or bool(self.lease)
+
+    async def run(self) -> None:
+        """Get the lock. Again means: under another uuid."""
+        try:
+            verdict = await self._take("try", self.txn.try_)
+            if verdict.word == "refused":
+                await self._refused(verdict)
+                await self._join()
+                await self._wait()
+        except UnavailableError:
+            raise (self.over() if clock() >= self._until or self._stop.is_set() else Again()) from None
+        if self.lease:  # then no late join can put the ticket again
+            self.core.later(self._revoke)
+
+    # -- trying
+
+    async def _take(self, step: str, body: Callable[[Dict[str, str]], Body]) -> Verdict:
+        """Send a transaction that takes the lock, with times from now. Its answer decides within a third of them."""
+        self.base = (clock(), time.time())
+        limit = min(self._until, self.base[0] + self.settings.unlock_after / 3)
+        verdict = await self._ask(step, body(self._fields()), limit)
+        self.token = verdict.token
+        return verdict
+
+    async def _refused(self, verdict: Verdict) -> None:
+        """Say who holds the lock, or wait."""
+        holder = record.read(self.settings.name, self.txn.base, verdict.record)
+        if self.settings.wait == 0:
+            raise self._held(HeldError, holder, await self._waiting(holder))
+        self.refusal = self._held(WaitTimeoutError, holder, 0)
+
+    def _held(self, kind: Any, holder: Optional[record.Record], waiting: int) -> HeldError:
+        name = self.settings.name
+        who = f'lock "{record.visible(name)}" is held by {holder.describe()}' if holder else (
+            f'nobody holds lock "{record.visible(name)}", but others are ahead')
+        line = f"{who}; {waiting} waiting" if waiting else who
+        if kind is WaitTimeoutError and self.settings.wait is not None:
+            line = f"waited {self.settings.wait:g} s: {line}"
+        error: HeldError = kind(name, holder, waiting, line)
+        return error
+
+    async def _waiting(self, holder: Optional[record.Record]) -> int:
+        """Return how many wait, 0 if etcd does not say."""
+        body = key_range(self.txn.queue + "/", self.txn.queue_end, keys_only=True)
+        try:
+            answer = await self.core.gateway.send("range", body, clock() + self.core.gateway.timeout)
+        except MutexError:
+            return 0
+        own = (self.txn.ticket, self.txn.queue + holder.uuid if holder else "")
+        return sum(k.key not in own for k in keys(answer.body))
+
+    # -- waiting
+
+    async def _join(self) -> None:
+        self.lease = await self.core.grant(TICKET_TTL, min(self._until, clock() + PATIENCE))
+        self._renewed = clock()
+        self.queued = True
+        verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self._until)
+        if not verdict.position:
+            raise Again
+        self.position = verdict.position
+
+    async def _wait(self) -> None:
+        """Wait for the turn, and take it."""
+        watch: Optional[Watch] = None
+        watched = ""
+        try:
+            while not self.token:
+                verdict = await self._look()
+                self.token = verdict.token
+                if verdict.restore is not None:
+                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore))
+                if verdict.word == "turn":
+                    verdict = await self._take("turn", lambda fields: self.txn.turn(self.position, fields))
+                if verdict.word == "lost":
+                    raise Again
+                if verdict.word == "wait" and watch is not None and watched == verdict.watch:
+                    if not await self._silence(watch):
+                        watched = ""
+                elif verdict.word == "wait":
+                    if watch is not None:
+                        watch.close()
+                    watch, watched = await self._open(verdict.watch), verdict.watch
+        finally:
+            self._watching(None)
+            if watch is not None:
+                watch.close()
+
+    async def _look(self) -> Verdict:
+        """Look where in the queue this attempt is."""
+        while True:
+            await self._check()
+            try:
+                return await self._ask("look", self.txn.look(self.position), min(self._until, clock() + RECHECK / 3))
+            except UnavailableError:
+                await self._renew()
+
+    async def _open(self, key: str) -> Optional[Watch]:
+        """Open the watch on what is ahead; the caller looks again after it."""
+        try:
+            watch = await self.core.gateway.watch([(key, "", True), (self.txn.ticket, "", True)])
+        except OSError:
+            await self._renew()
+            await self._stop.wait(0.2)
+            return None
+        self._watching(watch)
+        return watch
+
+    async def _silence(self, watch: Watch) -> bool:
+        """Wait until something happens or it is time to look again. False: the watch is over."""
+        end = clock() + RECHECK
+        while clock() < end:
+            await self._check()
+            try:
+                if await watch.events(max(min(TICKET_TTL / 3, end - clock(), self._until - clock()), 0)):
+                    return True
+            except OSError:
+                return False
+            await self._renew()
+        return True
+
+    async def _check(self) -> None:
+        """Raise what ends the wait."""
+        if self._stop.is_set() or clock() >= self._until:
+            raise await self._gave_up()
+
+    async def _gave_up(self) -> MutexError:
+        """Leave the queue, and say why."""
+        holder = self.refusal.holder if self.refusal is not None else None
+        waiting = 0
+        try:
+            until = clock() + self.core.gateway.timeout
+            await self.give_up(until)
+            answer = await self.core.gateway.send("range", key_range(self.txn.base, self.txn.end), until)
+            holder = record.read(self.settings.name, self.txn.base, keys(answer.body))
+            waiting = await self._waiting(holder)
+        except MutexError:
+            pass
+        if self._stop.is_set():
+            return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
+        return self._held(WaitTimeoutError, holder, waiting)
+
+    def over(self) -> MutexError:
+        """Say why this attempt ends without an answer of etcd's."""
+        if self._stop.is_set():
+            return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
+        if self.refusal is not None and self.settings.wait:
+            return self.refusal
+        return UnavailableError(f'lock "{record.visible(self.settings.name)}": etcd did not answer in time')
+
+    async def _renew(self) -> None:
+        """Keep the lease of the ticket alive."""
+        if clock() - self._renewed < TICKET_TTL / 3:
+            return
+        self._renewed = clock()
+        await self._try_once("keepalive", {"ID": self.lease})
+
+    # -- giving up
+
+    async def settle(self, until: float) -> None:
+        """Give up what may be in etcd before the next attempt; in the background if etcd does not answer."""
+        try:
+            if self.dirty:
+                await self.give_up(min(until, clock() + PATIENCE))
+        except UnavailableError:
+            self.core.later(self.give_up)
+        except BaseException:  # an interrupt, or a cancelled task
+            self.core.later(self.give_up)
+            raise
+        if self._stop.is_set() or clock() >= until:
+            raise self.over()
+
+    async def give_up(self, until: float) -> None:
+        """See to it that this attempt has nothing, and gets nothing later."""
+        if self.queued:
+            await self._leave(until)
+        if self.doubt:
+            await self.cancel(until)
+        self.queued = False
+        if self.lease:
+            await self._revoke(until)
+
+    async def cancel(self, until: float) -> None:
+        """Put the tombstone, so that no late send takes the lock."""
+        word = ""
+        while word != "cancelled":
+            try:
+                lease = await self.core.tombstone_lease(until, fresh=word == "lease")
+                word = (await self._ask("cancel", self.txn.cancel(lease, self.queued), until)).word
+            except UnavailableError:
+                await self._try_once("withdraw", self.txn.withdraw(self.queued))  # it may have no space
+                raise
+            if word == "withdraw":
+                await self._try_once("withdraw", self.txn.withdraw(self.queued))
+                raise UnavailableError("etcd has no space for a tombstone")
+        self.doubt = False
+
+    async def _leave(self, until: float) -> None:
+        for _ in range(MAX_LEAVES):
+            verdict = await self._ask("leave", self.txn.leave(), until)
+            if verdict.word == "as_tail":
+                verdict = await self._ask("leave_as_tail", self.txn.leave_as_tail(verdict.older), until)
+            if verdict.word == "left":
+                return
+            if verdict.word == "withdraw":
+                break
+        await self._ask("withdraw", self.txn.withdraw(True), until)
+
+    async def _revoke(self, until: float) -> None:
+        lease, self.lease = self.lease, ""
+        await self._try_once("revoke", {"ID": lease})
+
+    # -- sending
+
+    async def _ask(self, step: str, body: Body, until: float) -> Verdict:
+        """Send a transaction until it is answered. A send that may yet take the lock leaves a doubt."""
+        takes = step in ("try", "turn", "join")
+        before = self.doubt
+        self.doubt = before or takes  # whatever interrupts this
+        try:
+            answer = await self.core.gateway.send(step, body, until, self._stop if takes or step == "look" else None)
+        except (UnavailableError, RefusedError) as error:
+            self.doubt = before or takes and error.doubt
+            raise
+        verdict = self.txn.verdict(step, answer, self.token, self.position)
+        self.doubt = before or takes and (answer.unanswered or verdict.doubt)
+        return verdict
+
+    async def _try_once(self, step: str, body: Body) -> None:
+        """Send what may fail: it is done again, or goes away by itself."""
+        try:
+            await self.core.gateway.send(step, body, clock() + self.core.gateway.timeout)
+        except MutexError:
+            pass
+
+    # -- documents
+
+    def _fields(self) -> Dict[str, str]:
+        """Return the record, with times from :attr:`base` on"""
+        s = self.settings
+        at = self.base[1]
+        members: Dict[str, Any] = {"owner": self.core.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
+                                   "locked_at": record.format_time(at), "purpose": s.purpose,
+                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **s.attributes}
+        fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
+                  "auto_unlock_at": record.format_time(at + s.unlock_after)}
+        fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
+        return fields
+
+    def _ticket(self) -> str:
+        now = time.time()
+        left = self._until - clock()
+        ticket: Dict[str, Any] = {"uuid": self.uuid, "owner": self.core.owner, "hostname": socket.gethostname(),
+                                  "pid": os.getpid(), "purpose": self.settings.purpose,
+                                  "since": record.format_time(now)}
+        if self.settings.wait is not None:
+            ticket["timeout_at"] = record.format_time(now + max(left, 0))
+        return record.to_json(ticket)

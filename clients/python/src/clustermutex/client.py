@@ -1,0 +1,237 @@
+"""Locks for programs with threads: the protocol, run by calls that block."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import sys
+import threading
+from contextlib import ContextDecorator
+from functools import partial
+from types import TracebackType
+from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Type, TypeVar, Union
+
+from . import process, record
+from .attempt import Core, acquire, log
+from .errors import LostError, MutexError, RefusedError
+from .gateway import Gateway, IO, Watch, parse_endpoint
+from .hold import Handle, Hold, Request
+from .record import Attribute
+from .settings import Settings, settle
+
+LINGER = 5.0  # how long a program that was interrupted takes to leave the queue, at most
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the protocol to its end: with this IO it never yields, because whatever waits blocks the thread."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("the work waits for another kind of IO")
+
+
+class BlockingFlag:
+    """A :class:`gateway.Flag` on a threading.Event."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self, timeout: float) -> bool:
+        return self._event.wait(timeout)
+
+
+class BlockingConnection:
+    """A :class:`gateway.Connection` on a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._open = threading.Lock()
+
+    async def send(self, data: bytes, timeout: float) -> None:
+        self._socket.settimeout(timeout)
+        self._socket.sendall(data)
+
+    async def receive(self, timeout: float) -> bytes:
+        self._socket.settimeout(timeout)
+        try:
+            return self._socket.recv(1 << 16)
+        except socket.timeout:
+            raise TimeoutError("no answer in time") from None
+
+    def interrupt(self) -> None:
+        with self._open:
+            try:
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not SSLSocket's, which is for its owner
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self.interrupt()  # a forked child may have the connection, too
+        with self._open:
+            self._socket.close()
+
+
+class BlockingIO:
+    """The :class:`gateway.IO` of threads. They are daemons: nothing here keeps the interpreter alive."""
+
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
+        sock = socket.create_connection((host, port), timeout)
+        try:
+            return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        threading.Thread(target=lambda: run(work()), name="clustermutex", daemon=True).start()
+
+    def flag(self) -> BlockingFlag:
+        return BlockingFlag()
+
+
+def make_core(io: IO, endpoints: Union[str, Sequence[str]], owner: str, prefix: str, user: str, password: str, ca: str,
+              cert: str, key: str, timeout: float) -> Core:
+    """Check the settings of a client; a RefusedError says what is wrong with them."""
+    try:
+        urls = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
+        all_endpoints = [parse_endpoint(url.strip()) for url in urls]
+        if not all_endpoints:
+            raise ValueError("no endpoints were given")
+        if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
+            raise ValueError(f'the prefix is "{prefix}", it must begin and end with a slash')
+        if not timeout > 0:
+            raise ValueError(f"the time for one request is {timeout!r}, it must be positive")
+        owner = owner or os.path.basename(sys.argv[0]) or "python"
+        record.check_text("owner", owner)
+        secure = any(e.tls for e in all_endpoints)
+        if (ca or cert) and not secure:
+            raise ValueError("certificates are given, but no endpoint begins with https://")
+        if bool(cert) != bool(key):
+            raise ValueError("a certificate and its key go together")
+        if password and not user:
+            raise ValueError("a password is given, but no user")
+        tls = ssl.create_default_context(cafile=ca or None) if secure else None
+        if tls is not None and cert:
+            tls.load_cert_chain(cert, key)
+    except (ValueError, OSError) as error:
+        raise RefusedError(f"{ca or cert}: {error}" if isinstance(error, OSError) else str(error)) from None
+    return Core(Gateway(io, all_endpoints, tls, user, password, timeout), prefix, owner)
+
+
+class Client:
+    """Takes locks. One client a process is enough; threads may share it.
+
+    ``endpoints`` are URLs of etcd's members, a list or text with commas. ``owner`` names the program in the records;
+    by default it is that of the running one. ``timeout`` is how many seconds one request may take before it is sent
+    again, to the next endpoint. ``ca``, ``cert`` and ``key`` are files.
+    """
+
+    def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
+                 user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
+                 timeout: float = 2.0) -> None:
+        self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout)
+
+    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+             unlock_after: Optional[float] = None, margin: Optional[float] = None, heartbeat: Optional[float] = None,
+             purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
+             on_lost: Optional[Callable[[Lock, str], None]] = None,
+             on_asked: Optional[Callable[[Lock, Request], None]] = None) -> Lock:
+        """Return a lock, for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
+
+        All times are in seconds. ``wait``: 0 tries once, a number waits that long, None without limit.
+        ``alert_after`` (300): how long the work takes on a bad day; then somebody is alerted. ``unlock_after`` (three
+        times that): when the lock is taken from a silent holder. Both count from the acquisition, and again from each
+        ``alive``. ``margin``: how long before that the hold counts as lost here, so that the work can stop; by default
+        a tenth of it, at most 30. ``heartbeat``: extend in the background while the process lives, for so long at
+        most; it does not postpone the alert, because being alive is not progress.
+
+        ``on_lost(lock, reason)`` and ``on_asked(lock, request)`` are called from another thread.
+        """
+        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        return Lock(self._core, settings, on_lost, on_asked)
+
+
+class Lock(Handle, ContextDecorator):
+    """One lock of a :class:`Client`. It can be taken again after it was released, by one thread at a time."""
+
+    def __init__(self, core: Core, settings: Settings, on_lost: Optional[Callable[[Lock, str], None]],
+                 on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
+        super().__init__(core, settings)
+        self._on_lost = on_lost or (lambda lock, reason: None)
+        self._on_asked = on_asked or (lambda lock, request: None)
+        self._stop = core.io.flag()
+        self._taking = threading.Lock()
+        self._waits_on: Optional[Watch] = None
+
+    def acquire(self) -> Lock:
+        """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
+        if not self._taking.acquire(blocking=False):
+            raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
+                               "give each thread its own")
+        try:
+            if self._hold is not None and not self._hold.over.is_set():
+                raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
+            attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
+            self._hold = Hold(attempt, partial(self._on_lost, self), partial(self._on_asked, self))
+            self._hold.begin()
+        except (KeyboardInterrupt, SystemExit):
+            self._core.linger(LINGER)
+            raise
+        finally:
+            self._stop = self._core.io.flag()
+            self._taking.release()
+        return self
+
+    def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
+              unlock_after: Optional[float] = None) -> None:
+        """Report progress, which is shown with the lock, and extend both deadlines from now on.
+
+        A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
+        """
+        run(self._held().alive(progress, alert_after, unlock_after))
+
+    def release(self) -> None:
+        """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
+
+        After an UnavailableError the release goes on in the background. In a forked child it does nothing.
+        """
+        hold = self._held()
+        if hold.mine():
+            run(hold.release())
+
+    def cancel(self) -> None:
+        """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
+        self._stop.set()
+        watch = self._waits_on
+        if watch is not None:
+            watch.interrupt()
+
+    def __enter__(self) -> Lock:
+        return self.acquire()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        try:
+            self.release()
+        except MutexError as failed:
+            if error is None:
+                raise
+            if not isinstance(failed, LostError):
+                log.warning("%s, after the work failed", failed)
+
+    def _recreate_cm(self) -> Lock:
+        return Lock(self._core, self._settings, self._on_lost, self._on_asked)
+
+    def _waits(self, watch: Optional[Watch]) -> None:
+        self._waits_on = watch

@@ -1,0 +1,75 @@
+"""What can go wrong, one class for each thing that a caller does about it."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from .record import Record
+
+
+class MutexError(Exception):
+    """The base of all errors of this package."""
+
+
+class RefusedError(MutexError):
+    """Trying again will not help: bad input, a wrong password, missing rights."""
+
+    doubt = False  # an earlier send of the same request may have been done, or may yet be
+
+
+class UnavailableError(MutexError):
+    """etcd did not answer in time. Whether the request was done is not known."""
+
+    doubt = False
+
+
+class CancelledError(MutexError):
+    """The wait for a lock was given up by :meth:`Lock.cancel`, or by the work that was to begin."""
+
+
+class HeldError(MutexError):
+    """Another holds the lock, or others wait for it. The text says who, where, since when and what for.
+
+    ``holder`` is the record of the holder, None if only the queue is in the way. ``waiting`` is how many wait.
+    """
+
+    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str) -> None:
+        super().__init__(message)
+        self.lock = lock
+        self.holder = holder
+        self.waiting = waiting
+
+    def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
+        return type(self), (self.lock, self.holder, self.waiting, str(self))
+
+
+class WaitTimeoutError(HeldError):
+    """The wait for the lock took as long as the caller allowed."""
+
+
+class LostError(MutexError):
+    """The hold is over, or must be taken for it: stop working, the next holder may be at work.
+
+    ``reason`` is one word: ``deadline`` (its time is up by this machine's clock; etcd did not confirm more), ``forced``
+    (an operator ended it), ``auto_unlocked`` and ``abandoned`` (an unlocker did), ``deleted`` (by hand, without a
+    note), ``replaced`` (another holds the lock).
+    """
+
+    def __init__(self, lock: str, reason: str, detail: str = "") -> None:
+        super().__init__(f'lock "{lock}" was lost: {detail or REASONS.get(reason, reason)}')
+        self.lock = lock
+        self.reason = reason
+        self._detail = detail
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.lock, self.reason, self._detail)
+
+
+REASONS = {
+    "deadline": "its time ran out before etcd confirmed an extension",
+    "forced": "an operator force-unlocked it",
+    "auto_unlocked": "it was auto-unlocked after its time was up",
+    "abandoned": "it was unlocked because its holder was taken for dead",
+    "deleted": "its record is gone, and whoever removed it left no note",
+    "replaced": "another holds it",
+}

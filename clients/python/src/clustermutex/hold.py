@@ -1,0 +1,373 @@
+"""A hold from its beginning to its end: alive, the ways in which it is lost, heartbeat, release.
+
+The methods that wait are the same for threads and for asyncio: :class:`IO` is what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
+
+from . import record
+from .attempt import PATIENCE, Attempt, Core, log
+from .errors import LostError, MutexError, RefusedError, UnavailableError
+from .gateway import Watch, clock
+from .record import Key
+from .settings import Settings, durations
+from .transactions import Body, Verdict, b64, keys
+
+WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
+RECHECK = 10.0  # how often a holder reads its record although no event came
+WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
+TICK = 2.0  # a machine that slept is noticed after that
+MAX_NOTE = 2048
+
+
+@dataclass(frozen=True)
+class Request:
+    """Somebody asks the holder to finish early. Its texts are whatever its writer wrote: escape them."""
+
+    by: str
+    reason: str
+    source: str = ""
+    at: Optional[float] = None  # seconds since 1970, by the writer's clock
+
+
+class Hold:
+    """One hold of a lock."""
+
+    def __init__(self, attempt: Attempt, on_lost: Callable[[str], None], on_asked: Callable[[Request], None]) -> None:
+        self.core = attempt.core
+        self.attempt = attempt
+        self.settings = attempt.settings
+        self.txn = attempt.txn
+        self.token = attempt.token
+        self.over = self.core.io.flag()
+        self.asked: Optional[Request] = None
+        self._pid = os.getpid()
+        self._on_lost = on_lost
+        self._on_asked = on_asked
+        self._once = threading.Lock()  # of the end, and of the deadline
+        self._error: Optional[LostError] = None
+        self._released = False
+        self._watch: Optional[Watch] = None
+        self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
+        self._asked_at = 0  # the revision of the request
+        self._since = attempt.base
+        self._margin = self.settings.margin_of(self.settings.unlock_after)
+        self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
+        self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
+        self._alert_target = attempt.base[1] + self.settings.alert_after
+        self._alert_granted = 0.0
+        self._progress = ""
+
+    def begin(self) -> None:
+        """Start what runs as long as the hold does."""
+        for work in [self.guard, self.observe] + ([self.beat] if self.settings.heartbeat is not None else []):
+            self.core.io.spawn(work)
+
+    # -- loss
+
+    @property
+    def lost(self) -> Optional[LostError]:
+        """Why the hold is over, None while it stands."""
+        self.check_process()
+        if self._error is None and not self._released and clock() >= self._deadline:
+            self.lose("deadline")
+        return self._error
+
+    def mine(self) -> bool:
+        """Report whether this is the process that took the lock, and not a child of it."""
+        return os.getpid() == self._pid
+
+    def check_process(self) -> None:
+        """Refuse to act in a child of the process that holds the lock."""
+        if not self.mine():
+            raise RefusedError(f'lock "{record.visible(self.settings.name)}" belongs to process {self._pid}, not to '
+                               f"{os.getpid()}, which was forked from it")
+
+    def lose(self, reason: str, detail: str = "") -> None:
+        """End the hold for the first reason that comes."""
+        with self._once:
+            if self._error is not None or self._released:
+                return
+            self._error = LostError(self.settings.name, reason, record.visible(detail, 300))
+        self._end()
+        if self.attempt.doubt and reason != "deadline":  # else the release will see to it
+            self.core.later(self.attempt.cancel)
+        try:
+            self._on_lost(reason)
+        except Exception:
+            log.exception("on_lost failed")
+
+    def _end(self) -> None:
+        self.over.set()
+        if self._watch is not None:
+            self._watch.interrupt()
+
+    async def guard(self) -> None:
+        """Notice when the time is up."""
+        while self.lost is None and not self.over.is_set():
+            await self.over.wait(min(max(self._deadline - clock(), 0), TICK))
+
+    async def observe(self) -> None:
+        """Watch the record until the hold is over."""
+        if await self.over.wait(WATCH_AFTER):
+            return
+        pause = 0.02
+        while not self.over.is_set():
+            opened = clock()
+            try:
+                self._watch = await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+                await self._look(RECHECK)
+                while not self.over.is_set():
+                    events = await self._watch.events(RECHECK)
+                    if not events or any(self._matters(e) for e in events):
+                        await self._look(WHY_TIMEOUT, events)
+            except (OSError, UnavailableError):
+                pass  # a watch breaks, and etcd is away, now and then
+            except MutexError:
+                log.exception("the watch on a held lock failed")
+            finally:
+                if self._watch is not None:
+                    self._watch.close()
+            pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
+            await self.over.wait(pause)
+
+    def _matters(self, event: Dict[str, Any]) -> bool:
+        """Of extensions, which are mine, there is nothing to learn."""
+        return event.get("type") == "DELETE" or event.get("kv", {}).get("key") not in self._extensions
+
+    def _gone(self, events: List[Dict[str, Any]]) -> bool:
+        """The key that means held was deleted after it became mine."""
+        return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
+                   for event in events for k in keys({"kvs": [event.get("kv", {})]}))
+
+    async def _look(self, timeout: float, events: Optional[List[Dict[str, Any]]] = None) -> None:
+        """Read the record, and learn what others did to it."""
+        try:
+            await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
+        except UnavailableError:
+            if not self._gone(events or []):
+                raise
+            self.lose("deleted")
+
+    async def _judge(self, verdict: Verdict) -> None:
+        if verdict.word == "lost":
+            self.lose(verdict.reason, verdict.detail)
+        elif verdict.record:
+            self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
+
+    # -- what others write
+
+    def _learn(self, fields: Dict[str, Key]) -> None:
+        """Learn of more time, and of requests to finish."""
+        moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
+        extended = self._note(fields.get("extended"))
+        if moved is not None:
+            self._postpone(moved, extended.get("seconds"))
+        if extended:
+            self._alert_granted = record.seconds_of(_text(fields.get("alert_at"))) or 0.0
+        asked = fields.get("asked")
+        note = self._note(asked)
+        if asked is None or not note or asked.mod_revision <= self._asked_at:
+            return
+        self._asked_at = asked.mod_revision
+        self.asked = Request(str(note.get("by", "")), str(note.get("reason", "")), str(note.get("source", "")),
+                             record.seconds_of(note.get("at")))
+        try:
+            self._on_asked(self.asked)
+        except Exception:
+            log.exception("on_asked failed")
+
+    def _note(self, key: Optional[Key]) -> Dict[str, Any]:
+        known = key is not None and key.mod_revision >= self.token  # else an earlier hold left it
+        return read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
+
+    def _postpone(self, auto_unlock_at: float, given: Optional[float]) -> None:
+        """Move the local deadline by as much as another moved that of the record."""
+        with self._once:
+            more = auto_unlock_at - self._recorded
+            if more < 0.001:
+                return
+            if given is not None and 0 < given < more:  # its writer counted from its own clock
+                more = min(more, clock() + given - self._margin - self._deadline)
+            self._recorded = auto_unlock_at
+            self._deadline += max(more, 0)
+
+    # -- extending
+
+    async def alive(self, progress: str = "", alert_after: Optional[float] = None,
+                    unlock_after: Optional[float] = None) -> None:
+        """Report progress: both deadlines count from now on."""
+        s = self.settings
+        try:
+            record.check_text("progress", progress)
+            alert, unlock = s.alert_after, s.unlock_after
+            if alert_after is not None or unlock_after is not None:
+                alert, unlock = durations(alert_after, unlock_after, s.heartbeat)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        self._progress = progress.replace("\n", " ")
+        self._alert_target = self._now() + alert
+        await self._extend(unlock)
+
+    async def beat(self) -> None:
+        """Extend in the background while the process lives, for as long as the heartbeat may."""
+        longest = self.settings.heartbeat or 0.0
+        interval = (self.settings.unlock_after - self._margin) / 3
+        pause = interval
+        while not await self.over.wait(pause):
+            left = self._since[0] + longest - clock()
+            if left <= self._margin:
+                return
+            pause = interval
+            try:
+                await self._extend(min(self.settings.unlock_after, left), interval)
+            except UnavailableError:
+                pause = min(interval, TICK)
+            except MutexError as error:
+                log.warning("the heartbeat ends: %s", error)
+                return
+
+    async def _extend(self, unlock_after: float, patience: float = PATIENCE) -> None:
+        if self.lost is not None:
+            raise self.lost
+        if self._released:
+            raise RefusedError(f'lock "{record.visible(self.settings.name)}" was released')
+        began, now = clock(), self._now()
+        unlock_at = now + unlock_after
+        alert_at = max(min(self._alert_target, unlock_at), self._alert_granted)
+        fields = {"alert_at": record.format_time(alert_at), "auto_unlock_at": record.format_time(unlock_at),
+                  "alive": f"{record.format_time(now)} {self._progress}".rstrip()}
+        verdict = await self._ask("alive", self.txn.alive(self.token, fields),
+                                  min(began + patience, max(self._deadline, began + 0.1)))
+        await self._judge(verdict)
+        if self.lost is not None:
+            raise self.lost
+        with self._once:
+            self._margin = self.settings.margin_of(unlock_after)
+            self._deadline = max(self._deadline, began + unlock_after - self._margin)
+            self._recorded = max(self._recorded, unlock_at)
+
+    def _now(self) -> float:
+        """The wall clock for deadlines; where it is set back, they move on with the time that passes."""
+        return max(time.time(), self._since[1] + clock() - self._since[0])
+
+    # -- releasing
+
+    async def release(self) -> None:
+        """Give the lock back. A LostError says that it had been lost before."""
+        with self._once:
+            if self._released:
+                return
+            self._released = True
+        self._end()
+        if self._error is not None and self._error.reason != "deadline":
+            raise self._error
+        try:
+            verdict = await self._release(clock() + PATIENCE)
+        except RefusedError:
+            raise
+        except BaseException:  # no answer, an interrupt, or a cancelled task
+            self.core.later(self._release_later)
+            raise
+        if verdict.word == "lost":
+            raise LostError(self.settings.name, verdict.reason, record.visible(verdict.detail, 300))
+        if verdict.detail and self._error is not None:
+            raise self._error  # it may have been another's meanwhile
+
+    async def _release(self, until: float) -> Verdict:
+        queued = self.attempt.queued
+        word = "lease"
+        while self.attempt.doubt and word == "lease":
+            try:
+                lease = await self.core.tombstone_lease(until, fresh=False)
+            except UnavailableError:
+                if clock() >= until:
+                    raise
+                break  # etcd has no space for it
+            verdict = await self._ask("release_in_doubt", self.txn.release_in_doubt(self.token, lease), until)
+            word = verdict.word
+            if word in ("released", "lost"):
+                self.attempt.doubt = False
+                return verdict
+            if word == "lease":
+                await self.core.tombstone_lease(until, fresh=True)
+        verdict = await self._ask("release", self.txn.release(self.token, queued), until)
+        if self.attempt.doubt:
+            self.core.later(self.attempt.cancel)
+        return verdict
+
+    async def _release_later(self, until: float) -> None:
+        if clock() < self._deadline + self._margin:
+            await self._release(until)
+        elif self.attempt.doubt:
+            await self.attempt.cancel(until)
+
+    async def _ask(self, step: str, body: Body, until: float) -> Verdict:
+        answer = await self.core.gateway.send(step, body, until)
+        return self.txn.verdict(step, answer, self.token)
+
+
+class Handle:
+    """What the locks of both fronts say of their latest hold."""
+
+    def __init__(self, core: Core, settings: Settings) -> None:
+        self._core = core
+        self._settings = settings
+        self._hold: Optional[Hold] = None
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._settings.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with every acquisition. 0 before the first."""
+        return self._hold.token if self._hold is not None else 0
+
+    @property
+    def uuid(self) -> str:
+        """What identifies this hold; empty before the first."""
+        return self._hold.attempt.uuid if self._hold is not None else ""
+
+    @property
+    def lost(self) -> Optional[str]:
+        """Why the hold was lost, one word as in :class:`LostError`; None while it stands or after its release."""
+        error = self._hold.lost if self._hold is not None else None
+        return None if error is None else error.reason
+
+    @property
+    def asked(self) -> Optional[Request]:
+        """The latest request to finish early, None if nobody asked."""
+        return self._hold.asked if self._hold is not None else None
+
+    def _held(self) -> Hold:
+        if self._hold is None:
+            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
+        return self._hold
+
+
+def _text(key: Optional[Key]) -> str:
+    return "" if key is None else key.value.decode(errors="replace")
+
+
+def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
+    """Read a request or an extension for this hold. It is empty if it means another, or cannot be read."""
+    try:
+        note = json.loads(value) if len(value) <= MAX_NOTE else None
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(note, dict) or note.get("uuid") != uuid or type(note.get("token")) is not int:
+        return {}
+    texts = all(isinstance(note.get(name, ""), str) for name in ("by", "source", "reason"))
+    times = all(note.get(name) is None or record.seconds_of(note[name]) is not None
+                for name in ("at", "auto_unlock_at"))
+    number = type(note.get("seconds", 0)) in (int, float)
+    return note if texts and times and number and note["token"] == token else {}

@@ -1,0 +1,265 @@
+"""The record of a lock: its names, its times, how it is written, and how that of another is read and described."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+
+MAX_NAME = 256
+MAX_TEXT = 1024
+MAX_BACKTRACE = 16 * 1024
+MAX_ATTRIBUTES = 64
+MAX_RECORD = 64 * 1024
+
+FIELD = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
+TIME = re.compile(r"([0-9]{10})(?:\.([0-9]{1,9}))?", re.ASCII)
+TEXTS = ("owner", "hostname", "purpose", "client", "backtrace")
+RESERVED = {"uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata", "pid", "locked_at", *TEXTS,
+            "boot_id", "process_start", "pid_namespace", "pod_namespace", "pod_name", "pod_uid", "container",
+            "detached"}
+
+Attribute = Union[str, int, float, bool]
+
+
+class Key(NamedTuple):
+    """A key as etcd answered it."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    lease: str
+
+
+# ---- names
+
+def segment(name: Union[str, bytes]) -> str:
+    """Return the name as one segment of a key. A ValueError says why a name is refused."""
+    try:
+        raw = name.encode() if isinstance(name, str) else name
+        text = raw.decode()
+    except UnicodeError:
+        raise ValueError("the lock's name is not UTF-8") from None
+    if not 1 <= len(raw) <= MAX_NAME:
+        raise ValueError(f"the lock's name has {len(raw)} bytes, it must have 1 to {MAX_NAME}")
+    if any(unicodedata.category(c) == "Cc" for c in text):
+        raise ValueError(f"the lock's name {visible(text)} contains a control character")
+    return escape(text)
+
+
+def escape(name: str) -> str:
+    text = name.replace("%", "%25").replace("/", "%2F")
+    return "%2E" + text[1:] if text.startswith(".") else text
+
+
+def name_of(text: str) -> str:
+    """Return the name that a segment stands for. A ValueError says that it is no segment."""
+    name = re.sub("%25|%2F|^%2E", lambda m: {"%25": "%", "%2F": "/"}.get(m.group(), "."), text)
+    if not text or escape(name) != text:
+        raise ValueError(f"{visible(text)} is not written by the rule for names")
+    return name
+
+
+# ---- times
+
+def format_time(seconds: float) -> str:
+    """Write seconds since 1970 in the form that etcd can compare: ten digits, at most three decimals."""
+    text = f"{seconds:.3f}".rstrip("0").rstrip(".")
+    if not TIME.fullmatch(text):
+        raise ValueError(f"the clock of this machine says {text}, which is no time that can be written")
+    return text
+
+
+def parse_time(text: str) -> Tuple[int, int]:
+    """Return whole seconds and nanoseconds. A ValueError says that it is no time."""
+    match = TIME.fullmatch(text)
+    if not match:
+        raise ValueError(f"{visible(text)} is no time: want ten digits, then at most nine decimals")
+    return int(match.group(1)), int((match.group(2) or "").ljust(9, "0"))
+
+
+def seconds_of(value: object) -> Optional[float]:
+    """Read a time for display, None if it cannot be read."""
+    try:
+        whole, nanoseconds = parse_time(format(value, ".3f") if isinstance(value, float) else str(value))
+    except ValueError:
+        return None
+    return whole + nanoseconds / 1e9
+
+
+# ---- writing
+
+def check_text(what: str, value: object) -> None:
+    """Refuse what no record may contain, with a ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"the {what} is {value!r}, it must be text")
+    try:
+        size = len(value.encode())
+    except UnicodeError:
+        raise ValueError(f"the {what} cannot be written in UTF-8") from None
+    if size > MAX_TEXT:
+        raise ValueError(f"the {what} has {size} bytes, it must have at most {MAX_TEXT}")
+
+
+def check_attributes(attributes: Mapping[str, Attribute]) -> None:
+    """Refuse attributes that no record may contain, with a ValueError."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise ValueError(f"there are {len(attributes)} attributes, at most {MAX_ATTRIBUTES} are allowed")
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not FIELD.fullmatch(name):
+            raise ValueError(f"attribute {name!r}: a name is a small letter, then small letters, digits and _")
+        if name in RESERVED:
+            raise ValueError(f'attribute "{name}": the name belongs to the protocol')
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f'attribute "{name}" is {value}, it must be finite')
+        if not isinstance(value, (str, int, float)):
+            raise ValueError(f'attribute "{name}" is {value!r}, it must be text, a number or a boolean')
+        if isinstance(value, str):
+            check_text(f'attribute "{name}"', value)
+
+
+def whole(text: str) -> str:
+    """Return the text with U+FFFD where Python has half of a character, which UTF-8 cannot write."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def to_json(members: Mapping[str, Any]) -> str:
+    """Write a JSON document in the form of the protocol: no blanks, UTF-8, nothing that is empty."""
+    given = {name: value for name, value in members.items() if value != ""}
+    return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_metadata(members: Mapping[str, Any], others: int) -> str:
+    """Write ``metadata`` beside fields of so many bytes, with as much of the backtrace as the limits allow."""
+    document = dict(members)
+    lines = document.pop("backtrace", "").split("\n")
+    room = MAX_RECORD - others - len("metadata") - len(to_json(document).encode()) - len(',"backtrace":""')
+    if room < 0:
+        raise ValueError(f"the record would have {MAX_RECORD - room} bytes, it must have at most {MAX_RECORD}: give it "
+                         "fewer attributes")
+    kept = len(lines)
+    while kept and _size(lines[:kept]) > min(room, MAX_BACKTRACE) - (8 if kept < len(lines) else 0):
+        kept -= 1
+    document["backtrace"] = "\n".join(lines[:kept] + (["…"] if 0 < kept < len(lines) else []))
+    return to_json(document)
+
+
+def _size(lines: Iterable[str]) -> int:
+    return len(json.dumps("\n".join(lines), ensure_ascii=False).encode()) - 2
+
+
+# ---- reading
+
+@dataclass(frozen=True)
+class Record:
+    """Who holds a lock, as far as its record could be read. Texts are whatever its writer wrote: escape them.
+
+    Times are in seconds since 1970, by the writer's clock; None if absent or not readable.
+    """
+
+    lock: str
+    uuid: str
+    token: int
+    alert_at: Optional[float] = None
+    auto_unlock_at: Optional[float] = None
+    alive_at: Optional[float] = None
+    progress: str = ""
+    owner: str = ""
+    hostname: str = ""
+    pid: int = 0
+    locked_at: Optional[float] = None
+    purpose: str = ""
+    client: str = ""
+    backtrace: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def describe(self, now: Optional[float] = None) -> str:
+        """Say in one line who holds the lock, where, since when and what for. Texts are escaped and cut."""
+        now = time.time() if now is None else now
+        line = visible(self.owner) or "an unknown owner"
+        if self.hostname:
+            line += " on " + visible(self.hostname)
+        if self.pid:
+            line += f" (pid {self.pid})"
+        if self.locked_at is not None:
+            line += ", taken " + ago(self.locked_at, now)
+        if self.purpose:
+            line += f' for "{visible(self.purpose)}"'
+        if self.progress and self.alive_at is not None:
+            line += f', "{visible(self.progress)}" {ago(self.alive_at, now)}'
+        if self.auto_unlock_at is None:
+            return line + "; no readable auto-unlock time"
+        past = self.auto_unlock_at <= now
+        return f"{line}; auto-unlock {'was due ' if past else ''}{ago(self.auto_unlock_at, now)}"
+
+
+def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
+    """Read the record of a lock from the keys that begin with base. None: nobody holds it. Reading never fails."""
+    found = decode(lock, {k.key[len(base):]: k for k in keys if FIELD.fullmatch(k.key[len(base):])})
+    return found if found.token else None
+
+
+def decode(lock: str, fields: Mapping[str, Key]) -> Record:
+    """Read a record from its fields. Without ``uuid`` the token is 0. What cannot be read counts as absent."""
+    held = fields.get("uuid")
+    token = held.create_revision if held is not None else 0
+    texts = {name: k.value.decode(errors="replace") for name, k in fields.items() if k.mod_revision >= token}
+    members: Dict[str, Any] = {}
+    try:
+        document = json.loads(texts.pop("metadata", "{}"), parse_constant=_no_number)
+        members.update(document if isinstance(document, dict) else {})
+    except (ValueError, RecursionError):
+        pass  # somebody else's mistake
+    alive, _, progress = texts.get("alive", "").partition(" ")
+    members.update((name, text) for name, text in texts.items() if name not in ("uuid", "alive"))
+    attributes = {name: value for name, value in members.items()
+                  if name not in RESERVED and isinstance(value, (str, int, float))}
+    return Record(
+        lock=lock, uuid=texts.get("uuid", ""), token=token, alert_at=seconds_of(texts.get("alert_at")),
+        auto_unlock_at=seconds_of(texts.get("auto_unlock_at")), alive_at=seconds_of(alive), progress=_cut(progress),
+        pid=_whole(members.get("pid")), locked_at=seconds_of(members.get("locked_at")),
+        attributes=dict(list(attributes.items())[:MAX_ATTRIBUTES]),
+        **{name: _text(members.get(name), MAX_BACKTRACE if name == "backtrace" else MAX_TEXT) for name in TEXTS})
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"JSON has no {text}")
+
+
+def _text(value: object, most: int = MAX_TEXT) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _cut(str(value), most) if isinstance(value, (str, int, float)) else ""
+
+
+def _cut(text: str, most: int = MAX_TEXT) -> str:
+    return whole(text).encode()[:most].decode(errors="ignore")
+
+
+def _whole(value: object) -> int:
+    text = _text(value)
+    return int(text) if re.fullmatch("[0-9]{1,18}", text, re.ASCII) else 0
+
+
+# ---- showing
+
+def visible(text: str, most: int = 120) -> str:
+    """Return text from outside so that it cannot control a terminal, on one line, and cut where it is long."""
+    cut = text if len(text) <= most else text[:most - 1] + "…"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+
+
+def ago(at: float, now: float) -> str:
+    """Say when something was or will be, in words: ``4 minutes ago``, ``in 11 minutes``."""
+    away = abs(at - now)
+    for unit, seconds in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        count = int(away // seconds)
+        if count >= (2 if seconds > 1 else 0):
+            words = f"{count} {unit}{'' if count == 1 else 's'}"
+            return f"in {words}" if at > now else f"{words} ago"
+    return "now"

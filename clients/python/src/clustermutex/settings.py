@@ -1,0 +1,92 @@
+"""What a caller wants of a lock, checked: bad input is one sentence before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional
+
+from .errors import RefusedError
+from .record import Attribute, check_attributes, check_text, segment, to_metadata
+
+ALERT_AFTER = 300.0
+HEARTBEAT_LIFE = 60.0
+MAX_MARGIN = 30.0
+MIN_UNLOCK_AFTER = 0.1
+ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
+MAX_SECONDS = 10 * 365 * 86400.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One lock, as its caller wants it. Durations are in seconds."""
+
+    name: str
+    wait: Optional[float]
+    alert_after: float
+    unlock_after: float
+    margin: Optional[float]
+    heartbeat: Optional[float]
+    purpose: str
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def margin_of(self, unlock_after: float) -> float:
+        """Return how long before the auto-unlock, that many seconds away, a hold counts as lost here."""
+        return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
+
+
+def settle(name: str, wait: Optional[float], alert_after: Optional[float], unlock_after: Optional[float],
+           margin: Optional[float], heartbeat: Optional[float], purpose: str,
+           attributes: Optional[Mapping[str, Attribute]]) -> Settings:
+    """Check what a caller wants, and fill in the defaults."""
+    try:
+        if not isinstance(name, str):
+            raise ValueError(f"the lock's name is {name!r}, it must be text")
+        segment(name)
+        check_text("purpose", purpose)
+        check_attributes(attributes or {})
+        to_metadata({"purpose": purpose, **(attributes or {})}, ROOM)
+        if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
+            raise ValueError(f"the time to wait is {wait}, it must not be negative")
+        alert, unlock = durations(alert_after, unlock_after, heartbeat)
+        if margin is not None and _seconds("margin", margin) >= unlock:
+            raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
+    return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, dict(attributes or {}))
+
+
+def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":
+    """Return the times until alert and until auto-unlock. If one is given, the other follows: three times, a third."""
+    longest = MAX_SECONDS
+    if heartbeat is not None:
+        longest = _seconds("longest hold of the heartbeat", heartbeat)
+        alert = min(ALERT_AFTER, longest) if alert is None else alert
+        unlock = min(HEARTBEAT_LIFE, longest) if unlock is None else unlock
+    if unlock is None:
+        unlock = 3 * (ALERT_AFTER if alert is None else _seconds("time until alert", alert))
+    if alert is None:
+        alert = _seconds("time until auto-unlock", unlock) / 3
+    alert, unlock = _seconds("time until alert", alert), _seconds("time until auto-unlock", unlock)
+    if unlock < MIN_UNLOCK_AFTER:
+        raise ValueError(f"the time until auto-unlock is {unlock:g} s, it must be at least {MIN_UNLOCK_AFTER:g} s")
+    if heartbeat is None and alert > unlock:
+        raise ValueError(f"the time until alert of {alert:g} s is longer than the time until auto-unlock of "
+                         f"{unlock:g} s")
+    if heartbeat is not None and unlock > longest:
+        raise ValueError(f"the heartbeat's longest hold of {longest:g} s is shorter than the time until auto-unlock of "
+                         f"{unlock:g} s")
+    if heartbeat is not None and alert > longest:
+        raise ValueError(f"the time until alert of {alert:g} s is longer than the heartbeat's longest hold of "
+                         f"{longest:g} s")
+    return alert, unlock
+
+
+def _seconds(what: str, value: Any, least: float = 1e-9) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"the {what} is {value!r}, it must be a number of seconds")
+    if value < least:
+        raise ValueError(f"the {what} is {value:g} s, it must be positive")
+    if value > MAX_SECONDS:
+        raise ValueError(f"the {what} is {value:g} s, it must be at most ten years")
+    return float(value)

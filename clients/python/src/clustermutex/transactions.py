@@ -1,0 +1,318 @@
+"""The transactions of the lock protocol as data: what to send, and what the answers mean. Nothing here sends anything.
+
+The bodies are those of etcd's JSON gateway: keys and values in base64, 64-bit numbers as text, defaults left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from .record import Key, escape
+
+Body = Dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What came back for a request. The status is 0 if nothing did; the body is None if it is not JSON."""
+
+    status: int
+    body: Any = None
+    error: str = ""  # why nothing came back
+    unanswered: bool = False  # an earlier send of the same request may have been done
+
+
+class Ticket(NamedTuple):
+    """A ticket of the queue that a tail is to name."""
+
+    uuid: str
+    create_revision: int
+    lease: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an answer means. The word is one of the protocol's test vectors; the other members go with some words."""
+
+    word: str
+    token: int = 0
+    position: int = 0
+    reason: str = ""  # lost: one word
+    detail: str = ""  # lost, report: a sentence
+    doubt: bool = False  # this send may have been done, or may yet be
+    watch: str = ""  # wait: the key whose deletion is to be awaited
+    restore: Optional[Ticket] = None  # look: there is no tail, and this ticket is to be named by one
+    older: Optional[Ticket] = None  # as_tail: the ticket before mine
+    record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
+
+
+class Transactions:
+    """The transactions of one attempt to get one lock, and of the hold that it becomes."""
+
+    def __init__(self, prefix: str, lock: str, uuid: str) -> None:
+        self.lock = lock
+        self.uuid = uuid
+        name = escape(lock)
+        self.base = f"{prefix}{name}/"
+        self.end = f"{prefix}{name}0"
+        self.queue = f"{prefix}.queue/{name}/"
+        self.queue_end = f"{prefix}.queue/{name}0"
+        self.tail = self.queue + ".tail"
+        self.ticket = self.queue + uuid
+        self.held = self.base + "uuid"
+        self.cancelled = f"{prefix}.cancelled/{uuid}"
+        self.history = f"{prefix}.history/{uuid}"
+
+    # -- getting the lock
+
+    def acquire(self, fields: Mapping[str, str]) -> Body:
+        """Take the lock if nobody holds it and nobody waits for it."""
+        return txn([absent(self.held), absent(self.tail), absent(self.cancelled)], self._put(fields), [self._record()])
+
+    def try_(self, fields: Mapping[str, str]) -> Body:
+        """Acquire by a client that will join the queue: a late send of it must not pass its own ticket."""
+        body = self.acquire(fields)
+        body["compare"].append(absent(self.ticket))
+        return body
+
+    def join(self, ticket: str, lease: str) -> Body:
+        return txn([absent(self.ticket), absent(self.cancelled)],
+                   [put(self.ticket, ticket, lease), put(self.tail, self.uuid, lease)], [get(self.ticket)])
+
+    def look(self, position: int) -> Body:
+        newest = {"limit": "1", "sort_order": "DESCEND", "sort_target": "CREATE"}
+        return txn([], [get(self.ticket), get(self.held), get(self.tail),
+                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest)], [])
+
+    def turn(self, position: int, fields: Mapping[str, str]) -> Body:
+        """Take the lock as the first of the queue."""
+        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position))],
+                   self._put(fields) + self._leave(), [self._record(), get(self.ticket)])
+
+    # -- holding it
+
+    def alive(self, token: int, fields: Mapping[str, str]) -> Body:
+        """Write ``alive``, and the deadlines unless they are as late already."""
+        deadlines = txn([compare(self.base + "auto_unlock_at", "VALUE", fields["auto_unlock_at"], "LESS")],
+                        self._put({name: fields[name] for name in ("alert_at", "auto_unlock_at")}), [])
+        return txn(self._mine(token), [{"request_txn": deadlines}] + self._put({"alive": fields["alive"]}),
+                   self._why())
+
+    def verify(self, token: int) -> Body:
+        """Read the record while it is mine, otherwise why it is not."""
+        return txn(self._mine(token), [self._record()], self._why())
+
+    def release(self, token: int, queued: bool) -> Body:
+        leave = self._leave() if queued else []
+        return txn(self._mine(token), [delete(self.base, self.end)] + leave, self._why() + leave)
+
+    def release_in_doubt(self, token: int, lease: str) -> Body:
+        """Release, when a send of the acquire got no answer: that must not take the lock later."""
+        body = self.release(token, queued=True)
+        for branch in (body["success"], body["failure"]):
+            branch.insert(0, put(self.cancelled, self.lock, lease))
+        return body
+
+    # -- giving up
+
+    def cancel(self, lease: str, queued: bool) -> Body:
+        """See to it that no send of this attempt can take the lock any more."""
+        body = self.withdraw(queued)
+        for branch in ("success", "failure"):
+            body[branch] = [put(self.cancelled, self.lock, lease)] + body.get(branch, [])
+        return body
+
+    def withdraw(self, queued: bool) -> Body:
+        """Cancel without the tombstone, for an etcd that has no space for one."""
+        leave = self._leave() if queued else []
+        return txn([compare(self.held, "VALUE", self.uuid)], [delete(self.base, self.end)] + leave, leave)
+
+    def leave(self) -> Body:
+        """Leave the queue unless as its tail; as that, read who is before me."""
+        return txn([compare(self.tail, "VALUE", self.uuid)],
+                   [self._tickets(limit="2", sort_order="DESCEND", sort_target="CREATE")], [delete(self.ticket)])
+
+    def leave_as_tail(self, older: Optional[Ticket]) -> Body:
+        mine = [compare(self.tail, "VALUE", self.uuid)]
+        if older is None:
+            return txn(mine, [delete(self.ticket), delete(self.tail)], [])
+        return txn(mine + [self._as_read(older)],
+                   [delete(self.ticket), put(self.tail, older.uuid, older.lease)], [])
+
+    def restore_tail(self, older: Ticket) -> Body:
+        return txn([absent(self.tail), self._as_read(older)], [put(self.tail, older.uuid, older.lease)], [])
+
+    # -- parts
+
+    def _put(self, fields: Mapping[str, str]) -> List[Body]:
+        return [put(self.base + name, value) for name, value in fields.items()]
+
+    def _record(self) -> Body:
+        return get(self.base, self.end)
+
+    def _why(self) -> List[Body]:
+        return [self._record(), get(self.history)]
+
+    def _mine(self, token: int) -> List[Body]:
+        return [compare(self.held, "VALUE", self.uuid), compare(self.held, "CREATE", str(token))]
+
+    def _leave(self) -> List[Body]:
+        tail = txn([compare(self.tail, "VALUE", self.uuid)], [delete(self.tail)], [])
+        return [delete(self.ticket), {"request_txn": tail}]
+
+    def _tickets(self, **options: str) -> Body:
+        return get(self.queue + "/", self.queue_end, **options)
+
+    def _as_read(self, ticket: Ticket) -> Body:
+        return compare(self.queue + ticket.uuid, "CREATE", str(ticket.create_revision))
+
+    # -- what the answers mean
+
+    def verdict(self, step: str, answer: Answer, token: int = 0, position: int = 0) -> Verdict:
+        """Say what the answer to the transaction of this step means."""
+        bad = trouble(step, answer)
+        if bad is not None:
+            return bad
+        done = bool(answer.body.get("succeeded"))
+        revision = int(answer.body["header"].get("revision", 0))
+        reads = [keys(r["response_range"]) for r in answer.body.get("responses", []) if "response_range" in r]
+        if step in ("acquire", "try", "turn"):
+            return Verdict("held", token=revision) if done else self._not_taken(step, reads, position)
+        if step == "join":
+            return Verdict("joined", position=revision) if done else self._joined(reads)
+        if step == "look":
+            return self._look(reads)
+        if step in ("alive", "verify", "release", "release_in_doubt"):
+            if done:
+                return Verdict("released" if step.startswith("release") else "still_held",
+                               record=reads[0] if reads else [])
+            return self._lost(step, reads, token, answer.unanswered)
+        if step == "leave":
+            return self._left(reads) if done else Verdict("left")
+        if step == "leave_as_tail" and done:
+            return Verdict("left")
+        return Verdict("cancelled" if step == "cancel" else "again")
+
+    def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int) -> Verdict:
+        held = self._find(reads[0], self.held)
+        if held is not None and held.value == self.uuid.encode():
+            return Verdict("held_by_earlier_send", token=held.create_revision)
+        if step != "turn":
+            return Verdict("refused", record=list(reads[0]))
+        ticket = self._find(reads[1], self.ticket)
+        return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
+
+    def _joined(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+        ticket = self._find(reads[0], self.ticket)
+        return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
+
+    def _look(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+        ticket, held, tail, older, newest = reads
+        if held and held[0].value == self.uuid.encode():
+            return Verdict("held_by_earlier_send", token=held[0].create_revision)
+        if not ticket:
+            return Verdict("lost")
+        restore = None if tail or not newest else self._ticket(newest[0])
+        if older:
+            return Verdict("wait", watch=older[0].key, restore=restore)
+        return Verdict("wait", watch=self.held, restore=restore) if held else Verdict("turn", restore=restore)
+
+    def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
+        record, history = reads
+        ending = self._ending(history, token)
+        if not ending and unanswered and step.startswith("release"):
+            return Verdict("released", detail="by the send that got no answer")
+        holder = self._find(record, self.held)
+        reason = str(ending.get("ended", "deleted")) if ending else "replaced" if holder else "deleted"
+        by, why = ending.get("by"), ending.get("why")
+        detail = f"{reason} by {by}: {why}" if isinstance(by, str) and isinstance(why, str) else ""
+        return Verdict("lost", reason=reason, detail=detail, record=list(record))
+
+    def _ending(self, history: Sequence[Key], token: int) -> Dict[str, Any]:
+        try:
+            ending = json.loads(history[0].value) if history else {}
+        except (ValueError, RecursionError):
+            return {}
+        return ending if isinstance(ending, dict) and str(ending.get("token")) == str(token) else {}
+
+    def _left(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+        others = [self._ticket(k) for k in reads[0] if k.key != self.ticket]
+        return Verdict("as_tail", older=others[0] if others else None)
+
+    def _ticket(self, key: Key) -> Ticket:
+        return Ticket(key.key[len(self.queue):], key.create_revision, key.lease)
+
+    @staticmethod
+    def _find(read: Sequence[Key], key: str) -> Optional[Key]:
+        return next((k for k in read if k.key == key), None)
+
+
+def trouble(step: str, answer: Answer) -> Optional[Verdict]:
+    """Say what an answer means that is no result of a request; None if it is one."""
+    body = answer.body if isinstance(answer.body, dict) else {}
+    if answer.status == 200 and "header" in body:
+        return None
+    code = body.get("code", body.get("grpc_code"))  # etcd 3.5 has another name for it in streams
+    message = str(body.get("message") or answer.error or f"HTTP status {answer.status}")
+    if answer.status == 404 and code is None:
+        return Verdict("report", detail="etcd does not serve its JSON gateway (--enable-grpc-gateway)")
+    if code == 16 or code == 3 and ("user name is empty" in message or "revision of auth store is old" in message):
+        return Verdict("login", detail=message)
+    if code == 5 and "lease not found" in message:
+        return Verdict("again" if step in ("leave_as_tail", "restore_tail") else "lease", detail=message)
+    if code in (3, 5, 7, 9):
+        return Verdict("report", detail=message)
+    if code == 8 and "too many requests" in message:
+        return Verdict("resend", detail=message)
+    if code == 8 and "space exceeded" in message:
+        word = {"restore_tail": "again"}.get(step, "resend")
+        if step in ("cancel", "release_in_doubt", "leave_as_tail", "grant"):
+            word = "withdraw"
+        return Verdict(word, doubt=True, detail=message)
+    return Verdict("resend", doubt=True, detail=message)
+
+
+# ---- the gateway's JSON
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def txn(compares: List[Body], success: List[Body], failure: List[Body]) -> Body:
+    parts = {"compare": compares, "success": success, "failure": failure}
+    return {name: list(part) for name, part in parts.items() if part}
+
+
+def compare(key: str, target: str, value: str, result: str = "EQUAL") -> Body:
+    member = {"CREATE": "create_revision", "VALUE": "value"}[target]
+    return {"key": b64(key), "target": target, "result": result, member: b64(value) if target == "VALUE" else value}
+
+
+def absent(key: str) -> Body:
+    return compare(key, "CREATE", "0")
+
+
+def put(key: str, value: str, lease: str = "") -> Body:
+    op = {"key": b64(key), "value": b64(value), "lease": lease}
+    return {"request_put": {name: text for name, text in op.items() if text}}
+
+
+def get(key: str, end: str = "", **options: Any) -> Body:
+    return {"request_range": key_range(key, end, **options)}
+
+
+def delete(key: str, end: str = "") -> Body:
+    return {"request_delete_range": key_range(key, end)}
+
+
+def key_range(key: str, end: str = "", **options: Any) -> Body:
+    return {"key": b64(key), **({"range_end": b64(end)} if end else {}), **options}
+
+
+def keys(read: Mapping[str, Any]) -> List[Key]:
+    """Read the keys in the answer to a range, or in an event."""
+    return [Key(base64.b64decode(k["key"]).decode(errors="replace"), base64.b64decode(k.get("value", "")),
+                int(k.get("create_revision", 0)), int(k.get("mod_revision", 0)), str(k.get("lease", "")))
+            for k in read.get("kvs", [])]

@@ -1,0 +1,202 @@
+"""HTTP as it comes in pieces, and which endpoint is asked."""
+
+import asyncio
+import json
+import socket
+import threading
+import unittest
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import clustermutex
+from clustermutex.client import BlockingIO, run
+from clustermutex.gateway import Gateway, Response, clock, parse_endpoint
+
+
+def fed(*pieces: bytes) -> Response:
+    response = Response()
+    for piece in pieces:
+        response.feed(piece)
+    return response
+
+
+class Http(unittest.TestCase):
+    def test_an_answer_in_single_bytes(self) -> None:
+        for raw in (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"):
+            response = fed(*(raw[i:i + 1] for i in range(len(raw))))
+            self.assertEqual((response.status, response.body, response.over), (200, b"hello", True))
+
+    def test_an_answer_until_the_end(self) -> None:
+        response = fed(b"HTTP/1.0 502 Bad Gateway\r\nServer: x\r\n\r\n<html>")
+        self.assertFalse(response.over)
+        response.end()
+        self.assertEqual((response.status, response.body, response.over), (502, b"<html>", True))
+
+    def test_what_is_no_answer(self) -> None:
+        for raw in (b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+            with self.subTest(raw), self.assertRaises(ValueError):
+                fed(raw)
+        for raw in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhell"):
+            with self.subTest(raw), self.assertRaises(ValueError):
+                fed(raw).end()
+
+    def test_lines_of_a_stream(self) -> None:
+        response = fed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na\nb\nc\r\n")
+        self.assertEqual(response.lines(), [b"a", b"b"])
+        response.feed(b"2\r\nd\n\r\n")
+        self.assertEqual(response.lines(), [b"cd"])
+
+    def test_endpoints(self) -> None:
+        self.assertEqual(parse_endpoint("a:1")[1:], ("a", 1, False, ""))
+        self.assertEqual(parse_endpoint("https://[::1]/etcd/")[1:], ("::1", 2379, True, "/etcd"))
+
+
+class Server:
+    """Answers each request with what a function makes of its body; None closes the connection."""
+
+    def __init__(self, answer: Callable[[Dict[str, Any]], Any]) -> None:
+        self.requests: List[Dict[str, Any]] = []
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = parse_endpoint("http://127.0.0.1:%d" % self._socket.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as read:
+                length = 0
+                for line in read:
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                    if line == b"\r\n":
+                        break
+                request = json.loads(read.read(length))
+                self.requests.append(request)
+                answer = self._answer(request)
+                if answer is not None:
+                    status, body = answer
+                    text = json.dumps(body).encode()
+                    connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def always(answer: Any, request: Dict[str, Any]) -> Any:
+    return answer
+
+
+OK = (200, {"header": {"revision": "7"}})
+
+
+class Sending(unittest.TestCase):
+    def gateway(self, *servers: Server, user: str = "") -> Gateway:
+        for server in servers:
+            self.addCleanup(server.close)
+        return Gateway(BlockingIO(), [server.endpoint for server in servers], None, user, "secret" if user else "", 20)
+
+    def send(self, gateway: Gateway, within: float = 60) -> Any:
+        return run(gateway.send("try", {"a": 1}, clock() + within))
+
+    def test_the_next_endpoint_is_asked_and_then_kept(self) -> None:
+        bad, good = Server(lambda r: (503, {"code": 14, "message": "no leader"})), Server(lambda r: OK)
+        gateway = self.gateway(bad, good)
+        self.assertEqual(self.send(gateway).unanswered, True)
+        self.assertEqual(self.send(gateway).unanswered, False)
+        self.assertEqual((len(bad.requests), len(good.requests)), (1, 2))
+
+    def test_a_refused_connection_leaves_no_doubt(self) -> None:
+        closed, good = Server(lambda r: OK), Server(lambda r: OK)
+        gateway = self.gateway(closed, good)
+        closed.close()
+        self.assertEqual(self.send(gateway).unanswered, False)
+
+    def test_a_lost_answer_leaves_a_doubt(self) -> None:
+        answers = [None, OK]
+        server = Server(lambda r: answers.pop(0))
+        self.assertEqual(self.send(self.gateway(server)).unanswered, True)
+        self.assertEqual(server.requests, [{"a": 1}] * 2)
+
+    def test_overload_leaves_no_doubt(self) -> None:
+        answers: List[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
+        self.assertEqual(self.send(self.gateway(Server(lambda r: answers.pop(0)))).unanswered, False)
+
+    def test_no_is_no(self) -> None:
+        answers: List[Tuple[int, Any, str]] = [
+            (403, {"code": 7, "message": "etcdserver: permission denied"}, "etcd refuses: etcdserver: permission den"),
+            (404, "404 page not found", "etcd does not serve its JSON gateway"),
+            (400, {"code": 3, "message": "etcdserver: user name is empty"}, "user name is empty"),
+        ]
+        for status, body, sentence in answers:
+            server = Server(partial(always, (status, body)))
+            with self.subTest(sentence), self.assertRaisesRegex(clustermutex.RefusedError, sentence) as caught:
+                self.send(self.gateway(server))
+            self.assertFalse(caught.exception.doubt)
+            self.assertEqual(len(server.requests), 1)
+
+    def test_no_answer_in_time(self) -> None:
+        with self.assertRaisesRegex(clustermutex.UnavailableError, "etcd did not answer: .*cut off") as caught:
+            self.send(self.gateway(Server(lambda r: None)), within=0.3)
+        self.assertTrue(caught.exception.doubt)
+
+    def test_a_login_is_renewed(self) -> None:
+        tokens = iter(["one", "two"])
+        expired: Iterator[Any] = iter([(401, {"code": 16, "message": "etcdserver: invalid auth token"}), OK])
+
+        def answer(r: Dict[str, Any]) -> Any:
+            return (200, {"header": {}, "token": next(tokens)}) if "name" in r else next(expired)
+
+        server = Server(answer)
+        self.assertEqual(self.send(self.gateway(server, user="billing")).unanswered, False)
+        login = {"name": "billing", "password": "secret"}
+        self.assertEqual(server.requests, [login, {"a": 1}, login, {"a": 1}])
+
+    def test_a_keepalive_is_the_first_line_of_a_stream(self) -> None:
+        answers: List[Any] = [(401, {"error": {"grpc_code": 16, "message": "etcdserver: invalid auth token"}}),
+                              (401, {"error": {"code": 16, "message": "etcdserver: invalid auth token"}}),
+                              (200, {"result": {"header": {}, "ID": "7"}})]
+        server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else answers.pop(0))
+        answer = run(self.gateway(server, user="billing").send("keepalive", {"ID": "7"}, clock() + 60))
+        self.assertEqual((answer.body["ID"], answer.unanswered, answers), ("7", False, []))
+
+    def test_users_are_switched_off(self) -> None:
+        off = (400, {"code": 9, "message": "etcdserver: authentication is not enabled"})
+        server = Server(lambda r: off if "name" in r else OK)
+        self.assertEqual(self.send(self.gateway(server, user="billing")).status, 200)
+
+    def test_a_wrong_password(self) -> None:
+        no = (400, {"code": 3, "message": "etcdserver: authentication failed, invalid user ID or password"})
+        server = Server(lambda r: no)
+        with self.assertRaisesRegex(clustermutex.RefusedError, "invalid user ID or password") as caught:
+            self.send(self.gateway(server, user="billing"))
+        self.assertFalse(caught.exception.doubt)
+        self.assertEqual(len(server.requests), 1)
+
+    def test_a_login_that_never_succeeds(self) -> None:
+        token: Any = (200, {"header": {}, "token": "t"})
+        invalid: Any = (401, {"code": 16, "message": "etcdserver: invalid auth token"})
+        server = Server(lambda r: token if "name" in r else invalid)
+        with self.assertRaisesRegex(clustermutex.RefusedError, "invalid auth token"):
+            self.send(self.gateway(server, user="billing"))
+
+
+class Cancelling(unittest.IsolatedAsyncioTestCase):
+    async def test_a_cancellation_is_never_swallowed(self) -> None:
+        from clustermutex.aio import _within
+        for turns in range(6):
+            ready = asyncio.Event()
+            task = asyncio.ensure_future(_within(ready.wait(), 60))
+            await asyncio.sleep(0)
+            ready.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if task.cancel():
+                with self.assertRaises(asyncio.CancelledError):
+                    await task

@@ -1,0 +1,594 @@
+"""Locks of the front of threads, on a real etcd."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from functools import partial
+from pathlib import Path
+from typing import Any, List
+from unittest import mock
+
+import clustermutex
+from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.client import BlockingConnection, BlockingFlag, run
+from clustermutex.gateway import clock
+from clustermutex.hold import Hold
+from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
+
+SOURCE = str(Path(clustermutex.__file__).resolve().parents[1])
+
+
+def tearDownModule() -> None:
+    stop_shared()
+
+
+class OnEtcd(unittest.TestCase):
+    def setUp(self) -> None:
+        self.etcd = shared()
+        self.client = clustermutex.Client(self.etcd.endpoint, "billing")
+        self.name = self.id().rsplit(".", 1)[1]
+        self.lock = self.client.lock(self.name)
+
+    def free(self, name: str = "") -> None:
+        eventually("the lock's release", lambda: not self.etcd.fields(name or self.name))
+
+
+def in_thread(work: Any) -> "threading.Thread":
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+class Waiter:
+    """A thread that waits for a lock, then holds it until it is told to release it."""
+
+    def __init__(self, lock: clustermutex.Lock) -> None:
+        self.lock = lock
+        self.error: Any = None
+        self.held = threading.Event()
+        self.go = threading.Event()
+        self._thread = in_thread(self._run)
+
+    def _run(self) -> None:
+        try:
+            with self.lock:
+                self.held.set()
+                self.go.wait(LIMIT)
+        except Exception as error:
+            self.error = error
+
+    def end(self) -> Any:
+        self.go.set()
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive()
+        return self.error
+
+
+class Holding(OnEtcd):
+    def test_the_record_says_who_where_since_when_and_what_for(self) -> None:
+        before = time.time()
+        lock = self.client.lock("billing/invoice run", purpose="nightly", attributes={"tenant": 41, "dry": True})
+        with lock as held:
+            self.assertIs(held, lock)
+            fields = self.etcd.fields("billing%2Finvoice run")
+            self.assertEqual(fields["uuid"], lock.uuid)
+            self.assertAlmostEqual(float(fields["alert_at"]), before + 300, delta=LIMIT)
+            self.assertAlmostEqual(float(fields["auto_unlock_at"]) - float(fields["alert_at"]), 600, delta=0.01)
+            about = json.loads(fields["metadata"])
+        self.assertEqual({name: about[name] for name in ("owner", "purpose", "tenant", "dry", "pid", "client")}, {
+            "owner": "billing", "purpose": "nightly", "tenant": 41, "dry": True, "pid": os.getpid(),
+            "client": "python/" + clustermutex.__version__})
+        self.assertEqual(about["hostname"], socket.gethostname())
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as boot:
+            self.assertEqual(about["boot_id"], boot.read().strip())
+        self.assertIsInstance(about["process_start"], int)
+        newest = about["backtrace"].split("\n")[0]
+        self.assertRegex(newest, "^" + re.escape(os.path.abspath(__file__)) +
+                         r":[0-9]+ in .*test_the_record_says_who_where_since_when_and_what_for$")
+        self.assertFalse(self.etcd.fields("billing%2Finvoice run"))
+
+    def test_tokens_grow_and_one_object_serves_again(self) -> None:
+        with self.lock as lock:
+            first, uuid = lock.token, lock.uuid
+            with self.assertRaisesRegex(RefusedError, "is held by this object already"):
+                lock.acquire()
+        with self.lock as lock:
+            self.assertGreater(lock.token, first)
+            self.assertNotEqual(lock.uuid, uuid)
+            self.assertIsNone(lock.lost)
+
+    def test_who_holds_it(self) -> None:
+        with self.client.lock(self.name, purpose="nightly"):
+            with self.assertRaises(HeldError) as caught:
+                self.client.lock(self.name, wait=0).acquire()
+        error = caught.exception
+        assert error.holder is not None
+        self.assertEqual((error.lock, error.holder.owner, error.holder.purpose, error.waiting),
+                         (self.name, "billing", "nightly", 0))
+        self.assertRegex(str(error), f'^lock "{self.name}" is held by billing on .* [(]pid {os.getpid()}[)], taken .* '
+                                     'ago for "nightly"; auto-unlock in 1[45] minutes$')
+        self.assertNotIsInstance(error, WaitTimeoutError)
+
+    def test_only_the_queue_is_in_the_way(self) -> None:
+        self.etcd.put(f"/mutexes/.queue/{self.name}/.tail", "x")
+        self.etcd.put(f"/mutexes/.queue/{self.name}/x", "{}")
+        with self.assertRaises(HeldError) as caught:
+            self.client.lock(self.name, wait=0).acquire()
+        self.assertIsNone(caught.exception.holder)
+        self.assertEqual(str(caught.exception), f'nobody holds lock "{self.name}", but others are ahead; 1 waiting')
+
+    def test_a_hostile_record_is_described(self) -> None:
+        self.etcd.put(f"/mutexes/{self.name}/uuid", "\x1b[2J")
+        self.etcd.put(f"/mutexes/{self.name}/metadata", "[" * 5000)
+        self.etcd.put(f"/mutexes/{self.name}/owner", "ann\n\u202e" + "x" * 3000)
+        with self.assertRaises(HeldError) as caught:
+            self.client.lock(self.name, wait=0).acquire()
+        self.assertIn(r"ann\n\u202exxx", str(caught.exception))
+        self.assertLess(len(str(caught.exception)), 400)
+
+    def test_alive_extends_and_reports(self) -> None:
+        with self.client.lock(self.name, alert_after=60, unlock_after=120) as lock:
+            before = self.etcd.fields(self.name)
+            lock.alive("3 of 9")
+            after = self.etcd.fields(self.name)
+            self.assertGreater(after["auto_unlock_at"], before["auto_unlock_at"])
+            self.assertGreater(after["alert_at"], before["alert_at"])
+            self.assertEqual(after["alive"].split(" ", 1)[1], "3 of 9")
+            lock.alive(unlock_after=600)
+            longer = self.etcd.fields(self.name)
+            self.assertGreater(float(longer["auto_unlock_at"]), float(after["auto_unlock_at"]) + 300)
+            assert lock._hold is not None
+            self.assertAlmostEqual(lock._hold._deadline - clock(), 600 - 30, delta=LIMIT)
+            lock.alive()
+            self.assertEqual(self.etcd.fields(self.name)["auto_unlock_at"], longer["auto_unlock_at"])
+            with self.assertRaisesRegex(RefusedError, "the progress has 2000 bytes"):
+                lock.alive("x" * 2000)
+
+    def test_an_error_of_the_work_releases_the_lock_and_comes_out(self) -> None:
+        with self.assertRaisesRegex(KeyError, "mine"):
+            with self.lock:
+                raise KeyError("mine")
+        self.assertFalse(self.etcd.fields(self.name))
+
+    def test_a_decorator(self) -> None:
+        tokens: List[int] = []
+
+        @self.client.lock(self.name)
+        def work(n: int) -> int:
+            tokens.append(int(bool(self.etcd.fields(self.name))))
+            return work(n - 1) if n and False else n
+
+        self.assertEqual((work(1), work(2), tokens), (1, 2, [1, 1]))
+
+    def test_a_heartbeat_extends_the_life_and_not_the_alert(self) -> None:
+        with self.client.lock(self.name, heartbeat=60, alert_after=50, unlock_after=1.5) as lock:
+            lock.alive("step 1")
+            first = self.etcd.fields(self.name)
+            eventually("a heartbeat", lambda: float(self.etcd.fields(self.name)["auto_unlock_at"])
+                       > float(first["auto_unlock_at"]) + 1.5)
+            now = self.etcd.fields(self.name)
+            self.assertEqual(now["alive"].split(" ", 1)[1], "step 1")
+            self.assertEqual(now["alert_at"], now["auto_unlock_at"])  # the alert is not due before
+            self.assertIsNone(lock.lost)
+
+    def test_a_heartbeat_ends(self) -> None:
+        lock = self.client.lock(self.name, heartbeat=1, unlock_after=0.6, alert_after=0.6).acquire()
+        eventually("the end of the hold", lambda: lock.lost == "deadline")
+        self.assertLessEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]),
+                             float(self.etcd.metadata(self.name)["locked_at"]) + 1)
+        lock.release()
+
+
+class Waiting(OnEtcd):
+    def test_in_order_of_arrival(self) -> None:
+        order: List[int] = []
+
+        def work(n: int) -> None:
+            with self.client.lock(self.name):
+                order.append(n)
+
+        with self.lock:
+            threads = []
+            for n in range(4):
+                threads.append(in_thread(partial(work, n)))
+                eventually("a ticket", lambda: len(self.etcd.tickets(self.name)) == n + 1)
+        for thread in threads:
+            thread.join(LIMIT)
+        self.assertEqual(order, [0, 1, 2, 3])
+        eventually("an empty queue", lambda: not self.etcd.get(f"/mutexes/.queue/{self.name}/"))
+
+    def test_a_wait_runs_out(self) -> None:
+        with self.client.lock(self.name, purpose="nightly"):
+            with self.assertRaises(WaitTimeoutError) as caught:
+                self.client.lock(self.name, wait=0.3).acquire()
+        self.assertRegex(str(caught.exception), '^waited 0.3 s: lock .* is held by billing .* for "nightly"')
+        self.assertFalse(self.etcd.get(f"/mutexes/.queue/{self.name}/"))
+
+    def test_a_wait_is_cancelled(self) -> None:
+        with self.lock:
+            waiter = Waiter(self.client.lock(self.name))
+            eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            waiter.lock.cancel()
+            self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
+            self.assertFalse(self.etcd.get(f"/mutexes/.queue/{self.name}/"))
+
+    def test_one_object_is_for_one_thread_at_a_time(self) -> None:
+        with self.lock:
+            waiter = Waiter(self.client.lock(self.name))
+            eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            with self.assertRaisesRegex(RefusedError, "another thread is taking lock .*: give each thread its own"):
+                waiter.lock.acquire()
+        self.assertTrue(waiter.held.wait(LIMIT))
+        self.assertIsNone(waiter.end())
+
+    def test_a_wait_is_cancelled_before_it_began(self) -> None:
+        self.lock.cancel()
+        with self.assertRaises(clustermutex.CancelledError):
+            self.lock.acquire()
+        with self.lock:
+            pass
+
+    def test_a_lost_ticket_is_replaced(self) -> None:
+        with self.lock:
+            waiter = Waiter(self.client.lock(self.name))
+            ticket = eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            self.etcd.delete(ticket[0])
+            eventually("another ticket", lambda: self.etcd.tickets(self.name) not in ([], ticket))
+        self.assertTrue(waiter.held.wait(LIMIT))
+        self.assertIsNone(waiter.end())
+
+    def test_the_tail_is_put_back(self) -> None:
+        tail = f"/mutexes/.queue/{self.name}/.tail"
+        with self.lock:
+            first = Waiter(self.client.lock(self.name))
+            mine = eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            second = Waiter(self.client.lock(self.name))
+            eventually("two tickets", lambda: len(self.etcd.tickets(self.name)) == 2)
+            second.lock.cancel()
+            self.assertIsInstance(second.end(), clustermutex.CancelledError)
+            self.assertEqual(self.etcd.get(tail), {tail: mine[0].rsplit("/", 1)[1]})
+        self.assertTrue(first.held.wait(LIMIT))
+        self.assertIsNone(first.end())
+
+    def test_a_ticket_says_who_waits(self) -> None:
+        with self.lock:
+            waiter = Waiter(self.client.lock(self.name, wait=LIMIT, purpose="the next"))
+            key = eventually("a ticket", lambda: self.etcd.tickets(self.name))[0]
+            ticket = json.loads(self.etcd.get(key)[key])
+            self.assertEqual((ticket["owner"], ticket["purpose"], ticket["pid"]), ("billing", "the next", os.getpid()))
+            self.assertAlmostEqual(float(ticket["timeout_at"]) - float(ticket["since"]), LIMIT, delta=5)
+        self.assertIsNone(waiter.end())
+
+
+class Losing(OnEtcd):
+    def losing(self, **options: Any) -> "tuple[clustermutex.Lock, List[str], threading.Event]":
+        told: List[str] = []
+        event = threading.Event()
+
+        def on_lost(lock: clustermutex.Lock, reason: str) -> None:
+            told.append(reason)
+            event.set()
+
+        lock = self.client.lock(self.name, on_lost=on_lost, **options).acquire()
+        return lock, told, event
+
+    def is_lost(self, lock: clustermutex.Lock, told: List[str], event: threading.Event, reason: str) -> None:
+        self.assertTrue(event.wait(LIMIT))
+        self.assertEqual((told, lock.lost), ([reason], reason))
+        with self.assertRaises(LostError) as caught:
+            lock.alive()
+        self.assertEqual(caught.exception.reason, reason)
+
+    def test_deleted_by_hand(self) -> None:
+        lock, told, event = self.losing()
+        self.etcd.delete(f"/mutexes/{self.name}/")
+        self.is_lost(lock, told, event, "deleted")
+        with self.assertRaisesRegex(LostError, "its record is gone, and whoever removed it left no note"):
+            lock.release()
+
+    def test_force_unlocked(self) -> None:
+        lock, told, event = self.losing()
+        self.etcd.force_unlock(self.name, lock.token, "it\x1b hangs")
+        self.is_lost(lock, told, event, "forced")
+        with self.assertRaisesRegex(LostError, r"forced by ann: it\\x1b hangs"):
+            lock.release()
+
+    def test_replaced(self) -> None:
+        lock, told, event = self.losing()
+        self.etcd.delete(f"/mutexes/{self.name}/")
+        with self.client.lock(self.name):
+            self.assertTrue(event.wait(LIMIT))
+            self.assertIn(told, (["deleted"], ["replaced"]))
+            with self.assertRaises(LostError):
+                lock.release()
+            self.assertTrue(self.etcd.fields(self.name))
+
+    def test_alive_says_so_before_the_watch(self) -> None:
+        lock, told, event = self.losing()
+        self.etcd.force_unlock(self.name, lock.token, "now")
+        with self.assertRaises(LostError) as caught:
+            lock.alive()
+        self.assertEqual((caught.exception.reason, lock.lost), ("forced", "forced"))
+        self.assertTrue(event.wait(LIMIT))
+        self.assertEqual(told, ["forced"])
+
+    def test_the_time_is_up_before_auto_unlock(self) -> None:
+        lock, told, event = self.losing(unlock_after=1, alert_after=1, margin=0.5)
+        self.assertTrue(event.wait(LIMIT))
+        self.assertEqual((told, lock.lost), (["deadline"], "deadline"))
+        with self.assertRaisesRegex(LostError, "its time ran out before etcd confirmed an extension"):
+            lock.alive()
+        lock.release()  # it stood until now
+        self.assertFalse(self.etcd.fields(self.name))
+
+    def test_leaving_with_says_that_the_work_may_have_run_beside_anothers(self) -> None:
+        with self.assertRaises(LostError):
+            with self.lock:
+                self.etcd.delete(f"/mutexes/{self.name}/")
+        with self.assertRaisesRegex(KeyError, "mine"):
+            with self.lock:
+                self.etcd.delete(f"/mutexes/{self.name}/")
+                raise KeyError("mine")
+
+    def test_a_callback_that_fails_does_no_harm(self) -> None:
+        def fails(lock: clustermutex.Lock, reason: str) -> None:
+            raise KeyError(reason)
+
+        lock = self.client.lock(self.name, on_lost=fails).acquire()
+        self.etcd.delete(f"/mutexes/{self.name}/")
+        eventually("the loss", lambda: lock.lost == "deleted")
+
+
+def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
+    return hold._recorded > auto_unlock_at - 1
+
+
+class Asked(OnEtcd):
+    def test_asked_to_finish(self) -> None:
+        told: List[clustermutex.Request] = []
+        lock = self.client.lock(self.name, on_asked=lambda lock, request: told.append(request)).acquire()
+        self.assertIsNone(lock.asked)
+        for uuid, token in (("x", lock.token), (lock.uuid, lock.token + 1)):  # others are meant
+            self.ask(lock, uuid, token, "no")
+        self.ask(lock, lock.uuid, lock.token, "the deploy waits")
+        eventually("the request", lambda: told)
+        self.assertEqual([(r.by, r.reason, r.source) for r in told], [("ann", "the deploy waits", "cli")])
+        self.assertEqual(lock.asked, told[0])
+        self.ask(lock, lock.uuid, lock.token, "now!")
+        eventually("another request", lambda: len(told) == 2)
+        lock.release()
+
+    def ask(self, lock: clustermutex.Lock, uuid: str, token: int, why: str) -> None:
+        request = {"uuid": uuid, "token": token, "by": "ann", "source": "cli", "at": "1553682600", "reason": why}
+        self.etcd.put(f"/mutexes/{self.name}/asked", json.dumps(request))
+
+    def test_a_leftover_asks_nobody(self) -> None:
+        self.etcd.put(f"/mutexes/{self.name}/asked", "{}")
+        with self.lock as lock:
+            lock.alive()
+            self.assertIsNone(lock.asked)
+
+    def test_more_time(self) -> None:
+        with self.client.lock(self.name, unlock_after=3, alert_after=3) as lock:
+            given = {"uuid": lock.uuid, "token": lock.token, "seconds": 600, "by": "ann"}
+            later = float(self.etcd.fields(self.name)["auto_unlock_at"]) + 600
+            self.etcd.put(f"/mutexes/{self.name}/auto_unlock_at", f"{later:.3f}")
+            self.etcd.put(f"/mutexes/{self.name}/extended", json.dumps(given))
+            hold = lock._hold
+            assert hold is not None
+            eventually("more time", partial(knows_of, hold, later))
+            lock.alive("going on")
+            self.assertEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]), round(later, 3))
+            end = time.monotonic() + 3.5  # a hold without the time that was given would be over
+            while time.monotonic() < end:
+                self.assertIsNone(lock.lost)
+                time.sleep(0.1)
+
+
+class Connections(OnEtcd):
+    def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
+        """Else its number may be that of another connection at once, whose answer the reading thread would steal."""
+        strangers: List[str] = []
+
+        class Watched(BlockingConnection):
+            def __init__(self, sock: socket.socket) -> None:
+                super().__init__(sock)
+                self.opened_by = threading.get_ident()
+
+            def close(self) -> None:
+                if threading.get_ident() != self.opened_by:
+                    strangers.append(threading.current_thread().name)
+                super().close()
+
+        with mock.patch("clustermutex.client.BlockingConnection", Watched):
+            with self.lock as lock:
+                eventually("a watch", lambda: lock._hold is not None and lock._hold._watch)
+                waiter = Waiter(self.client.lock(self.name))
+                eventually("the waiter's watch", lambda: waiter.lock._waits_on)
+                waiter.lock.cancel()
+                self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
+        self.assertEqual(strangers, [])
+
+    def test_an_interrupted_connection_ends_and_keeps_its_number(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            connection = BlockingConnection(ours)
+            got: List[bytes] = []
+            reader = in_thread(lambda: got.append(run(connection.receive(LIMIT))))
+            connection.interrupt()
+            reader.join(LIMIT)
+            self.assertEqual(got, [b""])
+            self.assertGreaterEqual(ours.fileno(), 0)
+            connection.close()
+            self.assertEqual(ours.fileno(), -1)
+            connection.interrupt()  # too late, and no harm
+
+
+class Processes(OnEtcd):
+    def script(self, text: str) -> "subprocess.CompletedProcess[str]":
+        program = f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r}, 'billing')\n" + text
+        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # forks beside threads: that is meant
+        return subprocess.run([*python, "-c", program], env={**os.environ, "PYTHONPATH": SOURCE}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
+
+    def test_nothing_keeps_the_interpreter_alive_and_nothing_is_printed(self) -> None:
+        done = self.script(f"""
+import threading, time
+lock = client.lock({self.name!r}, heartbeat=3600, on_lost=lambda lock, reason: 1 / 0).acquire()
+threading.Thread(target=client.lock({self.name!r}).acquire, daemon=True).start()
+time.sleep(1)
+""")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertTrue(self.etcd.fields(self.name))
+
+    def test_a_forked_child_does_not_release_the_lock(self) -> None:
+        done = self.script(f"""
+import os
+with client.lock({self.name!r}) as lock:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            lock.alive()
+        except clustermutex.RefusedError as error:
+            print(error, flush=True)
+            lock.release()
+            try:
+                client.lock({self.name!r}, wait=0).acquire()
+            except clustermutex.HeldError:
+                print("held", flush=True)
+        raise SystemExit
+    os.waitpid(pid, 0)
+    lock.alive("still held")
+    print(lock.lost)
+""")
+        lines = done.stdout.splitlines()
+        self.assertEqual((lines[1:], done.stderr), (["held", "None"], ""))
+        self.assertRegex(lines[0], f'^lock "{self.name}" belongs to process [0-9]+, not to [0-9]+, which was forked')
+        self.assertFalse(self.etcd.fields(self.name))
+
+    def test_an_interrupt_leaves_the_queue(self) -> None:
+        with self.lock:
+            text = ("import clustermutex, signal\n"
+                    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
+                    f"client = clustermutex.Client({self.etcd.endpoint!r})\n"
+                    f"client.lock({self.name!r}).acquire()")
+            process = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": SOURCE},
+                                       stderr=subprocess.PIPE, text=True)
+            eventually("a ticket", lambda: self.etcd.tickets(self.name))
+            process.send_signal(2)
+            _, error = process.communicate(timeout=LIMIT)
+            self.assertIn("KeyboardInterrupt", error.splitlines()[-1])
+            self.assertFalse(self.etcd.get(f"/mutexes/.queue/{self.name}/"))
+
+
+class Faults(unittest.TestCase):
+    def setUp(self) -> None:
+        self.etcd = Etcd()
+        self.addCleanup(self.etcd.stop)
+        self.client = clustermutex.Client(self.etcd.endpoint, "billing", timeout=0.5)
+
+    def test_a_hold_outlives_an_outage(self) -> None:
+        with self.client.lock("a") as lock:
+            self.etcd.kill()
+            self.etcd.start()
+            lock.alive("back")
+            self.etcd.put("/mutexes/a/asked", json.dumps({"uuid": lock.uuid, "token": lock.token, "by": "ann"}))
+            eventually("the watch is opened again", lambda: lock.asked)
+
+    def test_a_try_on_an_etcd_that_hangs(self) -> None:
+        self.client.lock("warm").acquire().release()
+        self.etcd.hang()
+        lock = self.client.lock("a", wait=1)
+        with self.assertRaises(UnavailableError):
+            lock.acquire()
+        self.etcd.go_on()
+        eventually("the tombstone", lambda: self.etcd.get("/mutexes/.cancelled/"))
+        eventually("a free lock", lambda: not self.etcd.fields("a"))
+
+    def test_a_waiter_survives_an_outage(self) -> None:
+        with self.client.lock("a") as lock:
+            waiter = Waiter(self.client.lock("a"))
+            eventually("a ticket", lambda: self.etcd.tickets("a"))
+            self.etcd.kill()
+            self.etcd.start()
+            lock.alive()
+        self.assertTrue(waiter.held.wait(LIMIT))
+        self.assertIsNone(waiter.end())
+
+    def test_a_release_that_is_interrupted_goes_on(self) -> None:
+        lock = self.client.lock("a").acquire()
+        self.etcd.hang()
+        with mock.patch.object(BlockingFlag, "wait", side_effect=KeyboardInterrupt):  # of the pause before a resend
+            with self.assertRaises(KeyboardInterrupt):
+                lock.release()
+        self.etcd.go_on()
+        eventually("the release", lambda: not self.etcd.fields("a"))
+
+    def test_a_holder_that_is_cut_off_is_told_in_time(self) -> None:
+        lock = self.client.lock("a", unlock_after=2, alert_after=2).acquire()
+        self.etcd.hang()
+        eventually("the loss", lambda: lock.lost == "deadline")
+        self.etcd.go_on()
+        lock.release()
+
+    def test_no_etcd_at_all(self) -> None:
+        self.etcd.kill()
+        with self.assertRaisesRegex(UnavailableError, 'lock "a": etcd did not answer in time'):
+            self.client.lock("a", wait=0.5).acquire()
+        self.etcd.start()
+
+
+class Users(unittest.TestCase):
+    def test_rights_passwords_and_logins_that_expire(self) -> None:
+        etcd = Etcd("-token-ttl", "1")
+        self.addCleanup(etcd.stop)
+        etcd.enable_auth(("billing", "pass", "/mutexes/"), ("guest", "pass", "/other/"))
+        client = clustermutex.Client(etcd.endpoint, "billing", user="billing", password="pass")
+        with client.lock("a") as lock:
+            end = time.monotonic() + 4  # the token is valid for a second
+            while time.monotonic() < end:
+                time.sleep(1.5)
+                lock.alive("logged in again")
+            waiter = Waiter(client.lock("a"))
+            eventually("a refusal", lambda: _waiting(client))
+        self.assertIsNone(waiter.end())
+        for user, password, sentence in (("billing", "wrong", "invalid user ID or password"),
+                                         ("guest", "pass", "permission denied"), ("", "", "user name is empty")):
+            with self.assertRaisesRegex(RefusedError, sentence):
+                clustermutex.Client(etcd.endpoint, user=user, password=password).lock("a").acquire()
+
+
+def _waiting(client: clustermutex.Client) -> bool:
+    try:
+        client.lock("a", wait=0).acquire()
+    except HeldError as error:
+        return error.waiting == 1
+    return False
+
+
+class Tls(unittest.TestCase):
+    def test_certificates(self) -> None:
+        import tempfile
+        with tempfile.TemporaryDirectory() as certs:
+            etcd = Etcd("-tls", certs, "-client-certs")
+            self.addCleanup(etcd.stop)
+            ca, key = certs + "/cert.pem", certs + "/key.pem"
+            client = clustermutex.Client(etcd.endpoint, ca=ca, cert=ca, key=key)
+            with client.lock("a") as lock:
+                lock.alive()
+                waiter = Waiter(client.lock("a"))
+                eventually("a ticket", lambda: _waiting(client))
+            self.assertTrue(waiter.held.wait(LIMIT))
+            self.assertIsNone(waiter.end())
+            with self.assertRaisesRegex(RefusedError, "etcd's certificate: .*self-signed certificate"):
+                clustermutex.Client(etcd.endpoint, cert=ca, key=key).lock("a").acquire()
+            with self.assertRaises(UnavailableError):
+                clustermutex.Client(etcd.endpoint, ca=ca, timeout=0.3).lock("a", wait=0.5).acquire()
+            with self.assertRaises(UnavailableError):
+                clustermutex.Client(etcd.endpoint.replace("https", "http")).lock("a", wait=0.5).acquire()
