@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { Client, HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
 import type { Lock, LockOptions } from "../src/index.js";
 import { version } from "../src/identity.js";
-import { nameOf, parseTime, readRecord, segment } from "../src/record.js";
+import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
 import { judge, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
 
 interface Request extends Record<string, unknown> { id: number; do: string }
@@ -28,16 +28,16 @@ function given(request: Request, ...names: string[]): Record<string, never> {
 }
 
 const lockOf = (request: Request) => {
-  const lock = locks.get(request["lock"] as number);
-  if (!lock) throw new Error(`there is no lock ${String(request["lock"])}`);
+  const lock = locks.get(request.lock as number);
+  if (!lock) throw new Error(`there is no lock ${String(request.lock)}`);
   return lock;
 };
 
 const textOf = (request: Request, name: string) => {
-  const encoded = request[name + "_base64"];
+  const encoded = asText(request[name + "_base64"]);
   if (encoded === undefined) return String(request[name]);
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(String(encoded), "base64"));
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(encoded, "base64"));
   } catch {
     throw new RefusedError(`${name} is not UTF-8`);
   }
@@ -47,8 +47,9 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   info: () => ({ client: `typescript/${version}`, levels: ["basic", "queue"] }),
 
   open: (request) => {
-    const endpoints = request["endpoints"] as string[];
-    client = new Client(endpoints, given(request, "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout"));
+    const endpoints = request.endpoints as string[];
+    const options = given(request, "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout");
+    client = new Client(endpoints, options);
     return {};
   },
 
@@ -64,7 +65,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       onAsked: ({ by, reason }) => write({ event: "asked", lock: number, by, reason }),
     };
     try {
-      const lock = await client.lock(String(request["name"]), options);
+      const lock = await client.lock(String(request.name), options);
       locks.set(number, lock);
       write({ id: request.id, lock: number, uuid: lock.uuid }, lock.token);
       return {};
@@ -77,7 +78,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   alive: async (request) => {
-    await lockOf(request).alive(String(request["progress"] ?? ""), given(request, "alert_after", "unlock_after"));
+    await lockOf(request).alive(asText(request.progress) ?? "", given(request, "alert_after", "unlock_after"));
     return {};
   },
 
@@ -92,24 +93,24 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   cancel: (request) => {
-    acquiring.get(request["request"] as number)?.abort();
+    acquiring.get(request.request as number)?.abort();
     return {};
   },
 
   segment: (request) => ({ segment: segment(textOf(request, "name")) }),
-  name: (request) => ({ name: nameOf(String(request["segment"])) }),
+  name: (request) => ({ name: nameOf(String(request.segment)) }),
 
   time: (request) => {
-    const time = parseTime(String(request["text"]));
+    const time = parseTime(String(request.text));
     if (!time) throw new RefusedError("no time");
     return { seconds: String(time.seconds), nanoseconds: time.nanoseconds };
   },
 
   decode: (request) => {
-    const given = request["fields"] as { name: string; value?: string; value_base64?: string; mod_revision?: number }[];
+    const given = request.fields as { name: string; value?: string; value_base64?: string; mod_revision?: number }[];
     const read = readRecord(given.map((field) => ({
       name: field.name, modified: BigInt(field.mod_revision ?? 7),
-      value: field.value_base64 === undefined ? Buffer.from(field.value ?? "") : Buffer.from(field.value_base64, "base64"),
+      value: Buffer.from(field.value ?? field.value_base64 ?? "", field.value === undefined ? "base64" : "utf8"),
     })), 7n);
     const { uuid, owner, hostname, purpose } = read;
     const time = (at: Date | undefined) => at && String(at.getTime() / 1000).padStart(10, "0");
@@ -123,13 +124,15 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   transaction: (request) => {
-    const input = request["input"] as Input;
-    return { body: transactions[request["step"] as Step](new Keys("/mutexes/", input.lock), input) };
+    const input = request.input as Input;
+    return { body: transactions[request.step as Step](new Keys("/mutexes/", input.lock), input) };
   },
 
   verdict: (request) => {
-    const input = request["input"] as Input;
-    return judge(request["step"] as Step, new Keys("/mutexes/", input.lock), input, request["answer"] as Answer);
+    const input = request.input as Input;
+    const keys = new Keys("/mutexes/", input.lock);
+    const { verdict, token } = judge(request.step as Step, keys, input, request.answer as Answer);
+    return { verdict, token };
   },
 };
 

@@ -8,7 +8,7 @@ import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
 import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
 import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
-import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue } from "./transactions.js";
+import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
 
 /** One moment on both clocks of this machine, in milliseconds. */
 export interface Moment { monotonic: number; wall: number }
@@ -66,10 +66,11 @@ class Attempt {
   async take(): Promise<Hold | undefined> {
     const began = moment();
     const step = this.settings.wait === 0 ? "acquire" : "try";
-    const r = await this.gateway.transact(step, this.k, this.#input({ fields: this.#record(began) }), this.#patience(began));
+    const input = this.#input({ fields: this.#record(began) });
+    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
     this.#doubt ||= r.doubt;
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
-    if (r.verdict === "unanswered") return this.#unanswered(r);
+    if (r.verdict === "unanswered") { this.#unanswered(r); return; }
     this.#holder = this.#read(keysIn(r.body, 0));
     if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(this.#holder));
     return this.#queue();
@@ -82,7 +83,7 @@ class Attempt {
     return fields(this.#uuid, this.facts, wall, wall + Math.min(alertAfter, unlockAfter), wall + unlockAfter);
   }
 
-  /** A send of a record is repeated for a third of its life, others while the caller waits. One timeout is for everybody. */
+  /** A record is sent again for a third of its life, and no longer than the caller waits, but for one timeout. */
   #patience(began?: Moment): Patience {
     const least = performance.now() + this.gateway.timeout * 1000;
     const most = began ? began.monotonic + this.settings.unlockAfter / 3 : performance.now() + recheck;
@@ -123,11 +124,11 @@ class Attempt {
 
   async #queue(): Promise<Hold | undefined> {
     const lease = await this.gateway.call("/v3/lease/grant", { TTL: String(ticketTTL) }, this.#patience());
-    if (lease.verdict === "unanswered") return this.#unanswered(lease);
-    this.#lease = String(lease.body["ID"]);
-    const joined = await this.gateway.transact("join", this.k, this.#input({ ticket: this.#ticket(), lease: this.#lease }),
-      this.#patience());
-    if (joined.verdict === "unanswered") return this.#unanswered(joined);
+    if (lease.verdict === "unanswered") { this.#unanswered(lease); return; }
+    this.#lease = String(lease.body.ID);
+    const input = this.#input({ ticket: this.#ticket(), lease: this.#lease });
+    const joined = await this.gateway.transact("join", this.k, input, this.#patience());
+    if (joined.verdict === "unanswered") { this.#unanswered(joined); return; }
     if (!joined.position) return undefined; // cancelled, or the lease is gone
     this.#position = joined.position;
     const left = new AbortController();
@@ -153,8 +154,10 @@ class Attempt {
     const pause = ticketTTL * 1000 / 3;
     for (let lost = false; !lost && !signal.aborted;) {
       await sleep(pause, undefined, { signal });
-      const r = await this.gateway.call("/v3/lease/keepalive", { ID: this.#lease }, { until: performance.now() + pause, signal });
-      lost = r.verdict === "lease" || (r.verdict === "answered" && !(r.body["result"] as { TTL?: string } | undefined)?.TTL);
+      const patience = { until: performance.now() + pause, signal };
+      const r = await this.gateway.call("/v3/lease/keepalive", { ID: this.#lease }, patience);
+      const { TTL } = (r.body.result ?? {}) as { TTL?: string };
+      lost = r.verdict === "lease" || (r.verdict === "answered" && !TTL);
     }
     gone();
   }
@@ -166,7 +169,7 @@ class Attempt {
     for (;;) {
       const input = this.#input({ position: this.#position });
       const r = await this.gateway.transact("look", this.k, input, this.#patience());
-      if (r.restore) await this.gateway.transact("restore_tail", this.k, this.#input({ older: r.restore }), this.#patience());
+      if (r.restore) await this.#restoreTail(r.restore);
       if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? moment(), true);
       if (r.verdict === "lost") return undefined;
       this.settings.signal?.throwIfAborted();
@@ -184,6 +187,10 @@ class Attempt {
         if (watch) use(watch);
       }
     }
+  }
+
+  #restoreTail(older: Ticket) {
+    return this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
   }
 
   async #turn(): Promise<Hold | "again" | undefined> {

@@ -7,7 +7,7 @@ import type { Input, Keys } from "./transactions.js";
 
 const tombstoneTTL = 3600; // seconds, longer than a stalled connection lives
 
-/** Does something until it returns true. It waits for `seconds`, and then goes on in the background for `life` seconds. */
+/** Repeats a task until it returns true: for `seconds`, and then in the background, until `life` seconds are over. */
 export async function finish(task: (patience: Patience) => Promise<boolean>, seconds: number, life: number) {
   const until = performance.now() + life * 1000;
   if (seconds && await task({ until: performance.now() + seconds * 1000 })) return;
@@ -24,7 +24,8 @@ export async function finish(task: (patience: Patience) => Promise<boolean>, sec
  * tombstone: what the attempt holds is given back, and the result is false.
  */
 export async function cancel(gateway: Gateway, k: Keys, input: Input, patience: Patience): Promise<boolean> {
-  const done = await withTombstone(gateway, patience, (lease) => gateway.transact("cancel", k, { ...input, lease }, patience));
+  const send = (lease: string) => gateway.transact("cancel", k, { ...input, lease }, patience);
+  const done = await withTombstone(gateway, patience, send);
   if (done.verdict === "withdraw") await gateway.transact("withdraw", k, input, patience);
   return done.verdict === "cancelled";
 }
@@ -34,5 +35,5 @@ export async function withTombstone(
   gateway: Gateway, patience: Patience, send: (lease: string) => Promise<Outcome>,
 ): Promise<Outcome> {
   const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience, "cancel");
-  return lease.verdict === "answered" ? send(String(lease.body["ID"])) : lease;
+  return lease.verdict === "answered" ? send(String(lease.body.ID)) : lease;
 }

@@ -5,6 +5,7 @@ import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
 import { Lock } from "./lock.js";
+import type { Members } from "./record.js";
 import { settle, type LockOptions } from "./settings.js";
 import { Keys } from "./transactions.js";
 
@@ -30,20 +31,21 @@ export interface ClientOptions {
 export class Client {
   readonly #gateway: Gateway;
   readonly #prefix: string;
-  readonly #members: Record<string, string | number | undefined>;
+  readonly #members: Members;
 
-  /** `endpoints` are URLs of members of one etcd cluster, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
+  /** `endpoints` are URLs of members of one etcd, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
   constructor(endpoints: string | readonly string[], options: ClientOptions = {}) {
-    const { owner = program(), prefix = "/mutexes/", user = "", password = "", ca = "", cert = "", key = "", timeout = 2 } = options;
-    if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s, want more than 0, at most 60`);
+    const { owner = program(), prefix = "/mutexes/", timeout = 2 } = options;
+    const { user = "", password = "", ca = "", cert = "", key = "" } = options;
+    if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s, want 60 s or less`);
     this.#gateway = new Gateway({ endpoints: [endpoints].flat(), user, password, ca, cert, key, timeout });
     this.#prefix = prefix.endsWith("/") ? prefix : prefix + "/";
-    this.#members = { owner: owner || undefined, ...identity() };
+    this.#members = { owner, ...identity() };
   }
 
   /**
    * Takes the lock. Rejects with a HeldError that says who holds it (WaitTimeoutError when the wait is over), a
-   * RefusedError, an UnavailableError, or the reason of `options.signal`. Release the lock, or take it with `await using`.
+   * RefusedError, an UnavailableError, or the reason of `options.signal`. Release it, or take it with `await using`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
     const { purpose, attributes = {} } = options;

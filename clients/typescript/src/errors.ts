@@ -1,6 +1,6 @@
 /** What a lock can fail with. Every message is one line that names the lock, and safe to print. */
 
-import { describe, plain, type Holder } from "./record.js";
+import { asText, describe, plain, type Holder } from "./record.js";
 
 /** Somebody else holds the lock, or others wait for it. */
 export class HeldError extends Error {
@@ -31,9 +31,9 @@ export class WaitTimeoutError extends HeldError {
 }
 
 /**
- * Why a hold ended. `deadline`: etcd confirmed no extension in time, by this machine's clock; `forced`, `auto_unlocked`,
- * `abandoned`: an operator or the unlocker ended it; `deleted`: its keys are gone, without a note; `replaced`: another
- * holds the lock.
+ * Why a hold ended. `deadline`: its time ran out, by this machine's clock, before etcd confirmed an extension;
+ * `forced`: an operator ended it; `auto_unlocked`, `abandoned`: the unlocker did; `deleted`: its keys are gone, and
+ * nobody left a note; `replaced`: another holds the lock.
  */
 export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "deleted" | "replaced";
 
@@ -41,8 +41,15 @@ export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "de
 export class LostError extends Error {
   override readonly name = "LostError";
 
-  constructor(readonly lock: string, readonly reason: Reason, note = "") {
-    super(`lock ${plain(lock)} was lost: ${note || sentences[reason]}`);
+  /** Who ended the hold, and why, if it was written down. */
+  readonly by: string | undefined;
+  readonly why: string | undefined;
+
+  constructor(readonly lock: string, readonly reason: Reason, ending: Record<string, unknown> = {}) {
+    const [by, why] = [asText(ending.by), asText(ending.why)];
+    const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
+    super(`lock ${plain(lock)} was lost: ${sentences[reason]}${note}`);
+    [this.by, this.why] = [by, why];
   }
 }
 

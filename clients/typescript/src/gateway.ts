@@ -7,7 +7,7 @@ import { text as textOf } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { RefusedError, UnavailableError } from "./errors.js";
-import { parseObject } from "./record.js";
+import { asText, parseObject } from "./record.js";
 import { judge, judgeFault, transactions } from "./transactions.js";
 import type { Answer, Input, Keys, KeyValue, Step, TxnAnswer, Verdict } from "./transactions.js";
 
@@ -106,7 +106,7 @@ export class Gateway {
       try {
         await this.#authenticate(seconds);
         answer = await this.#exchange({ path, body, seconds, signal, background });
-        why = String((answer.body as { message?: unknown } | undefined)?.message ?? why);
+        why = messageOf(answer) || why;
       } catch (error) {
         if (error instanceof RefusedError) return fail(error);
         why = reasonOf(error);
@@ -140,11 +140,11 @@ export class Gateway {
       const answer = await this.#exchange({ path: "/v3/auth/authenticate", body, seconds }).catch((error: unknown) => {
         throw new UnsentError(`login: ${reasonOf(error)}`);
       });
-      const { token, code, message } = answer.body as { token?: string; code?: number; message?: string } ?? {};
-      if (judgeFault(answer)?.verdict === "report" && code !== 9) { // 9: etcd has no users
-        throw new RefusedError(`login as ${JSON.stringify(name)}: ${message ?? "refused"}`);
+      const { token, code } = (answer.body ?? {}) as { token?: string; code?: number };
+      if (!token && code !== 9) { // 9: this etcd has no users
+        const why = `login as ${JSON.stringify(name)}: ${messageOf(answer) || "no token"}`;
+        throw judgeFault(answer)?.verdict === "report" ? new RefusedError(why) : new UnsentError(why);
       }
-      if (!token && code !== 9) throw new UnsentError(`login: ${message ?? "no token"}`);
       this.#token = token ?? "";
       this.#loggedIn = true;
     };
@@ -164,7 +164,8 @@ export class Gateway {
     const url = new URL(path, this.#endpoints[this.#current % this.#endpoints.length]);
     const { protocol } = url as { protocol: "http:" | "https:" };
     const headers = {
-      "content-type": "application/json", "content-length": Buffer.byteLength(body), "grpc-metadata-hasleader": "true",
+      "content-type": "application/json", "content-length": Buffer.byteLength(body),
+      "grpc-metadata-hasleader": "true", // a member without a leader refuses
       ...(this.#token && { authorization: this.#token }),
     };
     const agent = seconds ? this.#agents[protocol] : false; // a watch has a connection of its own
@@ -179,7 +180,8 @@ export class Gateway {
       });
       request.on("error", (error) => reject(connected ? error : new UnsentError(reasonOf(error))));
       if (seconds) {
-        const timer = setTimeout(() => request.destroy(new Error(`no answer in ${seconds.toFixed(1)} s`)), seconds * 1000);
+        const silence = new Error(`no answer in ${seconds.toFixed(1)} s`);
+        const timer = setTimeout(() => request.destroy(silence), seconds * 1000);
         if (background) timer.unref();
         request.on("close", () => clearTimeout(timer));
       }
@@ -201,7 +203,9 @@ export class Gateway {
     const { ca, cert, key } = this.#options;
     try {
       return {
-        ...(ca && { ca: readFileSync(ca) }), ...(cert && { cert: readFileSync(cert) }), ...(key && { key: readFileSync(key) }),
+        ...(ca && { ca: readFileSync(ca) }),
+        ...(cert && { cert: readFileSync(cert) }),
+        ...(key && { key: readFileSync(key) }),
       };
     } catch (error) {
       throw new RefusedError(`certificates: ${reasonOf(error)}`);
@@ -209,12 +213,13 @@ export class Gateway {
   }
 
   /**
-   * Opens watches on ranges of keys, and returns when etcd has confirmed all of them. Rejects after one attempt, so that
-   * the caller can decide whether it still wants them.
+   * Opens watches on ranges of keys, and returns when etcd has confirmed all of them. Rejects after one attempt: the
+   * caller looks again before the next.
    */
   async watch(ranges: object[], { signal, background = false }: Omit<Patience, "until">): Promise<Watch> {
     const end = new AbortController();
-    const timeout = setTimeout(() => end.abort(new UnavailableError("etcd did not confirm a watch")), this.timeout * 1000);
+    const silence = new UnavailableError("etcd did not confirm a watch");
+    const timeout = setTimeout(() => end.abort(silence), this.timeout * 1000);
     if (background) timeout.unref();
     const watch = new Watch(ranges.length, end, signal, background);
     let token = "";
@@ -229,7 +234,8 @@ export class Gateway {
     } catch (error) {
       watch.close();
       if (!(error instanceof RefusedError)) this.#failOver();
-      if (/Unauthenticated|auth token|auth store/.test(reasonOf(error)) && this.#token === token) this.#loggedIn = !this.#options.user;
+      const expired = /Unauthenticated|auth token|auth store/.test(reasonOf(error));
+      if (expired && this.#token === token) this.#loggedIn = !this.#options.user;
       throw error;
     } finally {
       clearTimeout(timeout);
@@ -251,8 +257,8 @@ export class Watch {
   #wake: () => void = () => undefined;
 
   constructor(
-    private unconfirmed: number, private readonly end: AbortController, private readonly signal: AbortSignal | undefined,
-    private readonly background: boolean,
+    private unconfirmed: number, private readonly end: AbortController,
+    private readonly signal: AbortSignal | undefined, private readonly background: boolean,
   ) {
     this.opened = new Promise((resolve, reject) => [this.#open, this.#fail] = [resolve, reject]);
     this.opened.catch(() => undefined); // somebody may give up before
@@ -286,7 +292,8 @@ export class Watch {
       error?: { message?: string };
     };
     if (error || result?.canceled) { // a refused watch is "created", too
-      this.end.abort(new UnavailableError(`etcd ended a watch: ${error?.message ?? result?.cancel_reason ?? "no reason given"}`));
+      const why = error?.message ?? result?.cancel_reason ?? "no reason given";
+      this.end.abort(new UnavailableError(`etcd ended a watch: ${why}`));
     } else if (result?.created && --this.unconfirmed === 0) {
       this.#open();
     }
@@ -318,6 +325,8 @@ function parseEndpoint(text: string): URL {
   if (url?.protocol === "http:" || url?.protocol === "https:") return url;
   throw new RefusedError(`endpoint ${JSON.stringify(text)}: want a URL such as http://127.0.0.1:2379`);
 }
+
+const messageOf = ({ body }: Answer) => asText((body as { message?: unknown } | undefined)?.message);
 
 /** An error in words. Those of Node about several addresses have none of their own. */
 function reasonOf(error: unknown): string {

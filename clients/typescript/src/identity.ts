@@ -5,19 +5,20 @@ import { hostname } from "node:os";
 import { basename, dirname, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import type { Members } from "./record.js";
+
 export const version = "0.2.0";
 
 const initialTimeNamespace = "time:[4026531834]";
 
 /**
- * The members of a record that identify this process, so that its end can be proven. What cannot be learned is left out:
- * a wrong identity would prove the end of a process that lives.
+ * The members of a record that identify this process, so that its end can be proven. What cannot be learned is left
+ * out: a wrong identity would prove the end of a process that lives.
  */
-export function identity(env = process.env, read = readText, link = readLink): Record<string, string | number | undefined> {
+export function identity(env = process.env, read = readText, link = readLink): Members {
   const members = {
     hostname: hostname(), pid: process.pid, client: `typescript/${version}`,
-    pod_namespace: env["POD_NAMESPACE"] || undefined, pod_name: env["POD_NAME"] || undefined,
-    pod_uid: env["POD_UID"] || undefined, container: env["CONTAINER_NAME"] || undefined,
+    pod_namespace: env.POD_NAMESPACE, pod_name: env.POD_NAME, pod_uid: env.POD_UID, container: env.CONTAINER_NAME,
   };
   const boot_id = read("/proc/sys/kernel/random/boot_id").trim();
   const namespace = /^pid:\[([0-9]+)\]$/.exec(link("/proc/self/ns/pid"))?.[1];
@@ -66,7 +67,8 @@ export function backtrace(): string {
 
 function frameLines(stack: string) {
   return stack.split("\n").flatMap((text) => {
-    const [, name = "<anonymous>", url, line] = /^ +at (?:async )?(?:(.+) \()?(.+?):([0-9]+):[0-9]+\)?$/.exec(text) ?? [];
+    const shape = /^ +at (?:async )?(?:(.+) \()?(.+?):([0-9]+):[0-9]+\)?$/;
+    const [, name = "<anonymous>", url, line] = shape.exec(text) ?? [];
     if (!url || !line) return [];
     return [{ name, line, file: url.startsWith("file://") ? fileURLToPath(url) : url }];
   });

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { moment, type Hold, type Moment } from "./acquire.js";
 import { cancel, finish, withTombstone } from "./cleanup.js";
 import { LostError, RefusedError, type Reason } from "./errors.js";
-import type { Gateway, Outcome, Patience, Watch, WatchEvent } from "./gateway.js";
-import { alive, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
-import { durations, type Durations, type Request, type Settings } from "./settings.js";
+import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
+import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
+import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
@@ -21,8 +21,8 @@ export class Lock {
   /** What identifies this hold, in the record and in the history. */
   readonly uuid: string;
   /**
-   * Fencing token: greater than that of every earlier hold of any lock in the same etcd. It is a 64-bit integer, which a
-   * number cannot hold: text and SQL drivers take it as it is, JSON wants `String(token)`.
+   * Fencing token: greater than that of every earlier hold of any lock in the same etcd. It is a 64-bit integer, and so
+   * a bigint: a number would lose digits. `String(token)` is its form in JSON, headers and SQL.
    */
   readonly token: bigint;
   /** Fires when the lock is lost; its reason is the LostError. A release does not fire it. */
@@ -77,7 +77,7 @@ export class Lock {
    * Durations in seconds replace those of the lock. Rejects with a LostError if the lock is lost, and with an
    * UnavailableError if etcd does not answer in 15 s: then the lock stands as before, until the deadline that it had.
    */
-  alive(progress = "", change: { alertAfter?: number; unlockAfter?: number } = {}): Promise<void> {
+  alive(progress = "", change: Change = {}): Promise<void> {
     return quiet(this.#inTurn(() => this.#extend(progress, change)));
   }
 
@@ -103,33 +103,38 @@ export class Lock {
   }
 
   /** One extension. A heartbeat has no progress of its own, and does not move the alert. */
-  async #extend(progress: string | undefined, change: { alertAfter?: number; unlockAfter?: number } = {}) {
+  async #extend(progress: string | undefined, change: Change = {}) {
+    this.#mustHold();
     const { heartbeat } = this.#settings;
-    if (this.#left <= 0) this.#lose("deadline");
-    if (this.#lost) throw this.#lost;
-    if (this.#ended.signal.aborted) throw new RefusedError(`lock ${plain(this.name)} was released`);
-    if (change.alertAfter !== undefined || change.unlockAfter !== undefined) {
-      const { alertAfter, unlockAfter } = this.#durations;
-      this.#durations = durations({ alertAfter: alertAfter / 1000, unlockAfter: unlockAfter / 1000, ...change }, heartbeat / 1000);
-    }
-    const now = moment();
-    const wall = Math.max(now.wall, this.#hold.began.wall + now.monotonic - this.#hold.began.monotonic); // never back
+    const { began } = this.#hold;
+    if (Object.keys(change).length) this.#durations = changed(this.#durations, change, heartbeat);
     const { alertAfter, unlockAfter, margin } = this.#durations;
+    const now = moment();
+    const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // never back
     const beat = progress === undefined;
-    const unlockAt = beat ? Math.min(wall + unlockAfter, this.#hold.began.wall + heartbeat) : wall + unlockAfter;
+    const unlockAt = beat ? Math.min(wall + unlockAfter, began.wall + heartbeat) : wall + unlockAfter;
     if (!beat) [this.#progress, this.#alertTarget] = [progress, wall + alertAfter];
     const alertAt = Math.max(Math.min(this.#alertTarget, unlockAt), this.#alertGranted);
     const fields = {
       alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), alive: alive(wall, this.#progress),
     };
     const until = Math.min(now.monotonic + answerWithin, this.#until);
-    const r = await this.#gateway.transact("alive", this.#k, this.#input({ fields }),
-      { until, signal: this.#ended.signal, background: beat });
-    if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.note);
-    if (this.#lost) throw this.#lost;
+    const patience = { until, signal: this.#ended.signal, background: beat };
+    const r = await this.#gateway.transact("alive", this.#k, this.#input({ fields }), patience);
+    if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
+    if (r.verdict === "still_held") this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+    this.#mustHold();
     if (r.error) throw r.error;
-    this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
   }
+
+  /** Throws if the lock is not held, or must not be relied on. */
+  #mustHold() {
+    if (this.#left <= 0) this.#lose("deadline");
+    if (this.#lost) throw this.#lost;
+    if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
+  }
+
+  #isOver() { return this.#ended.signal.aborted; }
 
   /** Milliseconds to the local deadline. What the wall clock gained, because the machine slept, is deducted. */
   get #left() {
@@ -147,10 +152,9 @@ export class Lock {
   /** Sets the timer to the local deadline. */
   #arm() {
     clearTimeout(this.#timer);
-    if (this.#ended.signal.aborted) return;
     const left = this.#left;
-    if (left <= 0) return this.#lose("deadline");
-    this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
+    if (left <= 0) this.#lose("deadline");
+    if (!this.#isOver()) this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
   }
 
   /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
@@ -159,29 +163,24 @@ export class Lock {
     for (let failed = false; performance.now() < end;) {
       const third = (this.#durations.unlockAfter - this.#durations.margin) / 3;
       await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
-      if (this.#ended.signal.aborted) return;
+      if (this.#isOver()) return;
       failed = await this.#inTurn(() => this.#extend(undefined)).then(() => false, () => true);
     }
   }
 
   /** Watches the record, and reads it whenever others wrote into it, until the hold ends. */
   async #follow() {
-    const signal = this.#ended.signal;
     const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
-    while (!signal.aborted) {
-      let watch: Watch | undefined;
-      try {
-        watch = await this.#gateway.watch([range], { signal, background: true });
-        for (let events: WatchEvent[] = []; ; events = await watch.next(recheck)) {
-          if (signal.aborted) break;
-          if (!events.length || events.some((event) => !this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
-          if (watch.ended) break;
-        }
-      } catch {
-        await this.#check(false);
+    const background = { signal: this.#ended.signal, background: true };
+    while (!this.#isOver()) {
+      const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+      await this.#check(false);
+      while (watch && !watch.ended && !this.#isOver()) {
+        const events = await watch.next(recheck);
+        if (!events.every((event) => this.#isOwn(event)) || !events.length) await this.#check(events.some(this.#isEnd));
       }
       watch?.close();
-      if (!signal.aborted) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
+      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
     }
   }
 
@@ -195,32 +194,43 @@ export class Lock {
 
   /** Reads the record. If the hold is known to be gone, etcd has only a moment to say why. */
   async #check(gone: boolean) {
+    if (this.#isOver()) return;
     const until = performance.now() + (gone ? 1000 : this.#gateway.timeout * 1000);
-    const r = await this.#gateway.transact("check", this.#k, this.#input(), { until, signal: this.#ended.signal, background: true });
+    const patience = { until, signal: this.#ended.signal, background: true };
+    const r = await this.#gateway.transact("check", this.#k, this.#input(), patience);
     if (r.verdict === "still_held") this.#learn(readFields(this.#k, keysIn(r.body, 0)).fields);
-    else if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.note);
+    else if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
     else if (gone) this.#lose("deleted");
   }
 
   /** Takes over what others wrote into the record: a request to finish, and more time. */
   #learn(all: Field[]) {
     const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
-    const about = (f: Field | undefined) => {
-      const value = f && f.value.length <= 2048 ? parseObject(f.value.toString()) : {};
-      const { uuid, token } = value;
-      return uuid === this.uuid && (String(token) === this.#hold.token || token === Number(this.token)) ? value : undefined;
-    };
-    const [asked, extended, alertAt, unlockAt] = ["asked", "extended", "alert_at", "auto_unlock_at"].map(field);
-    const given = about(extended);
-    if (given && extended?.modified === alertAt?.modified) this.#alertGranted = Math.max(this.#alertGranted, timeOf(alertAt));
-    this.#postpone(timeOf(unlockAt), given && extended?.modified === unlockAt?.modified ? Number(given["seconds"]) : NaN);
-    const request = about(asked);
+    const [asked, extended] = [field("asked"), field("extended")];
+    const [alertAt, unlockAt] = [field("alert_at"), field("auto_unlock_at")];
+    const given = this.#about(extended);
+    if (given && extended?.modified === alertAt?.modified) {
+      this.#alertGranted = Math.max(this.#alertGranted, timeOf(alertAt));
+    }
+    const byThat = given && extended?.modified === unlockAt?.modified;
+    this.#postpone(timeOf(unlockAt), byThat ? Number(given.seconds) : Infinity);
+    const request = this.#about(asked);
     if (!request || !asked || asked.modified <= this.#askedAt) return;
+    const { by, reason, source, at } = request;
+    const when = parseTime(asText(at) ?? "");
     this.#askedAt = asked.modified;
-    const [by = "", reason = "", source = "", at = ""] = ["by", "reason", "source", "at"].map((name) => String(request[name] ?? ""));
-    const when = parseTime(at);
-    this.#asked = { by, reason, source, ...(when && { at: new Date(when.seconds * 1000) }) };
+    this.#asked = {
+      by: asText(by) ?? "", reason: asText(reason) ?? "", source: asText(source) ?? "",
+      ...(when && { at: new Date(when.seconds * 1000) }),
+    };
     tell("onAsked", this.#settings.onAsked, this.#asked);
+  }
+
+  /** The document in a field, if it is about this hold. */
+  #about(f: Field | undefined): Record<string, unknown> | undefined {
+    const value = f && f.value.length <= 2048 ? parseObject(f.value.toString()) : {};
+    const sameToken = asText(value.token) === this.#hold.token || value.token === Number(this.token);
+    return value.uuid === this.uuid && sameToken ? value : undefined;
   }
 
   /**
@@ -236,11 +246,11 @@ export class Lock {
     this.#arm();
   }
 
-  #lose(reason: Reason, note?: string) {
-    if (this.#ended.signal.aborted) return;
-    this.#lost = new LostError(this.name, reason, note);
+  #lose(reason: Reason, ending?: Record<string, unknown>) {
+    if (this.#isOver()) return;
+    this.#lost = new LostError(this.name, reason, ending);
     this.#end();
-    if (this.#hold.doubt && reason !== "deadline") this.#cancelLater(); // else the record may still be ours: release will see
+    if (reason !== "deadline") this.#cancelLater(); // else the record may still be ours: release will see
     this.#loss.abort(this.#lost);
     tell("onLost", this.#settings.onLost, this.#lost);
   }
@@ -250,33 +260,44 @@ export class Lock {
     this.#ended.abort();
   }
 
+  /** Keeps sends of the acquisition that got no answer from taking the lock again. */
   #cancelLater() {
+    if (!this.#hold.doubt) return;
     void finish((patience) => cancel(this.#gateway, this.#k, this.#input(), patience), 0, 3600);
   }
 
   async #release() {
     this.#end();
-    if (this.#lost && this.#lost.reason !== "deadline") throw this.#lost;
+    const before = this.#lost;
+    if (before && before.reason !== "deadline") throw before;
     const r = await this.#giveBack({ until: performance.now() + answerWithin });
-    if (r.verdict === "released" && !(r.doubt && this.#lost)) return;
-    if (r.verdict === "lost") this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.note);
     if (r.error) {
       const again = async (patience: Patience) => (await this.#giveBack(patience)).verdict !== "unanswered";
       void finish(again, 0, this.#durations.unlockAfter / 1000);
       throw r.error;
     }
-    if (this.#lost) throw this.#lost;
+    if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
+    if (before && r.doubt) throw before; // an earlier send may have released it, or somebody else
   }
 
   /** Sends the release; with a tombstone if a send of the acquisition may still be on its way. */
   async #giveBack(patience: Patience): Promise<Outcome> {
     const [gateway, k] = [this.#gateway, this.#k];
-    if (!this.#hold.doubt) return gateway.transact("release", k, this.#input(), patience);
-    const r = await withTombstone(gateway, patience, (lease) => gateway.transact("release_in_doubt", k, this.#input({ lease }), patience));
-    if (r.verdict !== "withdraw") return r;
-    this.#cancelLater(); // etcd is out of space: the tombstone is due later
+    if (this.#hold.doubt) {
+      const send = (lease: string) => gateway.transact("release_in_doubt", k, this.#input({ lease }), patience);
+      const r = await withTombstone(gateway, patience, send);
+      if (r.verdict !== "withdraw") return r;
+      this.#cancelLater(); // etcd is out of space: the tombstone is due later
+    }
     return gateway.transact("release", k, this.#input(), patience);
   }
+}
+
+/** Durations in seconds for {@link Lock.alive}. */
+export type Change = Pick<LockOptions, "alertAfter" | "unlockAfter">;
+
+function changed({ alertAfter, unlockAfter }: Durations, change: Change, heartbeat: number): Durations {
+  return durations({ alertAfter: alertAfter / 1000, unlockAfter: unlockAfter / 1000, ...change }, heartbeat / 1000);
 }
 
 const timeOf = (f: Field | undefined) => {

@@ -42,10 +42,12 @@ export function formatTime(ms: number): string {
 /** Text, numbers and booleans by name, shown with the lock and in its history. */
 export type Attributes = Record<string, string | number | boolean>;
 
+/** Members of the protocol by name, such as `owner` and `purpose`; undefined and empty ones are left out. */
+export type Members = Record<string, string | number | undefined>;
+
 /** What a holder says of itself, apart from times. */
 export interface Facts {
-  /** Members of the protocol by name, such as `owner` and `purpose`; undefined ones are left out. */
-  members: Record<string, string | number | undefined>;
+  members: Members;
   backtrace: string;
   attributes: Attributes;
 }
@@ -55,8 +57,9 @@ export function fields(uuid: string, facts: Facts, now: number, alertAt: number,
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
   checkAttributes(attributes, [...Object.keys(members), "locked_at", "backtrace"]);
-  const cut = cutLines(backtrace);
-  const metadata = JSON.stringify({ ...members, locked_at: formatTime(now), backtrace: cut || undefined, ...attributes });
+  const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
+  const given = Object.entries(known).filter(([, value]) => value !== "");
+  const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
   const all = { uuid, alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), metadata };
   if (Buffer.byteLength(Object.entries(all).flat().join("")) > maxRecord) {
     throw new RefusedError(`the record has more than ${maxRecord} bytes`);
@@ -67,8 +70,8 @@ export function fields(uuid: string, facts: Facts, now: number, alertAt: number,
 function checkText(name: string, value: unknown) {
   if (typeof value !== "string") return;
   const bytes = Buffer.from(value);
-  if (bytes.length > maxText) throw new RefusedError(`${plain(name)} has ${bytes.length} bytes, at most 1024 are allowed`);
-  if (bytes.toString() !== value) throw new RefusedError(`${plain(name)} is not valid Unicode`);
+  if (bytes.length > maxText) throw new RefusedError(`${name} has ${bytes.length} bytes, at most 1024 are allowed`);
+  if (bytes.toString() !== value) throw new RefusedError(`${name} is not valid Unicode`);
 }
 
 const reserved = ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata", "detached"];
@@ -78,7 +81,7 @@ function checkAttributes(attributes: Attributes, members: string[]) {
   if (all.length > maxAttributes) throw new RefusedError(`${all.length} attributes, at most 64 are allowed`);
   for (const [name, value] of all) {
     if (!/^[a-z][a-z0-9_]{0,62}$/.test(name)) {
-      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits and _, all lower case`);
+      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits and _, in lower case`);
     }
     if (reserved.includes(name) || members.includes(name)) {
       throw new RefusedError(`attribute ${name}: the name belongs to the protocol`);
@@ -138,9 +141,8 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   const text = (name: string) => {
     const bytes = own.get(name);
     if (bytes) return cutText(bytes.toString());
-    const value = metadata[name];
-    if (value === null || value === undefined || typeof value === "object") return undefined;
-    return cutText(String(value));
+    const value = asText(metadata[name]);
+    return value && cutText(value);
   };
   const time = (value: string | undefined) => {
     const at = parseTime(value ?? "");
@@ -152,7 +154,7 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
     pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: time(text("locked_at")),
     alertAt: time(own.get("alert_at")?.toString()), unlockAt: time(own.get("auto_unlock_at")?.toString()),
   };
-  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as Partial<Holder>;
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
 }
 
 /** Returns the JSON object that text is; an empty one for anything else. */
@@ -164,6 +166,10 @@ export function parseObject(text: string): Record<string, unknown> {
     return {};
   }
 }
+
+/** Text for text, numbers and booleans; undefined for anything else. */
+export const asText = (value: unknown) =>
+  typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : undefined;
 
 /** One line: who holds a lock, where, since when, what for, and its deadlines. */
 export function describe(holder: Holder, now = Date.now()): string {
@@ -190,6 +196,7 @@ function relative(at: Date, now: number): string {
 
 /** Makes text from outside harmless in a sentence: quoted, short, and without characters that nobody sees. */
 export function plain(text: string): string {
-  const short = text.length > 120 ? [...text].slice(0, 120).join("") + "…" : text;
-  return JSON.stringify(short).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`);
+  const short = text.length > 120 ? text.slice(0, 120).replace(/[\ud800-\udbff]$/, "") + "…" : text;
+  const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;
+  return JSON.stringify(short).replace(hidden, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`);
 }

@@ -21,8 +21,8 @@ export interface LockOptions {
   /** Shown with the lock and in its history: a ticket, a build, a number of rows. */
   attributes?: Attributes | undefined;
   /**
-   * Extends the lock in the background while the process lives, for so many seconds from the acquisition; true is an hour.
-   * Being alive is no progress: a heartbeat does not postpone the alert.
+   * Extends the lock in the background while the process lives, for at most so many seconds; true is an hour. Being
+   * alive is no progress: a heartbeat does not postpone the alert.
    */
   heartbeat?: boolean | number | undefined;
   /** Called once if the lock is lost. */
@@ -50,7 +50,7 @@ export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "
   heartbeat: number;
 }
 
-const longest = 10 * 365 * 86400;
+const tenYears = 10 * 365 * 86400;
 
 /** Checks the options and fills in the defaults. */
 export function settle(options: LockOptions): Settings {
@@ -60,26 +60,28 @@ export function settle(options: LockOptions): Settings {
   return { ...options, ...durations(options, most), wait: wait * 1000, heartbeat: most * 1000 };
 }
 
-/** Checks the durations of a hold. `most` is that of the heartbeat, in seconds, 0 without one. */
-export function durations(options: Pick<LockOptions, keyof Durations>, most: number): Durations {
+/** Checks the durations of a hold. `heartbeat` is in seconds, 0 without one. */
+export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat: number): Durations {
   let alert = duration("alertAfter", options.alertAfter);
   let unlock = duration("unlockAfter", options.unlockAfter);
-  if (most) {
-    alert ??= Math.min(300, most);
-    unlock ??= Math.min(60, most);
+  if (heartbeat) {
+    alert ??= Math.min(300, heartbeat);
+    unlock ??= Math.min(60, heartbeat);
   }
   alert ??= unlock === undefined ? 300 : unlock / 3;
   unlock ??= 3 * alert;
   const margin = duration("margin", options.margin) ?? Math.min(unlock / 10, 30);
   if (unlock < 0.1) throw new RefusedError(`unlockAfter is ${unlock} s, it must be at least 0.1 s`);
-  if (margin >= unlock) throw new RefusedError(`the margin of ${margin} s leaves nothing of unlockAfter, ${unlock} s`);
-  if (!most && alert > unlock) throw new RefusedError(`alertAfter, ${alert} s, is longer than unlockAfter, ${unlock} s`);
-  if (most && Math.max(alert, unlock) > most) throw new RefusedError(`the heartbeat of ${most} s ends before the lock does`);
+  if (margin >= unlock) throw new RefusedError(`the margin of ${margin} s leaves nothing of unlockAfter (${unlock} s)`);
+  const longest = heartbeat || unlock;
+  if (Math.max(alert, unlock) > longest) {
+    throw new RefusedError(`alertAfter (${alert} s) and unlockAfter (${unlock} s) must be at most ${longest} s`);
+  }
   return { alertAfter: alert * 1000, unlockAfter: unlock * 1000, margin: margin * 1000 };
 }
 
 function duration(name: string, seconds: number | undefined): number | undefined {
   if (seconds === undefined) return undefined;
-  if (typeof seconds === "number" && seconds > 0 && seconds <= longest) return seconds;
+  if (typeof seconds === "number" && seconds > 0 && seconds <= tenYears) return seconds;
   throw new RefusedError(`${name} is ${String(seconds)}, it must be a positive number of seconds`);
 }

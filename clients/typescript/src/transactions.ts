@@ -1,6 +1,6 @@
 /** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
 
-import { parseObject, segment, type Field } from "./record.js";
+import { asText, parseObject, segment, type Field } from "./record.js";
 import type { Reason } from "./errors.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
@@ -55,8 +55,8 @@ export interface Verdict {
   token?: string;
   position?: string;
   reason?: Reason;
-  /** Who or what ended the hold, and why, where it was written down. */
-  note?: string;
+  /** What was written down of the end of the hold. */
+  ending?: Record<string, unknown>;
   /** The holder's uuid; null if nobody holds the lock. */
   holder?: string | null;
   /** The send may have been committed, or may yet be. */
@@ -137,11 +137,11 @@ export const transactions = {
     success: [
       {
         request_txn: {
-          compare: [valued(k.field("auto_unlock_at"), i.fields?.["auto_unlock_at"] ?? "", "LESS")],
+          compare: [valued(k.field("auto_unlock_at"), i.fields?.auto_unlock_at ?? "", "LESS")],
           success: record(k, i).slice(0, 2),
         },
       },
-      put(k.field("alive"), i.fields?.["alive"] ?? ""),
+      put(k.field("alive"), i.fields?.alive ?? ""),
     ],
     failure: [readAll(k), get(k.history(i.uuid))],
   }),
@@ -204,13 +204,15 @@ export function judge(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
   return fault ?? meanings[step](k, i, answer.body as TxnAnswer);
 }
 
+const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // what to do instead is known
+
 /** What an error means, for transactions and all other requests; undefined if the answer is none. */
 export function judgeFault({ status, body }: Answer, step?: Step): Verdict | undefined {
   const answer = typeof body === "object" && body !== null ? body as Record<string, unknown> : undefined;
   if (status === 200 && answer && ("header" in answer || "result" in answer)) return undefined;
-  const message = String(answer?.["message"] ?? "");
+  const message = asText(answer?.message) ?? "";
   const tail = step === "leave_as_tail" || step === "restore_tail";
-  switch (answer?.["code"]) {
+  switch (answer?.code) {
     case 16:
       return { verdict: "login", doubt: false };
     case 3:
@@ -225,7 +227,7 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
       if (message.includes("too many requests")) return { verdict: "resend", doubt: false };
       if (!message.includes("database space exceeded")) break;
       if (step === "restore_tail") return { verdict: "again", doubt: true };
-      if (step && ["cancel", "release_in_doubt", "leave_as_tail"].includes(step)) return { verdict: "withdraw", doubt: true };
+      if (step && withoutPuts.includes(step)) return { verdict: "withdraw", doubt: true };
   }
   if (status === 404 && !answer) return { verdict: "report", doubt: false }; // the gateway is switched off
   return { verdict: "resend", doubt: true };
@@ -237,7 +239,9 @@ export const keysIn = (answer: TxnAnswer, n: number) => answer.responses?.[n]?.r
 /** The fields of a record among the keys that were read, and the token of the hold: 0 if nobody holds the lock. */
 export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: bigint; uuid: string | undefined } {
   const fields = kvs.map((kv) => ({
-    name: text(kv.key).slice(k.record.length), value: Buffer.from(kv.value ?? "", "base64"), modified: BigInt(kv.mod_revision),
+    name: text(kv.key).slice(k.record.length),
+    value: Buffer.from(kv.value ?? "", "base64"),
+    modified: BigInt(kv.mod_revision),
   }));
   const uuid = kvs.find((kv) => text(kv.key) === k.field("uuid"));
   return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
@@ -255,11 +259,10 @@ const taken: Meaning = (k, i, answer) => {
 /** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
 function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
   const ending = parseObject(text(keysIn(answer, n + 1)[0]?.value));
-  const [ended, about] = [ending["ended"], ending["token"]];
-  const mine = about === undefined || String(about) === i.token || about === Number(i.token);
+  const { ended, token } = ending;
+  const mine = token === undefined || asText(token) === i.token || token === Number(i.token);
   if (mine && (ended === "forced" || ended === "auto_unlocked" || ended === "abandoned")) {
-    const note = [ending["by"], ending["why"]].filter((part) => typeof part === "string" && part).join(": ");
-    return { verdict: "lost", reason: ended, ...(note && { note }) };
+    return { verdict: "lost", reason: ended, ending };
   }
   const { uuid } = readFields(k, keysIn(answer, n));
   return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
@@ -268,13 +271,15 @@ function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
 const stands: Meaning = (k, i, answer) => answer.succeeded ? { verdict: "still_held" } : lost(k, i, answer, 0);
 
 const given = (n: number): Meaning => (k, i, answer) => {
-  const end = answer.succeeded ? undefined : lost(k, i, answer, n);
-  const byEarlierSend = i.unanswered && (end?.reason === "deleted" || end?.reason === "replaced");
-  return !end || byEarlierSend ? { verdict: "released" } : end;
+  if (answer.succeeded) return { verdict: "released" };
+  const end = lost(k, i, answer, n);
+  const again = readFields(k, keysIn(answer, n)).uuid === i.uuid; // another hold with my uuid, which a release would end
+  const byEarlierSend = i.unanswered && !again && (end.reason === "deleted" || end.reason === "replaced");
+  return byEarlierSend ? { verdict: "released" } : end;
 };
 
-const ticketOf = (k: Keys, kv: KeyValue): Ticket =>
-  ({ ticket: text(kv.key).slice(k.queue.length), create_revision: kv.create_revision, ...(kv.lease && { lease: kv.lease }) });
+const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
+  ({ ticket: text(key).slice(k.queue.length), create_revision, ...(lease && { lease }) });
 
 const joined: Meaning = (_, __, answer) => {
   if (answer.succeeded) return { verdict: "joined", position: answer.header.revision };
