@@ -175,8 +175,8 @@ export class Gateway {
       let connected = false;
       request.on("socket", (socket) => {
         if (background) socket.unref();
-        connected ||= !socket.connecting;
-        socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
+        connected = !socket.connecting; // else it is a new one
+        if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
       });
       request.on("error", (error) => reject(connected ? error : new UnsentError(reasonOf(error))));
       if (seconds) {

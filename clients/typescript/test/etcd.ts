@@ -151,11 +151,13 @@ export class Proxy {
 }
 
 /** Waits for a condition, for half a minute. */
-export async function eventually<T>(what: string, condition: () => T | Promise<T>): Promise<NonNullable<T>> {
+export async function eventually<T>(
+  what: string, condition: () => T | Promise<T>,
+): Promise<Exclude<T, false | undefined>> {
   const end = Date.now() + 30_000;
   for (;;) {
     const value = await condition();
-    if (value) return value;
+    if (value) return value as Exclude<T, false | undefined>;
     if (Date.now() > end) throw new Error(`not within 30 s: ${what}`);
     await sleep(20);
   }
