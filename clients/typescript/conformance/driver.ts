@@ -110,7 +110,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     const given = request.fields as { name: string; value?: string; value_base64?: string; mod_revision?: number }[];
     const read = readRecord(given.map((field) => ({
       name: field.name, modified: BigInt(field.mod_revision ?? 7),
-      value: field.value_base64 === undefined ? Buffer.from(field.value ?? "") : Buffer.from(field.value_base64, "base64"),
+      value: Buffer.from(field.value_base64 ?? field.value ?? "", field.value_base64 === undefined ? "utf8" : "base64"),
     })), 7n);
     const { uuid, owner, hostname, purpose } = read;
     const time = (at: Date | undefined) => at && String(at.getTime() / 1000).padStart(10, "0");

@@ -2,8 +2,11 @@
 
 import { asText, describe, plain, type Holder } from "./record.js";
 
+/** What all errors of locks have in common. */
+export class MutexError extends Error {}
+
 /** Somebody else holds the lock, or others wait for it. */
-export class HeldError extends Error {
+export class HeldError extends MutexError {
   override readonly name: string = "HeldError";
 
   constructor(
@@ -38,7 +41,7 @@ export class WaitTimeoutError extends HeldError {
 export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "deleted" | "replaced";
 
 /** The lock is no longer held, or must not be relied on any more. Stop the work. */
-export class LostError extends Error {
+export class LostError extends MutexError {
   override readonly name = "LostError";
 
   /** Who ended the hold, and why, if it was written down. */
@@ -63,11 +66,11 @@ const sentences: Record<Reason, string> = {
 };
 
 /** The request was wrong, or etcd does not allow it. Trying again changes nothing. */
-export class RefusedError extends Error {
+export class RefusedError extends MutexError {
   override readonly name = "RefusedError";
 }
 
 /** etcd did not answer in time. What was asked is undone as soon as etcd can be reached. */
-export class UnavailableError extends Error {
+export class UnavailableError extends MutexError {
   override readonly name = "UnavailableError";
 }

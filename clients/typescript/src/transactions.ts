@@ -273,7 +273,7 @@ const stands: Meaning = (k, i, answer) => answer.succeeded ? { verdict: "still_h
 const given = (n: number): Meaning => (k, i, answer) => {
   if (answer.succeeded) return { verdict: "released" };
   const end = lost(k, i, answer, n);
-  const again = readFields(k, keysIn(answer, n)).uuid === i.uuid; // another hold with my uuid, which a release would end
+  const again = readFields(k, keysIn(answer, n)).uuid === i.uuid; // another hold of mine
   const byEarlierSend = i.unanswered && !again && (end.reason === "deleted" || end.reason === "replaced");
   return byEarlierSend ? { verdict: "released" } : end;
 };

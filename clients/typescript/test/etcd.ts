@@ -16,7 +16,8 @@ const program = process.env.ETCDSERVER ?? join(__dirname, "..", "etcdserver");
 
 export class Etcd {
   private constructor(
-    private process: ChildProcess, readonly endpoint: string, private readonly data: string, private readonly options: string[],
+    private process: ChildProcess, readonly endpoint: string,
+    private readonly data: string, private readonly options: string[],
   ) {}
 
   static async start(...options: string[]) {
@@ -83,7 +84,7 @@ async function run(...options: string[]): Promise<[ChildProcess, string]> {
   return [child, endpoint];
 }
 
-const encode = (text: string) => Buffer.from(text).toString("base64");
+export const encode = (text: string) => Buffer.from(text).toString("base64");
 const decode = (text = "") => Buffer.from(text, "base64").toString();
 
 /** What happens to a request: it passes, is lost, or its answer is. "hold" lets it pass when the test says so. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { Client, HeldError, LostError, RefusedError, WaitTimeoutError } from "../src/index.js";
 import type { Lock, Request } from "../src/index.js";
@@ -21,7 +22,8 @@ const ticketsOf = async (name: string) =>
 
 test("a lock is taken with everything that helps whoever is paged, and given back", async () => {
   const began = Date.now();
-  const result = await locks.with("billing/invoice-run", { purpose: "August", attributes: { rows: 9 } }, async (lock) => {
+  const options = { purpose: "August", attributes: { rows: 9 } };
+  const result = await locks.with("billing/invoice-run", options, async (lock) => {
     const record = await recordOf("billing/invoice-run");
     const field = (name: string) => record[`/mutexes/billing%2Finvoice-run/${name}`] ?? "";
     const metadata = parseObject(field("metadata"));
@@ -53,8 +55,9 @@ test("a refusal says who holds the lock, since when, what for, and how many wait
   assert.equal(held.holder?.uuid, lock.uuid);
   assert.equal(held.holder.token, lock.token);
   assert.equal(held.waiting, 0);
-  assert.match(held.message,
-    /^lock "held" is held by "billing" on ".+" \(pid \d+\), taken \d+ seconds ago for "the first"; alert in \d+ .*, auto-unlock in /);
+  const line = held.message;
+  assert.match(line, /^lock "held" is held by "billing" on ".+" \(pid \d+\), taken \d+ [a-z]+ ago for "the first";/);
+  assert.match(line, /; alert in \d+ [a-z]+, auto-unlock in \d+ minutes$/);
 
   const waiter = locks.lock("held");
   await eventually("a ticket", async () => (await ticketsOf("held")).length === 1);
@@ -68,7 +71,7 @@ test("a refusal says who holds the lock, since when, what for, and how many wait
   await (await waiter).release();
 });
 
-test("a hold's end is written down nowhere but in its history: hostile texts are harmless", async () => {
+test("hostile texts in a record are harmless in a message", async () => {
   const name = "evil\u202e";
   await etcd.put([`/mutexes/${name}/uuid`, "me"], [`/mutexes/${name}/owner`, "\u001b[2J\n<script>\u202e"]);
   await assert.rejects(locks.lock(name, { wait: 0 }), (error: Error) => {
@@ -181,7 +184,7 @@ test("a loss is noticed by the watch, with its reason", async () => {
 test("work that was cut short by a loss ends with the LostError", async () => {
   const work = locks.with("cut short", async ({ signal, name }) => {
     await etcd.remove(`/mutexes/${name}/`);
-    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new DOMException("", "AbortError"))));
+    await sleep(60_000, undefined, { signal });
   });
   await assert.rejects(work, (error: LostError) => error instanceof LostError && error.reason === "deleted");
   const silent = locks.with("cut short", async ({ name }) => {
@@ -212,9 +215,10 @@ test("more time that an operator gives counts, and alive does not take it back",
   const lock = await locks.lock("more", { unlockAfter: 30, alertAfter: 20 });
   const key = (name: string) => `/mutexes/more/${name}`;
   const old = Number((await recordOf("more"))[key("auto_unlock_at")]);
-  const extension = { uuid: lock.uuid, token: Number(lock.token), by: "ann", seconds: 600, auto_unlock_at: String(old) };
+  const extension = JSON.stringify(
+    { uuid: lock.uuid, token: Number(lock.token), by: "ann", seconds: 600, auto_unlock_at: String(old) });
   const [unlockAt, alertAt] = [String(Math.ceil(old) + 600), String(Math.ceil(old) + 500)];
-  await etcd.put([key("extended"), JSON.stringify(extension)], [key("auto_unlock_at"), unlockAt], [key("alert_at"), alertAt]);
+  await etcd.put([key("extended"), extension], [key("auto_unlock_at"), unlockAt], [key("alert_at"), alertAt]);
   await lock.alive("on");
   const now = await recordOf("more");
   assert.equal(now[key("auto_unlock_at")], unlockAt);
@@ -260,7 +264,7 @@ test("wrong input is refused, in words, before anything is sent", async () => {
     ["a", { unlockAfter: NaN }, /unlockAfter is NaN/],
     ["a", { purpose: "x".repeat(2000) }, /purpose has 2000 bytes/],
   ] as const) {
-    await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message), name);
+    await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message));
   }
   assert.throws(() => new Client([]), RefusedError);
   assert.throws(() => new Client("127.0.0.1:2379"), /want a URL such as/);

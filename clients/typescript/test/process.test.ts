@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { text as textOf } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 
@@ -27,17 +27,20 @@ async function run(program: string): Promise<string> {
   const file = join(dir, "program.cjs");
   const library = JSON.stringify(join(root, "build", "src", "index.js"));
   writeFileSync(file, `const { Client } = require(${library}); const locks = new Client(process.argv[2]);\n${program}`);
-  const child = spawn(process.execPath, ["--unhandled-rejections=strict", file, etcd.endpoint], { stdio: ["ignore", "pipe", "pipe"] });
+  const options = ["--unhandled-rejections=strict", file, etcd.endpoint];
+  const child = spawn(process.execPath, options, { stdio: ["ignore", "pipe", "pipe"] });
   const [out, err] = await Promise.all([textOf(child.stdout), textOf(child.stderr)]);
   return out + err;
 }
 
 test("a process ends by itself after a release", async () => {
-  assert.equal(await run("locks.with('a', async (lock) => { await lock.alive(); }).then(() => console.log('done'));"), "done\n");
+  const program = "locks.with('a', (lock) => lock.alive()).then(() => console.log('done'))";
+  assert.equal(await run(program), "done\n");
 });
 
 test("a process that forgets its lock ends, too, with a heartbeat as well", async () => {
-  assert.equal(await run("locks.lock('b', { heartbeat: true }).then(() => setTimeout(() => console.log('done'), 300));"), "done\n");
+  const program = "locks.lock('b', { heartbeat: true }).then(() => setTimeout(() => console.log('done'), 300))";
+  assert.equal(await run(program), "done\n");
 });
 
 test("a process that waits for a lock does not end before it has it", async () => {
@@ -53,11 +56,12 @@ test("the backtrace has FILE:LINE in FUNCTION, newest first, without the library
     async function outer() { return await inner(); }
     outer().then((lock) => { console.log(__filename); return new Promise((end) => setTimeout(end, 0)); });`;
   const file = (await run(program)).trim();
-  const metadata = JSON.parse((await etcd.read("/mutexes/trace/"))["/mutexes/trace/metadata"] ?? "") as { backtrace: string };
-  const lines = metadata.backtrace.split("\n");
+  const { "/mutexes/trace/metadata": metadata = "" } = await etcd.read("/mutexes/trace/");
+  const { backtrace: trace } = JSON.parse(metadata) as { backtrace: string };
+  const lines = trace.split("\n");
   assert.equal(lines[0], `${file}:3 in inner`);
   assert.equal(lines[1], `${file}:4 in outer`);
-  assert.ok(!metadata.backtrace.includes(join("build", "src")));
+  assert.ok(!trace.includes(join("build", "src")));
   for (const line of lines) assert.match(line, /^\S.*:[0-9]+ in .+$/);
   assert.ok(backtrace().split("\n").length <= 30);
 });
@@ -75,12 +79,12 @@ test("a process says of itself what it can learn, and nothing that it would have
   assert.deepEqual([boot_id, pid_namespace, process_start, pod_uid, container],
     ["boot", 4026531836, 812345, "9d7c9a9e", "worker"]);
   files["/proc/self/ns/time"] = "time:[4026532999]";
-  assert.equal(identity({}, read, read).process_start, undefined, "it counts other ticks in a time namespace of its own");
+  assert.equal(identity({}, read, read).process_start, undefined, "a time namespace counts other ticks");
   delete files["/proc/sys/kernel/random/boot_id"];
   assert.equal(identity({}, read, read).pid_namespace, undefined);
 });
 
 test("the version is that of the package", () => {
-  const { version: want } = JSON.parse(readFileSync(join(dirname(__dirname), "..", "package.json"), "utf8")) as { version: string };
-  assert.equal(version, want);
+  const about = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+  assert.equal(version, about.version);
 });
