@@ -33,8 +33,8 @@ func main() {
 func run() (err error) {
 	listen := flag.String("listen", "127.0.0.1:0", "host:port to serve clients on")
 	data := flag.String("data", "", "keep the data in this directory (default a temporary one)")
-	certs := flag.String("tls", "", "serve TLS with a certificate made for it: cert.pem (also its authority) and key.pem "+
-		"in this directory")
+	certs := flag.String("tls", "", "serve TLS with a certificate made for it: cert.pem (also its authority) and "+
+		"key.pem in this directory")
 	clients := flag.Bool("client-certs", false, "want a certificate of clients; that of -tls will do")
 	tokens := flag.Uint("token-ttl", 0, "seconds that an unused login token lives (default etcd's, 300)")
 	quota := flag.Int64("quota", 0, "bytes that the store may grow to (default etcd's)")
@@ -80,7 +80,7 @@ func serve(conf etcdembed.Config, endpoint string) error {
 		return err
 	}
 	defer etcd.Stop()
-	fmt.Println(endpoint)
+	fmt.Fprintln(os.Stdout, endpoint)
 
 	over := make(chan error, 1)
 	go func() {
