@@ -70,7 +70,7 @@ class Attempt {
     const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
     this.#doubt ||= r.doubt;
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
-    if (r.verdict === "unanswered") { this.#unanswered(r); return; }
+    if (r.verdict === "unanswered") return this.#goOnAfter(r);
     this.#holder = this.#read(keysIn(r.body, 0));
     if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(this.#holder));
     return this.#queue();
@@ -92,15 +92,15 @@ class Attempt {
 
   #hold(token: string | undefined, began: Moment, queued: boolean): Hold | undefined {
     const { unlockAfter, margin } = this.settings;
-    if (performance.now() > began.monotonic + unlockAfter - 2 * margin) {
-      this.#doubt = true; // it took so long that hardly any time is left: give it back, and begin again
+    if (performance.now() - began.monotonic > (unlockAfter - margin) / 2) {
+      this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
       return undefined;
     }
     return { uuid: this.#uuid, token: token ?? "0", began, queued, doubt: this.#doubt };
   }
 
-  /** Ends the acquisition if it is refused, given up or out of time; otherwise another attempt follows. */
-  #unanswered({ error }: Outcome): undefined {
+  /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
+  #goOnAfter({ error }: Outcome): Hold | undefined {
     this.settings.signal?.throwIfAborted();
     const over = performance.now() + longestPause >= this.lastSend;
     if (error instanceof RefusedError || (error && over)) throw error;
@@ -124,11 +124,11 @@ class Attempt {
 
   async #queue(): Promise<Hold | undefined> {
     const lease = await this.gateway.call("/v3/lease/grant", { TTL: String(ticketTTL) }, this.#patience());
-    if (lease.verdict === "unanswered") { this.#unanswered(lease); return; }
+    if (lease.verdict === "unanswered") return this.#goOnAfter(lease);
     this.#lease = String(lease.body.ID);
     const input = this.#input({ ticket: this.#ticket(), lease: this.#lease });
     const joined = await this.gateway.transact("join", this.k, input, this.#patience());
-    if (joined.verdict === "unanswered") { this.#unanswered(joined); return; }
+    if (joined.verdict === "unanswered") return this.#goOnAfter(joined);
     if (!joined.position) return undefined; // cancelled, or the lease is gone
     this.#position = joined.position;
     const left = new AbortController();

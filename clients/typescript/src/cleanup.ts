@@ -35,5 +35,7 @@ export async function withTombstone(
   gateway: Gateway, patience: Patience, send: (lease: string) => Promise<Outcome>,
 ): Promise<Outcome> {
   const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience, "cancel");
-  return lease.verdict === "answered" ? send(String(lease.body.ID)) : lease;
+  if (lease.verdict !== "answered") return lease;
+  const done = await send(String(lease.body.ID));
+  return done.verdict === "lease" ? withTombstone(gateway, patience, send) : done; // gone already: with another
 }

@@ -59,8 +59,8 @@ export class LostError extends MutexError {
 const sentences: Record<Reason, string> = {
   deadline: "its time ran out before etcd confirmed an extension",
   forced: "an operator unlocked it",
-  auto_unlocked: "it was unlocked because its time was over",
-  abandoned: "it was unlocked because its process was said to have ended",
+  auto_unlocked: "its time was over, so it was unlocked",
+  abandoned: "its process was proven dead, so it was unlocked",
   deleted: "its record was deleted, and nobody left a note",
   replaced: "another holds it",
 };

@@ -102,11 +102,11 @@ export class Gateway {
       const seconds = Math.min(this.timeout, left / 3); // a member that hangs leaves time for the others
       const token = this.#token;
       let answer: Answer = {};
-      let why = "it answered something else";
+      let why = "";
       try {
         await this.#authenticate(seconds);
         answer = await this.#exchange({ path, body, seconds, signal, background });
-        why = messageOf(answer) || why;
+        why = messageOf(answer) ?? `HTTP status ${answer.status ?? 0}: is its JSON gateway enabled?`;
       } catch (error) {
         if (error instanceof RefusedError) return fail(error);
         why = reasonOf(error);
@@ -142,7 +142,7 @@ export class Gateway {
       });
       const { token, code } = (answer.body ?? {}) as { token?: string; code?: number };
       if (!token && code !== 9) { // 9: this etcd has no users
-        const why = `login as ${JSON.stringify(name)}: ${messageOf(answer) || "no token"}`;
+        const why = `login as ${JSON.stringify(name)}: ${messageOf(answer) ?? "no token"}`;
         throw judgeFault(answer)?.verdict === "report" ? new RefusedError(why) : new UnsentError(why);
       }
       this.#token = token ?? "";
@@ -175,6 +175,7 @@ export class Gateway {
       let connected = false;
       request.on("socket", (socket) => {
         if (background) socket.unref();
+        socket.setKeepAlive(true, 10_000); // a peer that vanished silently is noticed
         connected = !socket.connecting; // else it is a new one
         if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
       });

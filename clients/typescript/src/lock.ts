@@ -177,7 +177,8 @@ export class Lock {
       await this.#check(false);
       while (watch && !watch.ended && !this.#isOver()) {
         const events = await watch.next(recheck);
-        if (!events.every((event) => this.#isOwn(event)) || !events.length) await this.#check(events.some(this.#isEnd));
+        if (!events.length) break; // it may have fallen silent: open another
+        if (!events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
       }
       watch?.close();
       if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });

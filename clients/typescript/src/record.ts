@@ -56,7 +56,7 @@ export interface Facts {
 export function fields(uuid: string, facts: Facts, now: number, alertAt: number, unlockAt: number) {
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
-  checkAttributes(attributes, [...Object.keys(members), "locked_at", "backtrace"]);
+  checkAttributes(attributes);
   const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
   const given = Object.entries(known).filter(([, value]) => value !== "");
   const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
@@ -74,18 +74,20 @@ function checkText(name: string, value: unknown) {
   if (bytes.toString() !== value) throw new RefusedError(`${name} is not valid Unicode`);
 }
 
-const reserved = ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata", "detached"];
+const reserved = new Set([
+  "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata", "owner", "hostname", "pid", "locked_at",
+  "purpose", "backtrace", "client", "boot_id", "process_start", "pid_namespace", "pod_namespace", "pod_name", "pod_uid",
+  "container", "detached",
+]);
 
-function checkAttributes(attributes: Attributes, members: string[]) {
+function checkAttributes(attributes: Attributes) {
   const all = Object.entries(attributes);
   if (all.length > maxAttributes) throw new RefusedError(`${all.length} attributes, at most 64 are allowed`);
   for (const [name, value] of all) {
     if (!/^[a-z][a-z0-9_]{0,62}$/.test(name)) {
-      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits and _, in lower case`);
+      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits or _, lower case`);
     }
-    if (reserved.includes(name) || members.includes(name)) {
-      throw new RefusedError(`attribute ${name}: the name belongs to the protocol`);
-    }
+    if (reserved.has(name)) throw new RefusedError(`attribute ${name}: the name belongs to the protocol`);
     if (!["string", "boolean", "number"].includes(typeof value) || (typeof value === "number" && !isFinite(value))) {
       throw new RefusedError(`attribute ${name}: want text, a number or a boolean`);
     }
