@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { RefusedError, UnavailableError } from "./errors.js";
 import { asText, parseObject } from "./record.js";
-import { judge, judgeFault, transactions } from "./transactions.js";
+import { errorIn, judge, judgeFault, transactions } from "./transactions.js";
 import type { Answer, Input, Keys, KeyValue, Step, TxnAnswer, Verdict } from "./transactions.js";
 
 export interface GatewayOptions {
@@ -327,7 +327,7 @@ function parseEndpoint(text: string): URL {
   throw new RefusedError(`endpoint ${JSON.stringify(text)}: want a URL such as http://127.0.0.1:2379`);
 }
 
-const messageOf = ({ body }: Answer) => asText((body as { message?: unknown } | undefined)?.message);
+const messageOf = ({ body }: Answer) => asText(errorIn(body)?.message);
 
 /** An error in words. Those of Node about several addresses have none of their own. */
 function reasonOf(error: unknown): string {

@@ -208,7 +208,7 @@ const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // 
 
 /** What an error means, for transactions and all other requests; undefined if the answer is none. */
 export function judgeFault({ status, body }: Answer, step?: Step): Verdict | undefined {
-  const answer = typeof body === "object" && body !== null ? body as Record<string, unknown> : undefined;
+  const answer = errorIn(body);
   if (status === 200 && answer && ("header" in answer || "result" in answer)) return undefined;
   const message = asText(answer?.message) ?? "";
   const tail = step === "leave_as_tail" || step === "restore_tail";
@@ -231,6 +231,13 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
   }
   if (status === 404 && !answer) return { verdict: "report", doubt: false }; // the gateway is switched off
   return { verdict: "resend", doubt: true };
+}
+
+/** The body of an error. Those of streams, as of a keepalive, are wrapped. */
+export function errorIn(body: unknown): Record<string, unknown> | undefined {
+  if (typeof body !== "object" || body === null) return undefined;
+  const { error } = body as { error?: unknown };
+  return typeof error === "object" && error !== null ? error as Record<string, unknown> : body as Record<string, unknown>;
 }
 
 /** The keys that operation n of the answer read. */

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { RefusedError } from "../src/index.js";
 import { fields, formatTime, nameOf, parseTime, readRecord, segment } from "../src/record.js";
-import { judge, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
+import { judge, judgeFault, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
 
 const protocol = process.env.PROTOCOL ?? join(__dirname, "..", "..", "..", "..", "docs", "protocol");
 const read = (file: string): unknown => JSON.parse(readFileSync(join(protocol, file), "utf8"));
@@ -77,6 +77,13 @@ test("transactions have exactly the bodies, and answers the meaning, that the pr
     for (const [name, value] of Object.entries(want)) assert.deepEqual(got[name], value, `${step}: ${about}: ${name}`);
   }
   assert.ok(all.transactions.length > 20 && all.verdicts.length > 100);
+});
+
+test("errors of streams are wrapped, and mean the same", () => {
+  const error = { code: 16, message: "etcdserver: invalid auth token" };
+  assert.equal(judgeFault({ status: 401, body: { error } })?.verdict, "login");
+  assert.equal(judgeFault({ status: 200, body: { error } })?.verdict, "login");
+  assert.equal(judgeFault({ status: 401, body: { error: "text", ...error } })?.verdict, "login");
 });
 
 test("what the protocol forbids in a record is refused before anything is sent", () => {
