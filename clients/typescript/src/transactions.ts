@@ -235,9 +235,9 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
 
 /** The body of an error. Those of streams, as of a keepalive, are wrapped. */
 export function errorIn(body: unknown): Record<string, unknown> | undefined {
-  if (typeof body !== "object" || body === null) return undefined;
-  const { error } = body as { error?: unknown };
-  return typeof error === "object" && error !== null ? error as Record<string, unknown> : body as Record<string, unknown>;
+  const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+  if (!isObject(body)) return undefined;
+  return isObject(body.error) ? body.error : body;
 }
 
 /** The keys that operation n of the answer read. */
