@@ -201,7 +201,8 @@ class Attempt {
     if (r.doubt) this.#doubtful ??= began;
     if (r.verdict === "held") return this.#hold(r.token, began, true);
     if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? began, true);
-    return r.verdict === "lost" ? undefined : "again";
+    if (r.error instanceof RefusedError) throw r.error;
+    return r.verdict === "again" ? "again" : undefined; // the times of an unanswered turn are too old to send it again
   }
 
   /** Watches for the deletion of a key, and of my ticket. */

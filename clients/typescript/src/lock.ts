@@ -11,7 +11,7 @@ import { durations, type Durations, type LockOptions, type Request, type Setting
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
-const recheck = 60_000; // milliseconds until a holder reads its record although its watch is silent
+const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
 const watchAfter = 100; // most holds are shorter, and need no watch
 const sleepCheck = 2000; // timers stand still while the machine sleeps
 
@@ -175,10 +175,10 @@ export class Lock {
     while (!this.#isOver()) {
       const watch = await this.#gateway.watch([range], background).catch(() => undefined);
       await this.#check(false);
-      while (watch && !watch.ended && !this.#isOver()) {
+      for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent
         const events = await watch.next(recheck);
-        if (!events.length) break; // it may have fallen silent: open another
-        if (!events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
+        quiet = events.length ? 0 : quiet + 1;
+        if (quiet || !events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
       }
       watch?.close();
       if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
