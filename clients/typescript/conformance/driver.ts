@@ -1,0 +1,165 @@
+/** The driver of this client for the conformance suite: JSON objects, one a line, on stdin and stdout. */
+
+import { createInterface } from "node:readline";
+
+import { Client, HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
+import type { Lock, LockOptions } from "../src/index.js";
+import { version } from "../src/identity.js";
+import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
+import { judge, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
+
+interface Request extends Record<string, unknown> { id: number; do: string }
+
+const locks = new Map<number, Lock>();
+const acquiring = new Map<number, AbortController>();
+let client: Client | undefined;
+let made = 0;
+
+/** Writes one object. A token goes out as a JSON number with all its digits. */
+function write(answer: object, token?: bigint) {
+  const line = JSON.stringify(answer);
+  process.stdout.write((token === undefined ? line : `${line.slice(0, -1)},"token":${token}}`) + "\n");
+}
+
+/** Members that were given. JSON's null is "no limit" or "not given", which is undefined here. */
+function given(request: Request, ...names: string[]): Record<string, never> {
+  const all = names.map((name) => [name.replace(/_./g, (c) => c.slice(1).toUpperCase()), request[name]] as const);
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined && value !== null)) as Record<string, never>;
+}
+
+const lockOf = (request: Request) => {
+  const lock = locks.get(request.lock as number);
+  if (!lock) throw new Error(`there is no lock ${String(request.lock)}`);
+  return lock;
+};
+
+const textOf = (request: Request, name: string) => {
+  const encoded = asText(request[name + "_base64"]);
+  if (encoded === undefined) return String(request[name]);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(encoded, "base64"));
+  } catch {
+    throw new RefusedError(`${name} is not UTF-8`);
+  }
+};
+
+const commands: Record<string, (request: Request) => Promise<object> | object> = {
+  info: () => ({ client: `typescript/${version}`, levels: ["basic", "queue"] }),
+
+  open: (request) => {
+    const endpoints = request.endpoints as string[];
+    const options = given(request, "owner", "prefix", "user", "password", "ca", "cert", "key", "timeout");
+    client = new Client(endpoints, options);
+    return {};
+  },
+
+  acquire: async (request) => {
+    if (!client) throw new Error("acquire before open");
+    const stop = new AbortController();
+    acquiring.set(request.id, stop);
+    const number = ++made;
+    const options: LockOptions = {
+      ...given(request, "wait", "alert_after", "unlock_after", "purpose", "attributes", "heartbeat"),
+      signal: stop.signal,
+      onLost: (lost) => write({ event: "lost", lock: number, reason: lost.reason }),
+      onAsked: ({ by, reason }) => write({ event: "asked", lock: number, by, reason }),
+    };
+    try {
+      const lock = await client.lock(String(request.name), options);
+      locks.set(number, lock);
+      write({ id: request.id, lock: number, uuid: lock.uuid }, lock.token);
+      return {};
+    } catch (error) {
+      if (stop.signal.aborted && error === stop.signal.reason) return { error: "cancelled", message: "given up" };
+      throw error;
+    } finally {
+      acquiring.delete(request.id);
+    }
+  },
+
+  alive: async (request) => {
+    await lockOf(request).alive(asText(request.progress) ?? "", given(request, "alert_after", "unlock_after"));
+    return {};
+  },
+
+  release: async (request) => {
+    await lockOf(request).release();
+    return {};
+  },
+
+  check: (request) => {
+    const { lost = null, asked } = lockOf(request);
+    return { lost, asked: asked ? { by: asked.by, reason: asked.reason } : null };
+  },
+
+  cancel: (request) => {
+    acquiring.get(request.request as number)?.abort();
+    return {};
+  },
+
+  segment: (request) => ({ segment: segment(textOf(request, "name")) }),
+  name: (request) => ({ name: nameOf(String(request.segment)) }),
+
+  time: (request) => {
+    const time = parseTime(String(request.text));
+    if (!time) throw new RefusedError("no time");
+    return { seconds: String(time.seconds), nanoseconds: time.nanoseconds };
+  },
+
+  decode: (request) => {
+    const given = request.fields as { name: string; value?: string; value_base64?: string; mod_revision?: number }[];
+    const read = readRecord(given.map((field) => ({
+      name: field.name, modified: BigInt(field.mod_revision ?? 7),
+      value: Buffer.from(field.value_base64 ?? field.value ?? "", field.value_base64 === undefined ? "utf8" : "base64"),
+    })), 7n);
+    const { uuid, owner, hostname, purpose } = read;
+    const time = (at: Date | undefined) => at && String(at.getTime() / 1000).padStart(10, "0");
+    return {
+      decoded: {
+        uuid, owner, hostname, purpose, alert_at: time(read.alertAt), auto_unlock_at: time(read.unlockAt),
+        locked_at: time(read.lockedAt),
+      },
+      malformed: !uuid || !read.alertAt || !read.unlockAt,
+    };
+  },
+
+  transaction: (request) => {
+    const input = request.input as Input;
+    return { body: transactions[request.step as Step](new Keys("/mutexes/", input.lock), input) };
+  },
+
+  verdict: (request) => {
+    const input = request.input as Input;
+    const keys = new Keys("/mutexes/", input.lock);
+    const { verdict, token } = judge(request.step as Step, keys, input, request.answer as Answer);
+    return { verdict, token };
+  },
+};
+
+function failure(error: unknown): object {
+  const { message } = error as Error;
+  if (error instanceof HeldError) {
+    const { uuid, owner, hostname, purpose } = error.holder ?? {};
+    const holder = error.holder ? { uuid, owner, hostname, purpose } : null;
+    return { error: error instanceof WaitTimeoutError ? "timeout" : "held", message, holder, waiting: error.waiting };
+  }
+  if (error instanceof LostError) return { error: "lost", reason: error.reason, message };
+  if (error instanceof RefusedError) return { error: "refused", message };
+  if (error instanceof UnavailableError) return { error: "unavailable", message };
+  return { error: "failed", message: String(error) };
+}
+
+async function serve(line: string) {
+  const request = JSON.parse(line) as Request;
+  const command = commands[request.do];
+  try {
+    const answer = command ? await command(request) : { error: "unsupported" };
+    if (request.do !== "acquire" || Object.keys(answer).length) write({ id: request.id, ...answer });
+  } catch (error) {
+    write({ id: request.id, ...failure(error) });
+  }
+}
+
+createInterface({ input: process.stdin })
+  .on("line", (line) => void serve(line))
+  .on("close", () => process.exit(0));

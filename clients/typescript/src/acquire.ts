@@ -1,0 +1,241 @@
+/** How a lock is taken: at once, or by waiting in its queue. */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { cancel, finish } from "./cleanup.js";
+import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
+import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
+import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
+import type { Settings } from "./settings.js";
+import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
+
+/** One moment on both clocks of this machine, in milliseconds. */
+export interface Moment { monotonic: number; wall: number }
+
+export const moment = (): Moment => ({ monotonic: performance.now(), wall: Date.now() });
+
+/** What an attempt got. */
+export interface Hold {
+  uuid: string;
+  token: string;
+  /** Before the transaction that took the lock was sent. The deadlines in the record count from then. */
+  began: Moment;
+  /** The lock was got by waiting. */
+  queued: boolean;
+  /** A send got no answer: the hold has to be cancelled when it ends. */
+  doubt: boolean;
+}
+
+const ticketTTL = 10; // seconds
+const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
+const answerWithin = 15_000; // milliseconds for what does not wait for a lock
+
+/** Takes the lock, with a new attempt whenever the outcome or the position of one was lost. */
+export async function acquire(gateway: Gateway, k: Keys, settings: Settings, facts: Facts): Promise<Hold> {
+  const giveUpAt = performance.now() + settings.wait;
+  const lastSend = settings.wait === 0 ? performance.now() + answerWithin : giveUpAt;
+  for (;;) {
+    settings.signal?.throwIfAborted();
+    const attempt = new Attempt(gateway, k, settings, facts, giveUpAt, lastSend);
+    let hold: Hold | undefined;
+    try {
+      hold = await attempt.take();
+      if (hold) return hold;
+    } finally {
+      await attempt.end(hold !== undefined);
+    }
+    await sleep(50 + 100 * Math.random());
+  }
+}
+
+class Attempt {
+  readonly #uuid = randomUUID();
+  #doubt = false; // a send that may take the lock got no answer
+  #doubtful: Moment | undefined; // when the first such send of the turn began
+  #lease = "";
+  #position = "";
+  #holder: Holder | undefined;
+
+  constructor(
+    private readonly gateway: Gateway, private readonly k: Keys, private readonly settings: Settings,
+    private readonly facts: Facts, private readonly giveUpAt: number, private readonly lastSend: number,
+  ) {}
+
+  /** Returns undefined if this attempt can no longer succeed, but another one may. */
+  async take(): Promise<Hold | undefined> {
+    const began = moment();
+    const step = this.settings.wait === 0 ? "acquire" : "try";
+    const input = this.#input({ fields: this.#record(began) });
+    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
+    this.#doubt ||= r.doubt;
+    if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
+    if (r.verdict === "unanswered") return this.#goOnAfter(r);
+    this.#holder = this.#read(keysIn(r.body, 0));
+    if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(this.#holder));
+    return this.#queue();
+  }
+
+  #input(more: Partial<Input> = {}): Input { return { lock: this.k.lock, uuid: this.#uuid, ...more }; }
+
+  #record({ wall }: Moment) {
+    const { alertAfter, unlockAfter } = this.settings;
+    return fields(this.#uuid, this.facts, wall, wall + Math.min(alertAfter, unlockAfter), wall + unlockAfter);
+  }
+
+  /** A record is sent again for a third of its life, and no longer than the caller waits, but for one timeout. */
+  #patience(began?: Moment): Patience {
+    const least = performance.now() + this.gateway.timeout * 1000;
+    const most = began ? began.monotonic + this.settings.unlockAfter / 3 : performance.now() + recheck;
+    return { until: Math.min(most, Math.max(this.lastSend, least)), signal: this.settings.signal };
+  }
+
+  #hold(token: string | undefined, began: Moment, queued: boolean): Hold | undefined {
+    const { unlockAfter, margin } = this.settings;
+    if (performance.now() - began.monotonic > (unlockAfter - margin) / 2) {
+      this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
+      return undefined;
+    }
+    return { uuid: this.#uuid, token: token ?? "0", began, queued, doubt: this.#doubt };
+  }
+
+  /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
+  #goOnAfter({ error }: Outcome): Hold | undefined {
+    this.settings.signal?.throwIfAborted();
+    const over = performance.now() + longestPause >= this.lastSend;
+    if (error instanceof RefusedError || (error && over)) throw error;
+    return undefined;
+  }
+
+  #read(kvs: KeyValue[]): Holder | undefined {
+    const { fields, token, uuid } = readFields(this.k, kvs);
+    return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
+  }
+
+  /** Who holds the lock, and how many others wait. */
+  async #survey(known?: Holder): Promise<[Holder | undefined, number]> {
+    const r = await this.gateway.transact("survey", this.k, this.#input(), { until: performance.now() + 2000 });
+    if (r.verdict !== "answered") return [known ?? this.#holder, 0];
+    const holder = known ?? this.#read(keysIn(r.body, 0));
+    const waiting = keysIn(r.body, 1).map((kv) => text(kv.key).slice(this.k.queue.length))
+      .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
+    return [holder, waiting.length];
+  }
+
+  async #queue(): Promise<Hold | undefined> {
+    const lease = await this.gateway.call("/v3/lease/grant", { TTL: String(ticketTTL) }, this.#patience());
+    if (lease.verdict === "unanswered") return this.#goOnAfter(lease);
+    this.#lease = String(lease.body.ID);
+    const input = this.#input({ ticket: this.#ticket(), lease: this.#lease });
+    const joined = await this.gateway.transact("join", this.k, input, this.#patience());
+    if (joined.verdict === "unanswered") return this.#goOnAfter(joined);
+    if (!joined.position) return undefined; // cancelled, or the lease is gone
+    this.#position = joined.position;
+    const left = new AbortController();
+    let watch: Watch | undefined;
+    this.#keepTicket(left.signal, () => watch?.wake()).catch(() => undefined);
+    try {
+      return await this.#await((next) => { watch?.close(); watch = next; });
+    } finally {
+      left.abort();
+      watch?.close();
+    }
+  }
+
+  #ticket(): string {
+    const { owner, hostname, pid, purpose } = this.facts.members;
+    const now = moment();
+    const timeout_at = this.giveUpAt === Infinity ? undefined : formatTime(now.wall + this.giveUpAt - now.monotonic);
+    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now.wall), timeout_at });
+  }
+
+  /** Keeps the lease alive while the attempt waits. When it is gone, so is the position: `gone` has it looked at. */
+  async #keepTicket(signal: AbortSignal, gone: () => void) {
+    const pause = ticketTTL * 1000 / 3;
+    for (let lost = false; !lost && !signal.aborted;) {
+      await sleep(pause, undefined, { signal });
+      const patience = { until: performance.now() + pause, signal };
+      const r = await this.gateway.call("/v3/lease/keepalive", { ID: this.#lease }, patience);
+      const { TTL } = (r.body.result ?? {}) as { TTL?: string };
+      lost = r.verdict === "lease" || (r.verdict === "answered" && !TTL);
+    }
+    gone();
+  }
+
+  /** Looks, waits for what is ahead to go, and looks again, until the lock is held or the position is lost. */
+  async #await(use: (watch: Watch) => void): Promise<Hold | undefined> {
+    let watch: Watch | undefined;
+    let watched = "";
+    for (;;) {
+      const input = this.#input({ position: this.#position });
+      const r = await this.gateway.transact("look", this.k, input, this.#patience());
+      if (r.restore) await this.#restoreTail(r.restore);
+      if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? moment(), true);
+      if (r.verdict === "lost") return undefined;
+      this.settings.signal?.throwIfAborted();
+      if (r.error instanceof RefusedError) throw r.error;
+      const left = this.giveUpAt - performance.now();
+      if (left <= 0) throw new WaitTimeoutError(this.k.lock, ...await this.#survey(), this.settings.wait / 1000);
+      if (r.verdict === "turn") {
+        const turn = await this.#turn();
+        if (turn !== "again") return turn;
+      } else if (r.watch && r.watch === watched && watch && !watch.ended) {
+        await watch.next(Math.min(recheck, left));
+      } else if (r.watch) {
+        watched = r.watch;
+        watch = await this.#watch(watched);
+        if (watch) use(watch);
+      }
+    }
+  }
+
+  #restoreTail(older: Ticket) {
+    return this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
+  }
+
+  async #turn(): Promise<Hold | "again" | undefined> {
+    const began = moment();
+    const input = this.#input({ position: this.#position, fields: this.#record(began) });
+    const r = await this.gateway.transact("turn", this.k, input, this.#patience(began));
+    this.#doubt ||= r.doubt;
+    if (r.doubt) this.#doubtful ??= began;
+    if (r.verdict === "held") return this.#hold(r.token, began, true);
+    if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? began, true);
+    if (r.error instanceof RefusedError) throw r.error;
+    return r.verdict === "again" ? "again" : undefined; // the times of an unanswered turn are too old to send it again
+  }
+
+  /** Watches for the deletion of a key, and of my ticket. */
+  async #watch(key: string): Promise<Watch | undefined> {
+    const gone = [key, this.k.ticket(this.#uuid)].map((key) => ({ key: base64(key), filters: ["NOPUT"] }));
+    try {
+      return await this.gateway.watch(gone, { signal: this.settings.signal });
+    } catch (error) {
+      if (error instanceof RefusedError) throw error;
+      await sleep(100 + 400 * Math.random());
+      return undefined;
+    }
+  }
+
+  /** Leaves nothing of the attempt behind but its hold. */
+  async end(held: boolean) {
+    const { gateway, k } = this;
+    const input = this.#input({ queued: this.#lease !== "" });
+    const revoke = async (patience: Patience) => {
+      const r = await gateway.call("/v3/lease/revoke", { ID: this.#lease }, patience);
+      return r.verdict !== "unanswered";
+    };
+    if (this.#lease && !held) await this.#leave({ until: performance.now() + 2000 });
+    if (this.#lease) await finish(revoke, held ? 0 : 2, ticketTTL); // then no late join can put the ticket again
+    if (this.#doubt && !held) await finish((patience) => cancel(gateway, k, input, patience), 2, 3600);
+  }
+
+  /** Leaves the queue. As its tail, it puts the tail back to the ticket before. */
+  async #leave(patience: Patience) {
+    let r = await this.gateway.transact("leave", this.k, this.#input(), patience);
+    while (r.verdict === "as_tail") {
+      r = await this.gateway.transact("leave_as_tail", this.k, this.#input({ older: r.older ?? undefined }), patience);
+      if (r.verdict === "again") r = await this.gateway.transact("leave", this.k, this.#input(), patience);
+    }
+  }
+}

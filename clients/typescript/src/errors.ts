@@ -1,0 +1,76 @@
+/** What a lock can fail with. Every message is one line that names the lock, and safe to print. */
+
+import { asText, describe, plain, type Holder } from "./record.js";
+
+/** What all errors of locks have in common. */
+export class MutexError extends Error {}
+
+/** Somebody else holds the lock, or others wait for it. */
+export class HeldError extends MutexError {
+  override readonly name: string = "HeldError";
+
+  constructor(
+    readonly lock: string,
+    /** The record of the holder; undefined if nobody holds the lock and others are waiting for it. */
+    readonly holder: Holder | undefined,
+    /** How many wait in the queue, not counting this call. */
+    readonly waiting: number,
+    prefix = "",
+  ) {
+    const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
+    super(prefix + (holder
+      ? `lock ${plain(lock)} is held by ${describe(holder)}${waiting ? `; ${queue}` : ""}`
+      : `nobody holds lock ${plain(lock)}, ${queue}`));
+  }
+}
+
+/** The time to wait ran out. The lock is as it was. */
+export class WaitTimeoutError extends HeldError {
+  override readonly name = "WaitTimeoutError";
+
+  constructor(lock: string, holder: Holder | undefined, waiting: number, seconds: number) {
+    super(lock, holder, waiting, `gave up after ${seconds} s: `);
+  }
+}
+
+/**
+ * Why a hold ended. `deadline`: its time ran out, by this machine's clock, before etcd confirmed an extension;
+ * `forced`: an operator ended it; `auto_unlocked`, `abandoned`: the unlocker did; `deleted`: its keys are gone, and
+ * nobody left a note; `replaced`: another holds the lock.
+ */
+export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "deleted" | "replaced";
+
+/** The lock is no longer held, or must not be relied on any more. Stop the work. */
+export class LostError extends MutexError {
+  override readonly name = "LostError";
+
+  /** Who ended the hold, and why, if it was written down. */
+  readonly by: string | undefined;
+  readonly why: string | undefined;
+
+  constructor(readonly lock: string, readonly reason: Reason, ending: Record<string, unknown> = {}) {
+    const [by, why] = [asText(ending.by), asText(ending.why)];
+    const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
+    super(`lock ${plain(lock)} was lost: ${sentences[reason]}${note}`);
+    [this.by, this.why] = [by, why];
+  }
+}
+
+const sentences: Record<Reason, string> = {
+  deadline: "its time ran out before etcd confirmed an extension",
+  forced: "an operator unlocked it",
+  auto_unlocked: "its time was over, so it was unlocked",
+  abandoned: "its process was proven dead, so it was unlocked",
+  deleted: "its record was deleted, and nobody left a note",
+  replaced: "another holds it",
+};
+
+/** The request was wrong, or etcd does not allow it. Trying again changes nothing. */
+export class RefusedError extends MutexError {
+  override readonly name = "RefusedError";
+}
+
+/** etcd did not answer in time. What was asked is undone as soon as etcd can be reached. */
+export class UnavailableError extends MutexError {
+  override readonly name = "UnavailableError";
+}

@@ -1,0 +1,319 @@
+/** A lock that is held: extending it, noticing its loss, and giving it back. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { moment, type Hold, type Moment } from "./acquire.js";
+import { cancel, finish, withTombstone } from "./cleanup.js";
+import { LostError, RefusedError, type Reason } from "./errors.js";
+import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
+import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
+import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
+import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
+
+const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
+const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
+const watchAfter = 100; // most holds are shorter, and need no watch
+const sleepCheck = 2000; // timers stand still while the machine sleeps
+
+/** A lock that this process holds, until {@link Lock.release} or until it is lost. */
+export class Lock {
+  readonly name: string;
+  /** What identifies this hold, in the record and in the history. */
+  readonly uuid: string;
+  /**
+   * Fencing token: greater than that of every earlier hold of any lock in the same etcd. It is a 64-bit integer, and so
+   * a bigint: a number would lose digits. `String(token)` is its form in JSON, headers and SQL.
+   */
+  readonly token: bigint;
+  /** Fires when the lock is lost; its reason is the LostError. A release does not fire it. */
+  readonly signal: AbortSignal;
+
+  readonly #gateway: Gateway;
+  readonly #k: Keys;
+  readonly #settings: Settings;
+  readonly #hold: Hold;
+  readonly #loss = new AbortController();
+  readonly #ended = new AbortController(); // lost or released: stops what runs in the background
+
+  #lost: LostError | undefined;
+  #asked: Request | undefined;
+  #askedAt = 0n; // revision of the latest request
+  #until: number; // local deadline, monotonic
+  #counted: Moment; // since when it is counted
+  #recorded: number; // auto_unlock_at in the record, as far as it is known
+  #alertTarget: number;
+  #alertGranted = 0; // the alert that an operator granted
+  #durations: Durations;
+  #progress = "";
+  #timer: NodeJS.Timeout | undefined;
+  #extending: Promise<unknown> = Promise.resolve();
+  #releasing: Promise<void> | undefined;
+
+  /** Locks are made by `Client.lock`. */
+  constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
+    [this.#gateway, this.#k, this.#settings, this.#hold] = [gateway, k, settings, hold];
+    this.name = k.lock;
+    this.uuid = hold.uuid;
+    this.token = BigInt(hold.token);
+    this.signal = this.#loss.signal;
+    this.#durations = settings;
+    this.#counted = hold.began;
+    this.#until = hold.began.monotonic + settings.unlockAfter - settings.margin;
+    this.#recorded = Math.floor(hold.began.wall + settings.unlockAfter);
+    this.#alertTarget = hold.began.wall + settings.alertAfter;
+    this.#arm();
+    setTimeout(() => void this.#follow(), watchAfter).unref();
+    if (settings.heartbeat) void this.#beat();
+  }
+
+  /** Why the lock is lost; undefined while it is held, and after a release. */
+  get lost(): Reason | undefined { return this.#lost?.reason; }
+
+  /** The latest request to finish early; undefined if nobody asked. */
+  get asked(): Request | undefined { return this.#asked; }
+
+  /**
+   * Reports that the work makes progress: it moves both deadlines, from now on, and shows the progress with the lock.
+   * Durations in seconds replace those of the lock. Rejects with a LostError if the lock is lost, and with an
+   * UnavailableError if etcd does not answer in 15 s: then the lock stands as before, until the deadline that it had.
+   */
+  alive(progress = "", change: Change = {}): Promise<void> {
+    return quiet(this.#inTurn(() => this.#extend(progress, change)));
+  }
+
+  /**
+   * Gives the lock back. Rejects with a LostError if it was lost before: the work may have run while another held the
+   * lock. Rejects with an UnavailableError if etcd does not answer in 15 s: then it goes on in the background.
+   */
+  release(): Promise<void> { return this.#releasing ??= quiet(this.#release()); }
+
+  /** For `await using`. */
+  [Symbol.asyncDispose](): Promise<void> { return this.release(); }
+
+  #input(more: Partial<Input> = {}): Input {
+    const { uuid, token, queued } = this.#hold;
+    return { lock: this.name, uuid, token, queued, ...more };
+  }
+
+  /** Extensions take turns, so that the last one wins. */
+  #inTurn(extend: () => Promise<void>): Promise<void> {
+    const turn = this.#extending.then(extend);
+    this.#extending = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** One extension. A heartbeat has no progress of its own, and does not move the alert. */
+  async #extend(progress: string | undefined, change: Change = {}) {
+    this.#mustHold();
+    const { heartbeat } = this.#settings;
+    const { began } = this.#hold;
+    if (Object.keys(change).length) this.#durations = changed(this.#durations, change, heartbeat);
+    const { alertAfter, unlockAfter, margin } = this.#durations;
+    const now = moment();
+    const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // never back
+    const beat = progress === undefined;
+    const unlockAt = beat ? Math.min(wall + unlockAfter, began.wall + heartbeat) : wall + unlockAfter;
+    if (!beat) [this.#progress, this.#alertTarget] = [progress, wall + alertAfter];
+    const alertAt = Math.max(Math.min(this.#alertTarget, unlockAt), this.#alertGranted);
+    const fields = {
+      alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), alive: alive(wall, this.#progress),
+    };
+    const until = Math.min(now.monotonic + answerWithin, this.#until);
+    const patience = { until, signal: this.#ended.signal, background: beat };
+    const r = await this.#gateway.transact("alive", this.#k, this.#input({ fields }), patience);
+    if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
+    if (r.verdict === "still_held") this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+    this.#mustHold();
+    if (r.error) throw r.error;
+  }
+
+  /** Throws if the lock is not held, or must not be relied on. */
+  #mustHold() {
+    if (this.#left <= 0) this.#lose("deadline");
+    if (this.#lost) throw this.#lost;
+    if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
+  }
+
+  #isOver() { return this.#ended.signal.aborted; }
+
+  /** Milliseconds to the local deadline. What the wall clock gained, because the machine slept, is deducted. */
+  get #left() {
+    const now = moment();
+    const slept = now.wall - this.#counted.wall - (now.monotonic - this.#counted.monotonic);
+    return this.#until - now.monotonic - (slept >= 1000 ? slept : 0);
+  }
+
+  #extendUntil(now: Moment, until: number, unlockAt: number) {
+    if (until - performance.now() > this.#left) [this.#until, this.#counted] = [until, now];
+    this.#recorded = Math.max(this.#recorded, Math.floor(unlockAt));
+    this.#arm();
+  }
+
+  /** Sets the timer to the local deadline. */
+  #arm() {
+    clearTimeout(this.#timer);
+    const left = this.#left;
+    if (left <= 0) this.#lose("deadline");
+    if (!this.#isOver()) this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
+  }
+
+  /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
+  async #beat() {
+    const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
+    for (let failed = false; performance.now() < end;) {
+      const third = (this.#durations.unlockAfter - this.#durations.margin) / 3;
+      await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
+      if (this.#isOver()) return;
+      failed = await this.#inTurn(() => this.#extend(undefined)).then(() => false, () => true);
+    }
+  }
+
+  /** Watches the record, and reads it whenever others wrote into it, until the hold ends. */
+  async #follow() {
+    const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
+    const background = { signal: this.#ended.signal, background: true };
+    while (!this.#isOver()) {
+      const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+      await this.#check(false);
+      for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent
+        const events = await watch.next(recheck);
+        quiet = events.length ? 0 : quiet + 1;
+        if (quiet || !events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
+      }
+      watch?.close();
+      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
+    }
+  }
+
+  /** Reports whether this handle wrote it. */
+  #isOwn({ kv }: WatchEvent) {
+    return text(kv.key) === this.#k.field("auto_unlock_at") && text(kv.value) === formatTime(this.#recorded);
+  }
+
+  readonly #isEnd = ({ type, kv }: WatchEvent) => text(kv.key) === this.#k.field("uuid") &&
+    BigInt(kv.mod_revision) > this.token && (type === "DELETE" || text(kv.value) !== this.uuid);
+
+  /** Reads the record. If the hold is known to be gone, etcd has only a moment to say why. */
+  async #check(gone: boolean) {
+    if (this.#isOver()) return;
+    const until = performance.now() + (gone ? 1000 : this.#gateway.timeout * 1000);
+    const patience = { until, signal: this.#ended.signal, background: true };
+    const r = await this.#gateway.transact("check", this.#k, this.#input(), patience);
+    if (r.verdict === "still_held") this.#learn(readFields(this.#k, keysIn(r.body, 0)).fields);
+    else if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
+    else if (gone) this.#lose("deleted");
+  }
+
+  /** Takes over what others wrote into the record: a request to finish, and more time. */
+  #learn(all: Field[]) {
+    const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
+    const [asked, extended] = [field("asked"), field("extended")];
+    const [alertAt, unlockAt] = [field("alert_at"), field("auto_unlock_at")];
+    const given = this.#about(extended);
+    if (given && extended?.modified === alertAt?.modified) {
+      this.#alertGranted = Math.max(this.#alertGranted, timeOf(alertAt));
+    }
+    const byThat = given && extended?.modified === unlockAt?.modified;
+    this.#postpone(timeOf(unlockAt), byThat ? Number(given.seconds) : Infinity);
+    const request = this.#about(asked);
+    if (!request || !asked || asked.modified <= this.#askedAt) return;
+    const { by, reason, source, at } = request;
+    const when = parseTime(asText(at) ?? "");
+    this.#askedAt = asked.modified;
+    this.#asked = {
+      by: asText(by) ?? "", reason: asText(reason) ?? "", source: asText(source) ?? "",
+      ...(when && { at: new Date(when.seconds * 1000) }),
+    };
+    tell("onAsked", this.#settings.onAsked, this.#asked);
+  }
+
+  /** The document in a field, if it is about this hold. */
+  #about(f: Field | undefined): Record<string, unknown> | undefined {
+    const value = f && f.value.length <= 2048 ? parseObject(f.value.toString()) : {};
+    const sameToken = asText(value.token) === this.#hold.token || value.token === Number(this.token);
+    return value.uuid === this.uuid && sameToken ? value : undefined;
+  }
+
+  /**
+   * Moves the local deadline by as much as somebody else moved that in the record: an operator, whose clock is not this
+   * machine's. One who counted from now gave no more than `seconds`.
+   */
+  #postpone(unlockAt: number, seconds: number) {
+    if (unlockAt <= this.#recorded) return;
+    let longer = unlockAt - this.#recorded;
+    if (longer > (seconds + 1) * 1000) longer = Math.min(longer, seconds * 1000 - this.#durations.margin - this.#left);
+    this.#recorded = unlockAt;
+    this.#until += Math.max(longer, 0);
+    this.#arm();
+  }
+
+  #lose(reason: Reason, ending?: Record<string, unknown>) {
+    if (this.#isOver()) return;
+    this.#lost = new LostError(this.name, reason, ending);
+    this.#end();
+    if (reason !== "deadline") this.#cancelLater(); // else the record may still be ours: release will see
+    this.#loss.abort(this.#lost);
+    tell("onLost", this.#settings.onLost, this.#lost);
+  }
+
+  #end() {
+    clearTimeout(this.#timer);
+    this.#ended.abort();
+  }
+
+  /** Keeps sends of the acquisition that got no answer from taking the lock again. */
+  #cancelLater() {
+    if (!this.#hold.doubt) return;
+    void finish((patience) => cancel(this.#gateway, this.#k, this.#input(), patience), 0, 3600);
+  }
+
+  async #release() {
+    this.#end();
+    const before = this.#lost;
+    if (before && before.reason !== "deadline") throw before;
+    const r = await this.#giveBack({ until: performance.now() + answerWithin });
+    if (r.error) {
+      const again = async (patience: Patience) => (await this.#giveBack(patience)).verdict !== "unanswered";
+      void finish(again, 0, this.#durations.unlockAfter / 1000);
+      throw r.error;
+    }
+    if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
+    if (before && r.doubt) throw before; // an earlier send may have released it, or somebody else
+  }
+
+  /** Sends the release; with a tombstone if a send of the acquisition may still be on its way. */
+  async #giveBack(patience: Patience): Promise<Outcome> {
+    const [gateway, k] = [this.#gateway, this.#k];
+    if (this.#hold.doubt) {
+      const send = (lease: string) => gateway.transact("release_in_doubt", k, this.#input({ lease }), patience);
+      const r = await withTombstone(gateway, patience, send);
+      if (r.verdict !== "withdraw") return r;
+      this.#cancelLater(); // etcd is out of space: the tombstone is due later
+    }
+    return gateway.transact("release", k, this.#input(), patience);
+  }
+}
+
+/** Durations in seconds for {@link Lock.alive}. */
+export type Change = Pick<LockOptions, "alertAfter" | "unlockAfter">;
+
+function changed({ alertAfter, unlockAfter }: Durations, change: Change, heartbeat: number): Durations {
+  return durations({ alertAfter: alertAfter / 1000, unlockAfter: unlockAfter / 1000, ...change }, heartbeat / 1000);
+}
+
+const timeOf = (f: Field | undefined) => {
+  const at = parseTime(f?.value.toString() ?? "");
+  return at ? at.seconds * 1000 + at.nanoseconds / 1e6 : 0;
+};
+
+/** A promise whose rejection does not end the process if the caller does not wait for it. */
+function quiet<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => undefined);
+  return promise;
+}
+
+/** Calls back. What the callback throws is a warning: nobody could catch it. */
+function tell<T>(name: string, callback: ((value: T) => unknown) | undefined, value: T) {
+  const call = async () => { await callback?.(value); };
+  call().catch((error: unknown) => process.emitWarning(`clustermutex: ${name} failed: ${String(error)}`));
+}

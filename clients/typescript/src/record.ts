@@ -1,0 +1,205 @@
+/** What stands in etcd about a lock: its name, times, and the record of its holder. */
+
+import { RefusedError } from "./errors.js";
+
+const maxText = 1024;
+const maxBacktrace = 16 * 1024;
+const maxRecord = 64 * 1024;
+const maxAttributes = 64;
+
+/** Returns the name of a lock as a segment of a key. Throws a RefusedError if no lock may have the name. */
+export function segment(name: string): string {
+  const bytes = Buffer.from(name);
+  if (bytes.length === 0 || bytes.length > 256 || /\p{Cc}/u.test(name) || bytes.toString() !== name) {
+    throw new RefusedError(`lock name ${plain(name)}: want 1 to 256 bytes of UTF-8 without control characters`);
+  }
+  return escape(name);
+}
+
+/** Returns the name that a segment stands for. Throws a RefusedError if {@link segment} never writes it. */
+export function nameOf(segment: string): string {
+  const name = segment.replace(/%(25|2F|2E)/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  if (name === "" || escape(name) !== segment) throw new RefusedError(`${plain(segment)} is no lock`);
+  return name;
+}
+
+const escape = (name: string) =>
+  name.replace(/[%/]|^\./g, (c) => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+
+/** Reads a time: whole seconds since 1970, and nanoseconds. Returns undefined for text in any other form. */
+export function parseTime(text: string): { seconds: number; nanoseconds: number } | undefined {
+  const [, seconds, fraction = ""] = /^([0-9]{10})(?:\.([0-9]{1,9}))?$/.exec(text) ?? [];
+  return seconds === undefined ? undefined : { seconds: Number(seconds), nanoseconds: Number(fraction.padEnd(9, "0")) };
+}
+
+/** Returns a time, in milliseconds since 1970, as text. */
+export function formatTime(ms: number): string {
+  const [seconds, thousandths] = [Math.floor(ms / 1000), Math.floor(ms) % 1000];
+  const fraction = thousandths ? "." + String(thousandths).padStart(3, "0").replace(/0+$/, "") : "";
+  return String(seconds).padStart(10, "0") + fraction;
+}
+
+/** Text, numbers and booleans by name, shown with the lock and in its history. */
+export type Attributes = Record<string, string | number | boolean>;
+
+/** Members of the protocol by name, such as `owner` and `purpose`; undefined and empty ones are left out. */
+export type Members = Record<string, string | number | undefined>;
+
+/** What a holder says of itself, apart from times. */
+export interface Facts {
+  members: Members;
+  backtrace: string;
+  attributes: Attributes;
+}
+
+/** The fields of a record, in the order in which they are written. Times are in milliseconds since 1970. */
+export function fields(uuid: string, facts: Facts, now: number, alertAt: number, unlockAt: number) {
+  const { members, backtrace, attributes } = facts;
+  for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
+  checkAttributes(attributes);
+  const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
+  const given = Object.entries(known).filter(([, value]) => value !== "");
+  const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
+  const all = { uuid, alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), metadata };
+  if (Buffer.byteLength(Object.entries(all).flat().join("")) > maxRecord) {
+    throw new RefusedError(`the record has more than ${maxRecord} bytes`);
+  }
+  return all;
+}
+
+function checkText(name: string, value: unknown) {
+  if (typeof value !== "string") return;
+  const bytes = Buffer.from(value);
+  if (bytes.length > maxText) throw new RefusedError(`${name} has ${bytes.length} bytes, at most 1024 are allowed`);
+  if (bytes.toString() !== value) throw new RefusedError(`${name} is not valid Unicode`);
+}
+
+const reserved = new Set([
+  "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata",
+  "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client",
+  "boot_id", "process_start", "pid_namespace", "pod_namespace", "pod_name", "pod_uid", "container", "detached",
+  "lock_delay",
+]);
+
+function checkAttributes(attributes: Attributes) {
+  const all = Object.entries(attributes);
+  if (all.length > maxAttributes) throw new RefusedError(`${all.length} attributes, at most 64 are allowed`);
+  for (const [name, value] of all) {
+    if (!/^[a-z][a-z0-9_]{0,62}$/.test(name)) {
+      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits or _, lower case`);
+    }
+    if (reserved.has(name)) throw new RefusedError(`attribute ${name}: the name belongs to the protocol`);
+    if (!["string", "boolean", "number"].includes(typeof value) || (typeof value === "number" && !isFinite(value))) {
+      throw new RefusedError(`attribute ${name}: want text, a number or a boolean`);
+    }
+  }
+}
+
+/** Keeps whole lines of the newest frames, so that no lock fails for a long backtrace. */
+function cutLines(text: string): string {
+  if (Buffer.byteLength(text) <= maxBacktrace) return text;
+  const mark = "\n... cut\n";
+  const kept = Buffer.from(text).subarray(0, maxBacktrace - mark.length).toString();
+  return kept.slice(0, Math.max(kept.lastIndexOf("\n"), 0)) + mark;
+}
+
+/** The value of `alive`. Progress beyond 1 KiB is cut. */
+export function alive(now: number, progress: string): string {
+  return progress ? `${formatTime(now)} ${cutText(progress)}` : formatTime(now);
+}
+
+/** Cuts text to 1 KiB, never inside a character. */
+function cutText(text: string): string {
+  const bytes = Buffer.from(text);
+  let end = Math.min(bytes.length, maxText);
+  while (end < bytes.length && end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return bytes.subarray(0, end).toString();
+}
+
+/** One field as it was read, with its mod revision. */
+export interface Field { name: string; value: Buffer; modified: bigint }
+
+/** The record of a holder. Its texts are whatever the holder wrote: escape them where you show them. */
+export interface Holder {
+  /** Identity of this one hold. */
+  uuid: string;
+  /** Fencing token of the hold. */
+  token: bigint;
+  owner?: string;
+  hostname?: string;
+  pid?: number;
+  purpose?: string;
+  /** When it asked for the lock, by its own clock. */
+  lockedAt?: Date;
+  /** After this, somebody is alerted. */
+  alertAt?: Date;
+  /** After this, an unlocker may remove the lock. */
+  unlockAt?: Date;
+}
+
+/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. */
+export function readRecord(all: Field[], token: bigint): Partial<Holder> {
+  const own = new Map(all.filter((f) => f.modified >= token).map((f) => [f.name, f.value])); // older ones are leftovers
+  const metadata = parseObject(own.get("metadata")?.toString() ?? "");
+  const text = (name: string) => {
+    const bytes = own.get(name);
+    if (bytes) return cutText(bytes.toString());
+    const value = asText(metadata[name]);
+    return value && cutText(value);
+  };
+  const time = (value: string | undefined) => {
+    const at = parseTime(value ?? "");
+    return at && new Date(at.seconds * 1000 + at.nanoseconds / 1e6);
+  };
+  const pid = /^[1-9][0-9]{0,14}$/.exec(text("pid") ?? "");
+  const record = {
+    uuid: own.get("uuid")?.toString(), token, owner: text("owner"), hostname: text("hostname"),
+    pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: time(text("locked_at")),
+    alertAt: time(own.get("alert_at")?.toString()), unlockAt: time(own.get("auto_unlock_at")?.toString()),
+  };
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
+}
+
+/** Returns the JSON object that text is; an empty one for anything else. */
+export function parseObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? value as Record<string, unknown> : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Text for text, numbers and booleans; undefined for anything else. */
+export const asText = (value: unknown) =>
+  typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : undefined;
+
+/** One line: who holds a lock, where, since when, what for, and its deadlines. */
+export function describe(holder: Holder, now = Date.now()): string {
+  let line = holder.owner ? plain(holder.owner) : "an unknown owner";
+  if (holder.hostname) line += ` on ${plain(holder.hostname)}`;
+  if (holder.pid) line += ` (pid ${holder.pid})`;
+  if (holder.lockedAt) line += `, taken ${relative(holder.lockedAt, now)}`;
+  if (holder.purpose) line += ` for ${plain(holder.purpose)}`;
+  if (holder.alertAt) line += `; ${due(holder.alertAt, now, "alert", "alerted")}`;
+  if (holder.unlockAt) line += `, ${due(holder.unlockAt, now, "auto-unlock", "auto-unlock was due")}`;
+  return line;
+}
+
+const due = (at: Date, now: number, ahead: string, past: string) =>
+  `${at.getTime() > now ? ahead : past} ${relative(at, now)}`;
+
+function relative(at: Date, now: number): string {
+  const seconds = (at.getTime() - now) / 1000;
+  const [unit, name] = ([[86400, "days"], [3600, "hours"], [60, "minutes"]] as const)
+    .find(([unit]) => Math.abs(seconds) >= 2 * unit) ?? [1, "seconds"];
+  const n = Math.floor(Math.abs(seconds) / unit);
+  return seconds > 0 ? `in ${n} ${name}` : `${n} ${name} ago`;
+}
+
+/** Makes text from outside harmless in a sentence: quoted, short, and without characters that nobody sees. */
+export function plain(text: string): string {
+  const short = text.length > 120 ? text.slice(0, 120).replace(/[\ud800-\udbff]$/, "") + "…" : text;
+  const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;
+  return JSON.stringify(short).replace(hidden, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`);
+}

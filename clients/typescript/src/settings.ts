@@ -1,0 +1,87 @@
+/** What the caller of a lock may choose, checked and with its defaults. */
+
+import type { LostError } from "./errors.js";
+import { RefusedError } from "./errors.js";
+import type { Attributes } from "./record.js";
+
+/** Options of one lock. Durations are in seconds. */
+export interface LockOptions {
+  /** How long to wait for the lock: 0 tries once. Without it there is no limit. */
+  wait?: number | undefined;
+  /** Gives the wait up when it fires. The lock, once held, does not depend on it. */
+  signal?: AbortSignal | undefined;
+  /** How long the work takes on a bad day; somebody is alerted after it. Default 300, a third of `unlockAfter`. */
+  alertAfter?: number | undefined;
+  /** When the lock is taken away from a silent holder. Default three times `alertAfter`; 60 with a heartbeat. */
+  unlockAfter?: number | undefined;
+  /** How long before that the work has to stop. Default a tenth of `unlockAfter`, at most 30. */
+  margin?: number | undefined;
+  /** One line for whoever is paged: what the lock is held for. */
+  purpose?: string | undefined;
+  /** Shown with the lock and in its history: a ticket, a build, a number of rows. */
+  attributes?: Attributes | undefined;
+  /**
+   * Extends the lock in the background while the process lives, for at most so many seconds; true is an hour. Being
+   * alive is no progress: a heartbeat does not postpone the alert.
+   */
+  heartbeat?: boolean | number | undefined;
+  /** Called once if the lock is lost. */
+  onLost?: ((lost: LostError) => unknown) | undefined;
+  /** Called when somebody asks the holder to finish. */
+  onAsked?: ((request: Request) => unknown) | undefined;
+}
+
+/** Somebody asks the holder to finish early. Its texts are whatever their writer wrote: escape them. */
+export interface Request {
+  by: string;
+  reason: string;
+  /** Where the name comes from, such as `cli`, or `waiter` for a client that waits for the lock. */
+  source: string;
+  at?: Date;
+}
+
+/** Durations of a hold, in milliseconds. */
+export interface Durations { alertAfter: number; unlockAfter: number; margin: number }
+
+export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "heartbeat">, Durations {
+  /** Milliseconds. */
+  wait: number;
+  /** For how long the heartbeat goes on, in milliseconds; 0 without one. */
+  heartbeat: number;
+}
+
+const tenYears = 10 * 365 * 86400;
+
+/** Checks the options and fills in the defaults. */
+export function settle(options: LockOptions): Settings {
+  const { wait = Infinity, heartbeat = false } = options;
+  if (typeof wait !== "number" || !(wait >= 0)) throw new RefusedError(`wait is ${wait}, it must be 0 or more seconds`);
+  const most = heartbeat === true ? 3600 : heartbeat === false ? 0 : duration("heartbeat", heartbeat) ?? 0;
+  return { ...options, ...durations(options, most), wait: wait * 1000, heartbeat: most * 1000 };
+}
+
+/** Checks the durations of a hold. `heartbeat` is in seconds, 0 without one. */
+export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat: number): Durations {
+  let alert = duration("alertAfter", options.alertAfter);
+  let unlock = duration("unlockAfter", options.unlockAfter);
+  if (heartbeat) {
+    alert ??= Math.min(300, heartbeat);
+    unlock ??= Math.min(60, heartbeat);
+  }
+  alert ??= unlock === undefined ? 300 : unlock / 3;
+  unlock ??= 3 * alert;
+  const margin = duration("margin", options.margin) ?? Math.min(unlock / 10, 30);
+  if (unlock < 0.1) throw new RefusedError(`unlockAfter is ${unlock} s, it must be at least 0.1 s`);
+  if (margin >= unlock) throw new RefusedError(`the margin of ${margin} s leaves nothing of unlockAfter (${unlock} s)`);
+  const longest = heartbeat || unlock;
+  if (Math.max(alert, unlock) > longest) {
+    throw new RefusedError(`alertAfter (${alert} s) and unlockAfter (${unlock} s) must be at most ${longest} s`);
+  }
+  return { alertAfter: alert * 1000, unlockAfter: unlock * 1000, margin: margin * 1000 };
+}
+
+function duration(name: string, seconds: number | undefined): number | undefined {
+  if (seconds === undefined) return undefined;
+  if (typeof seconds === "number" && seconds > 0 && seconds <= tenYears) return seconds;
+  throw new RefusedError(`${name} is ${String(seconds)}, it must be a positive number of seconds`);
+}

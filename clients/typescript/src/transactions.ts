@@ -1,0 +1,334 @@
+/** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
+
+import { asText, parseObject, segment, type Field } from "./record.js";
+import type { Reason } from "./errors.js";
+
+/** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
+export interface KeyValue {
+  key: string;
+  value?: string;
+  create_revision: string;
+  mod_revision: string;
+  lease?: string;
+}
+
+/** The answer to a transaction. Members with their default value are left out. */
+export interface TxnAnswer {
+  header: { revision: string };
+  succeeded?: boolean;
+  responses?: { response_range?: { kvs?: KeyValue[]; count?: string } }[];
+}
+
+/** What came back over HTTP; nothing at all if there was no answer. */
+export interface Answer { status?: number; body?: unknown }
+
+/** Another ticket of the queue. */
+export interface Ticket { ticket: string; create_revision: string; lease?: string }
+
+/** What the transactions are made of. */
+export interface Input {
+  lock: string;
+  uuid: string;
+  /** Fields of the record by name, in the order of writing. */
+  fields?: Record<string, string>;
+  /** Fencing token of the hold. */
+  token?: string;
+  /** The value of the ticket. */
+  ticket?: string;
+  /** The lease of a ticket or tombstone. */
+  lease?: string;
+  /** Create revision of the ticket. */
+  position?: string;
+  /** The ticket that the tail is to name. */
+  older?: Ticket | undefined;
+  /** The attempt joined the queue, or may have. */
+  queued?: boolean;
+  /** An earlier send of the same transaction got no answer. */
+  unanswered?: boolean;
+}
+
+/** What an answer means, and what it says. */
+export interface Verdict {
+  verdict: "held" | "held_by_earlier_send" | "refused" | "still_held" | "lost" | "released" | "cancelled" | "joined" |
+    "joined_by_earlier_send" | "wait" | "turn" | "again" | "left" | "as_tail" | "withdraw" | "lease" | "login" |
+    "resend" | "report" | "answered";
+  token?: string;
+  position?: string;
+  reason?: Reason;
+  /** What was written down of the end of the hold. */
+  ending?: Record<string, unknown>;
+  /** The holder's uuid; null if nobody holds the lock. */
+  holder?: string | null;
+  /** The send may have been committed, or may yet be. */
+  doubt?: boolean;
+  /** The key whose deletion is waited for. */
+  watch?: string;
+  restore?: Ticket;
+  older?: Ticket | null;
+}
+
+export type Step = keyof typeof transactions;
+
+/** The keys of one lock. */
+export class Keys {
+  readonly record: string;
+  readonly queue: string;
+
+  constructor(readonly prefix: string, readonly lock: string) {
+    this.record = `${prefix}${segment(lock)}/`;
+    this.queue = `${prefix}.queue/${segment(lock)}/`;
+  }
+
+  field(name: string) { return this.record + name; }
+  ticket(uuid: string) { return this.queue + uuid; }
+  get tail() { return this.queue + ".tail"; }
+  cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
+  history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
+  /** The range of the record's keys. */
+  get all() { return { key: base64(this.record), range_end: base64(endOf(this.record)) }; }
+  /** The range of the tickets, without the tail. */
+  get tickets() { return { key: base64(this.queue + "/"), range_end: base64(endOf(this.queue)) }; }
+}
+
+export const base64 = (text: string) => Buffer.from(text).toString("base64");
+export const text = (value: string | undefined) => Buffer.from(value ?? "", "base64").toString();
+
+/** The end of the range of a prefix that ends with "/": "0" is the byte after it. */
+const endOf = (prefix: string) => prefix.slice(0, -1) + "0";
+
+const created = (key: string, revision = "0") =>
+  ({ key: base64(key), target: "CREATE", result: "EQUAL", create_revision: revision });
+const valued = (key: string, value: string, result = "EQUAL") =>
+  ({ key: base64(key), target: "VALUE", result, value: base64(value) });
+const put = (key: string, value: string, lease?: string) =>
+  ({ request_put: { key: base64(key), ...(value && { value: base64(value) }), ...(lease && { lease }) } });
+const get = (key: string) => ({ request_range: { key: base64(key) } });
+const remove = (key: string) => ({ request_delete_range: { key: base64(key) } });
+const removeAll = (k: Keys) => ({ request_delete_range: k.all });
+const readAll = (k: Keys) => ({ request_range: k.all });
+const newest = (k: Keys, limit: string, below?: string) => ({
+  request_range: {
+    ...k.tickets, limit, sort_order: "DESCEND", sort_target: "CREATE",
+    ...(below && { max_create_revision: String(BigInt(below) - 1n) }),
+  },
+});
+const record = (k: Keys, i: Input) => Object.entries(i.fields ?? {}).map(([name, value]) => put(k.field(name), value));
+const held = (k: Keys, i: Input) => [valued(k.field("uuid"), i.uuid), created(k.field("uuid"), i.token)];
+const free = (k: Keys) => created(k.field("uuid"));
+const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
+const tombstone = (k: Keys, i: Input) => put(k.cancelled(i.uuid), i.lock, i.lease);
+const dequeue = (k: Keys, i: Input) => [
+  remove(k.ticket(i.uuid)),
+  { request_txn: { compare: [valued(k.tail, i.uuid)], success: [remove(k.tail)] } },
+];
+const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
+
+/** The body of each step. */
+export const transactions = {
+  acquire: (k: Keys, i: Input) =>
+    ({ compare: [free(k), created(k.tail), notCancelled(k, i)], success: record(k, i), failure: [readAll(k)] }),
+  try: (k: Keys, i: Input) => ({
+    compare: [free(k), created(k.tail), notCancelled(k, i), created(k.ticket(i.uuid))],
+    success: record(k, i),
+    failure: [readAll(k)],
+  }),
+  alive: (k: Keys, i: Input) => ({
+    compare: held(k, i),
+    success: [
+      {
+        request_txn: {
+          compare: [valued(k.field("auto_unlock_at"), i.fields?.auto_unlock_at ?? "", "LESS")],
+          success: record(k, i).slice(0, 2),
+        },
+      },
+      put(k.field("alive"), i.fields?.alive ?? ""),
+    ],
+    failure: [readAll(k), get(k.history(i.uuid))],
+  }),
+  /** Reads the record of a hold, and how it ended if it did. */
+  check: (k: Keys, i: Input) =>
+    ({ compare: held(k, i), success: [readAll(k)], failure: [readAll(k), get(k.history(i.uuid))] }),
+  release: (k: Keys, i: Input) => ({
+    compare: held(k, i),
+    success: [removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
+    failure: [readAll(k), get(k.history(i.uuid)), ...(i.queued ? dequeue(k, i) : [])],
+  }),
+  release_in_doubt: (k: Keys, i: Input) => ({
+    compare: held(k, i),
+    success: [tombstone(k, i), removeAll(k), ...dequeue(k, i)],
+    failure: [tombstone(k, i), readAll(k), get(k.history(i.uuid)), ...dequeue(k, i)],
+  }),
+  cancel: (k: Keys, i: Input) => ({
+    compare: [valued(k.field("uuid"), i.uuid)],
+    success: [tombstone(k, i), removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
+    failure: [tombstone(k, i), ...(i.queued ? dequeue(k, i) : [])],
+  }),
+  /** A cancel without puts, for an etcd that is out of space. */
+  withdraw: (k: Keys, i: Input) => ({
+    compare: [valued(k.field("uuid"), i.uuid)],
+    success: [removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
+    ...(i.queued && { failure: dequeue(k, i) }),
+  }),
+  join: (k: Keys, i: Input) => ({
+    compare: [created(k.ticket(i.uuid)), notCancelled(k, i)],
+    success: [put(k.ticket(i.uuid), i.ticket ?? "", i.lease), put(k.tail, i.uuid, i.lease)],
+    failure: [get(k.ticket(i.uuid))],
+  }),
+  look: (k: Keys, i: Input) => ({
+    success: [
+      get(k.ticket(i.uuid)), get(k.field("uuid")), get(k.tail), newest(k, "1", i.position), newest(k, "1"),
+    ],
+  }),
+  turn: (k: Keys, i: Input) => ({
+    compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position)],
+    success: [...record(k, i), ...dequeue(k, i)],
+    failure: [readAll(k), get(k.ticket(i.uuid))],
+  }),
+  leave: (k: Keys, i: Input) =>
+    ({ compare: [valued(k.tail, i.uuid)], success: [newest(k, "2")], failure: [remove(k.ticket(i.uuid))] }),
+  leave_as_tail: (k: Keys, i: Input) => ({
+    compare: [valued(k.tail, i.uuid), ...(i.older ? [created(k.ticket(i.older.ticket), i.older.create_revision)] : [])],
+    success: [remove(k.ticket(i.uuid)), i.older ? tailTo(k, i.older) : remove(k.tail)],
+  }),
+  restore_tail: (k: Keys, i: Input) => ({
+    compare: [created(k.tail), ...(i.older ? [created(k.ticket(i.older.ticket), i.older.create_revision)] : [])],
+    success: i.older ? [tailTo(k, i.older)] : [],
+  }),
+  /** Reads who holds the lock, and the names of the tickets. */
+  survey: (k: Keys) => ({ success: [readAll(k), { request_range: { ...k.tickets, keys_only: true } }] }),
+};
+
+/** What the answer to a step means. */
+export function judge(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
+  const fault = judgeFault(answer, step);
+  return fault ?? meanings[step](k, i, answer.body as TxnAnswer);
+}
+
+const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // what to do instead is known
+
+/** What an error means, for transactions and all other requests; undefined if the answer is none. */
+export function judgeFault({ status, body }: Answer, step?: Step): Verdict | undefined {
+  const answer = errorIn(body);
+  if (status === 200 && answer && ("header" in answer || "result" in answer)) return undefined;
+  const message = asText(answer?.message) ?? "";
+  const tail = step === "leave_as_tail" || step === "restore_tail";
+  switch (answer?.code) {
+    case 16:
+      return { verdict: "login", doubt: false };
+    case 3:
+      return { verdict: /user name is empty|auth store is old/.test(message) ? "login" : "report", doubt: false };
+    case 7:
+    case 9:
+      return { verdict: "report", doubt: false };
+    case 5:
+      if (!message.includes("lease not found")) return { verdict: "report", doubt: false };
+      return { verdict: tail ? "again" : "lease", doubt: false };
+    case 8:
+      if (message.includes("too many requests")) return { verdict: "resend", doubt: false };
+      if (!message.includes("database space exceeded")) break;
+      if (step === "restore_tail") return { verdict: "again", doubt: true };
+      if (step && withoutPuts.includes(step)) return { verdict: "withdraw", doubt: true };
+  }
+  if (status === 404 && !answer) return { verdict: "report", doubt: false }; // the gateway is switched off
+  return { verdict: "resend", doubt: true };
+}
+
+/** The body of an error. Those of streams, as of a keepalive, are wrapped. */
+export function errorIn(body: unknown): Record<string, unknown> | undefined {
+  const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+  if (!isObject(body)) return undefined;
+  return isObject(body.error) ? body.error : body;
+}
+
+/** The keys that operation n of the answer read. */
+export const keysIn = (answer: TxnAnswer, n: number) => answer.responses?.[n]?.response_range?.kvs ?? [];
+
+/** The fields of a record among the keys that were read, and the token of the hold: 0 if nobody holds the lock. */
+export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: bigint; uuid: string | undefined } {
+  const fields = kvs.map((kv) => ({
+    name: text(kv.key).slice(k.record.length),
+    value: Buffer.from(kv.value ?? "", "base64"),
+    modified: BigInt(kv.mod_revision),
+  }));
+  const uuid = kvs.find((kv) => text(kv.key) === k.field("uuid"));
+  return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
+}
+
+type Meaning = (k: Keys, i: Input, answer: TxnAnswer) => Verdict;
+
+const taken: Meaning = (k, i, answer) => {
+  if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
+  const { uuid, token } = readFields(k, keysIn(answer, 0));
+  if (uuid === i.uuid) return { verdict: "held_by_earlier_send", token: String(token) };
+  return { verdict: "refused", holder: uuid ?? null };
+};
+
+/** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
+function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
+  const ending = parseObject(text(keysIn(answer, n + 1)[0]?.value));
+  const { ended, token } = ending;
+  const mine = token === undefined || asText(token) === i.token || token === Number(i.token);
+  if (mine && (ended === "forced" || ended === "auto_unlocked" || ended === "abandoned")) {
+    return { verdict: "lost", reason: ended, ending };
+  }
+  const { uuid } = readFields(k, keysIn(answer, n));
+  return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
+}
+
+const stands: Meaning = (k, i, answer) => answer.succeeded ? { verdict: "still_held" } : lost(k, i, answer, 0);
+
+const given = (n: number): Meaning => (k, i, answer) => {
+  if (answer.succeeded) return { verdict: "released" };
+  const end = lost(k, i, answer, n);
+  const again = readFields(k, keysIn(answer, n)).uuid === i.uuid; // another hold of mine
+  const byEarlierSend = i.unanswered && !again && (end.reason === "deleted" || end.reason === "replaced");
+  return byEarlierSend ? { verdict: "released" } : end;
+};
+
+const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
+  ({ ticket: text(key).slice(k.queue.length), create_revision, ...(lease && { lease }) });
+
+const joined: Meaning = (_, __, answer) => {
+  if (answer.succeeded) return { verdict: "joined", position: answer.header.revision };
+  const mine = keysIn(answer, 0)[0];
+  return mine ? { verdict: "joined_by_earlier_send", position: mine.create_revision } : { verdict: "lost" };
+};
+
+const looked: Meaning = (k, i, answer) => {
+  const [mine, uuid, tail, older, last] = [0, 1, 2, 3, 4].map((n) => keysIn(answer, n)[0]);
+  if (uuid && text(uuid.value) === i.uuid) return { verdict: "held_by_earlier_send", token: uuid.create_revision };
+  if (mine?.create_revision !== i.position) return { verdict: "lost" };
+  const restore = !tail && last ? { restore: ticketOf(k, last) } : {};
+  if (older) return { verdict: "wait", watch: text(older.key), ...restore };
+  return uuid ? { verdict: "wait", watch: k.field("uuid"), ...restore } : { verdict: "turn" };
+};
+
+const turned: Meaning = (k, i, answer) => {
+  const verdict = taken(k, i, answer);
+  if (verdict.verdict !== "refused") return verdict;
+  return { verdict: keysIn(answer, 1)[0]?.create_revision === i.position ? "again" : "lost" };
+};
+
+const leaving: Meaning = (k, i, answer) => {
+  if (!answer.succeeded) return { verdict: "left" };
+  const older = keysIn(answer, 0).map((kv) => ticketOf(k, kv)).find((t) => t.ticket !== i.uuid);
+  return { verdict: "as_tail", older: older ?? null };
+};
+
+const meanings: Record<Step, Meaning> = {
+  acquire: taken,
+  try: taken,
+  alive: stands,
+  check: stands,
+  release: given(0),
+  release_in_doubt: given(1 /* the tombstone comes first, in a release that failed */),
+  cancel: () => ({ verdict: "cancelled" }),
+  withdraw: () => ({ verdict: "again" }),
+  join: joined,
+  look: looked,
+  turn: turned,
+  leave: leaving,
+  leave_as_tail: (_, __, answer) => ({ verdict: answer.succeeded ? "left" : "again" }),
+  restore_tail: () => ({ verdict: "again" }),
+  survey: () => ({ verdict: "answered" }),
+};

@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { Client, LostError, RefusedError, UnavailableError } from "../src/index.js";
+import { encode, Etcd, eventually, Proxy, type Fate } from "./etcd.js";
+
+/** Runs a test with an etcd of its own, and a client that reaches it through a proxy. */
+function through(name: string, run: (etcd: Etcd, proxy: Proxy, locks: Client) => Promise<void>) {
+  void test(name, async () => {
+    const etcd = await Etcd.start();
+    const proxy = await Proxy.start(etcd.endpoint);
+    try {
+      await run(etcd, proxy, new Client(proxy.endpoint, { owner: "test" }));
+    } finally {
+      proxy.stop();
+      await etcd.stop();
+    }
+  });
+}
+
+/** The first transaction whose body has this text meets the fate, all others pass. */
+function first(text: string, fate: Fate): Proxy["fate"] {
+  let met = false;
+  return (path, body) => {
+    if (met || path !== "/v3/kv/txn" || !body.includes(text)) return "pass";
+    met = true;
+    return fate;
+  };
+}
+
+const tombstone = (etcd: Etcd, uuid: string) =>
+  etcd.read("/mutexes/.cancelled/").then((all) => `/mutexes/.cancelled/${uuid}` in all);
+
+for (const fate of ["lose", "mute"] as const) {
+  const lost = fate === "lose" ? "request" : "answer";
+  through(`an acquire whose ${lost} is lost is sent again, and cancelled at the end`, async (etcd, proxy, locks) => {
+    proxy.fate = first("auto_unlock_at", fate);
+    const lock = await locks.lock("doubt", { wait: 0 });
+    assert.equal((await etcd.read("/mutexes/doubt/"))["/mutexes/doubt/uuid"], lock.uuid);
+    await lock.release();
+    assert.deepEqual(await etcd.read("/mutexes/doubt/"), {});
+    assert.ok(await tombstone(etcd, lock.uuid));
+  });
+}
+
+through("a late send of an acquire does not take the lock again after the release", async (etcd, proxy, locks) => {
+  proxy.fate = first("auto_unlock_at", "hold");
+  const lock = await locks.lock("ghost", { wait: 0 });
+  await lock.release();
+  for (const send of proxy.held) await send();
+  assert.equal(proxy.held.length, 1);
+  assert.deepEqual(await etcd.read("/mutexes/ghost/"), {});
+});
+
+through("a late send does not take the lock after a loss either", async (etcd, proxy, locks) => {
+  proxy.fate = first("auto_unlock_at", "hold");
+  const lock = await locks.lock("ghost", { wait: 0 });
+  await etcd.remove("/mutexes/ghost/");
+  await eventually("a loss", () => lock.lost);
+  await eventually("a tombstone", () => tombstone(etcd, lock.uuid));
+  for (const send of proxy.held) await send();
+  assert.deepEqual(await etcd.read("/mutexes/ghost/"), {});
+});
+
+through("a join and a release whose answers are lost are recognised", async (etcd, proxy, locks) => {
+  const holder = await new Client(etcd.endpoint).lock("queue");
+  proxy.fate = first("\"since\\\"", "mute");
+  const waiter = locks.lock("queue");
+  await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/queue/")).length === 2);
+  await holder.release();
+  const lock = await waiter;
+  proxy.fate = first("/mutexes/.history/", "mute");
+  await lock.release();
+  assert.deepEqual(await etcd.read("/mutexes/queue/"), {});
+});
+
+through("a turn whose answer is lost is recognised", async (etcd, proxy, locks) => {
+  const holder = await new Client(etcd.endpoint).lock("turn");
+  const waiter = locks.lock("turn");
+  await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/turn/")).length === 2);
+  proxy.fate = first("auto_unlock_at", "mute");
+  await holder.release();
+  const lock = await waiter;
+  assert.equal((await etcd.read("/mutexes/turn/"))["/mutexes/turn/uuid"], lock.uuid);
+  await lock.release();
+  assert.ok(await tombstone(etcd, lock.uuid));
+  assert.deepEqual(await etcd.read("/mutexes/turn/"), {});
+});
+
+through("a holder that is cut off stops before its time is over", async (etcd, proxy, locks) => {
+  const began = Date.now();
+  const lock = await locks.lock("cut off", { unlockAfter: 4, alertAfter: 1, margin: 1 });
+  proxy.cut();
+  await eventually("a loss", () => lock.lost);
+  assert.equal(lock.lost, "deadline");
+  assert.ok(lock.signal.reason instanceof LostError);
+  assert.ok(Date.now() - began >= 2900, "not long before");
+  assert.equal((await etcd.read("/mutexes/cut off/"))["/mutexes/cut off/uuid"], lock.uuid, "the record is still there");
+  await assert.rejects(lock.alive(), (error: LostError) => error.reason === "deadline");
+  proxy.fate = () => "pass";
+  await lock.release();
+  assert.deepEqual(await etcd.read("/mutexes/cut off/"), {}, "and whoever waits need not wait for the rest");
+});
+
+through("an alive whose answer is lost is sent again", async (etcd, proxy, locks) => {
+  const lock = await locks.lock("alive");
+  proxy.fate = first("/alive", "mute");
+  await lock.alive("one");
+  assert.match((await etcd.read("/mutexes/alive/"))["/mutexes/alive/alive"] ?? "", / one$/);
+  await lock.release();
+});
+
+through("a waiter that etcd forgot joins again", async (etcd, _, locks) => {
+  const holder = await locks.lock("forgotten");
+  const waiter = locks.lock("forgotten");
+  const queue = "/mutexes/.queue/forgotten/";
+  const tickets = async () => Object.keys(await etcd.read(queue)).filter((key) => !key.endsWith("/.tail"));
+  const [ticket = ""] = await eventually("a ticket", async () => (await tickets()).length === 1 && tickets());
+  await etcd.remove(queue);
+  await eventually("another ticket", async () => {
+    const now = await tickets();
+    return now.length === 1 && !now.includes(ticket);
+  });
+  await holder.release();
+  await (await waiter).release();
+});
+
+test("the next endpoint answers when one does not, and etcd may be restarted under a waiter", async () => {
+  const etcd = await Etcd.start();
+  const locks = new Client(["http://127.0.0.1:1", etcd.endpoint]);
+  try {
+    const holder = await locks.lock("a");
+    const waiter = locks.lock("a");
+    await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/a/")).length === 2);
+    await etcd.restart();
+    await holder.alive("still here");
+    await holder.release();
+    await (await waiter).release();
+    assert.deepEqual(await etcd.read("/mutexes/a/"), {});
+  } finally {
+    await etcd.stop();
+  }
+});
+
+test("without etcd there is an answer soon, in words", async () => {
+  const began = Date.now();
+  await assert.rejects(new Client("http://127.0.0.1:1").lock("a", { wait: 0 }), (error: Error) => {
+    assert.match(error.message, /etcd gave no answer: .*ECONNREFUSED/);
+    return error instanceof UnavailableError;
+  });
+  assert.ok(Date.now() - began < 30_000);
+});
+
+test("users log in, log in again when their token is worthless, and are told what they may not do", async () => {
+  const etcd = await Etcd.start();
+  try {
+    const range = { key: encode("/mutexes/"), range_end: encode("/mutexes0") };
+    await etcd.post("/v3/auth/user/add", { name: "root", password: "root" });
+    await etcd.post("/v3/auth/user/grant", { user: "root", role: "root" });
+    await etcd.post("/v3/auth/role/add", { name: "locks" });
+    await etcd.post("/v3/auth/role/grant", { name: "locks", perm: { permType: "READWRITE", ...range } });
+    await etcd.post("/v3/auth/user/add", { name: "billing", password: "secret" });
+    await etcd.post("/v3/auth/user/grant", { user: "billing", role: "locks" });
+    const user = { user: "billing", password: "secret" };
+    const early = await new Client(etcd.endpoint, user).lock("before there are users");
+    await etcd.post("/v3/auth/enable", {});
+    await early.release();
+
+    const locks = new Client(etcd.endpoint, user);
+    const lock = await locks.lock("a");
+    const waiter = locks.lock("a");
+    await etcd.restart(); // it forgets its tokens
+    await lock.alive("with another token");
+    await lock.release();
+    await (await waiter).release();
+
+    for (const [options, words] of [
+      [{ ...user, password: "wrong" }, /^login as "billing": .*invalid user ID or password/],
+      [{}, /user name is empty/],
+      [{ ...user, prefix: "/elsewhere/" }, /permission denied/],
+    ] as const) {
+      await assert.rejects(new Client(etcd.endpoint, options).lock("a", { wait: 0 }), (error: Error) => {
+        assert.match(error.message, words);
+        return error instanceof RefusedError;
+      });
+    }
+  } finally {
+    await etcd.stop();
+  }
+});
+
+test("TLS, with a certificate for the client", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "clustermutex-tls-"));
+  const etcd = await Etcd.start("-tls", dir, "-client-certs");
+  const [cert, key] = [join(dir, "cert.pem"), join(dir, "key.pem")];
+  try {
+    const locks = new Client(etcd.endpoint, { ca: cert, cert, key });
+    const lock = await locks.lock("secret");
+    const waiter = locks.lock("secret");
+    await lock.alive("on");
+    await lock.release();
+    await (await waiter).release();
+    const trusting = new Client(etcd.endpoint, { cert, key });
+    await assert.rejects(trusting.lock("a", { wait: 0.1 }), /self-signed certificate/);
+  } finally {
+    await etcd.stop();
+    rmSync(dir, { recursive: true });
+  }
+});

@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Client, HeldError, LostError, RefusedError, WaitTimeoutError } from "../src/index.js";
+import type { Lock, Request } from "../src/index.js";
+import { parseObject } from "../src/record.js";
+import { Etcd, eventually } from "./etcd.js";
+
+let etcd: Etcd;
+let locks: Client;
+
+before(async () => {
+  etcd = await Etcd.start();
+  locks = new Client(etcd.endpoint, { owner: "billing", timeout: 10 });
+});
+after(() => etcd.stop());
+
+const recordOf = (name: string) => etcd.read(`/mutexes/${name.replaceAll("/", "%2F")}/`);
+const ticketsOf = async (name: string) =>
+  Object.keys(await etcd.read(`/mutexes/.queue/${name}/`)).filter((key) => !key.endsWith("/.tail"));
+
+test("a lock is taken with everything that helps whoever is paged, and given back", async () => {
+  const began = Date.now();
+  const options = { purpose: "August", attributes: { rows: 9 } };
+  const result = await locks.with("billing/invoice-run", options, async (lock) => {
+    const record = await recordOf("billing/invoice-run");
+    const field = (name: string) => record[`/mutexes/billing%2Finvoice-run/${name}`] ?? "";
+    const metadata = parseObject(field("metadata"));
+    assert.equal(field("uuid"), lock.uuid);
+    assert.ok(lock.token > 0n && lock.lost === undefined && lock.asked === undefined && !lock.signal.aborted);
+    assert.equal(metadata.owner, "billing");
+    assert.equal(metadata.purpose, "August");
+    assert.equal(metadata.rows, 9);
+    assert.equal(metadata.pid, process.pid);
+    assert.equal(metadata.client, "typescript/0.2.0");
+    const lockedAt = Number(metadata.locked_at);
+    assert.ok(lockedAt * 1000 >= began && lockedAt * 1000 <= Date.now());
+    assert.equal(Math.round(Number(field("alert_at")) - lockedAt), 300);
+    assert.equal(Math.round(Number(field("auto_unlock_at")) - lockedAt), 900);
+    const [first = ""] = String(metadata.backtrace).split("\n");
+    assert.match(first, /lock\.test\.(js|ts):[0-9]+ in /, "the newest frame is the caller's");
+    assert.doesNotMatch(String(metadata.backtrace), /client\.js|acquire\.js/);
+    if (process.platform === "linux") assert.ok(metadata.boot_id && metadata.process_start && metadata.pid_namespace);
+    return 42;
+  });
+  assert.equal(result, 42);
+  assert.deepEqual(await recordOf("billing/invoice-run"), {});
+});
+
+test("a refusal says who holds the lock, since when, what for, and how many wait", async () => {
+  const lock = await locks.lock("held", { purpose: "the first" });
+  const held = await locks.lock("held", { wait: 0 }).then(() => assert.fail(), (error: unknown) => error);
+  assert.ok(held instanceof HeldError && !(held instanceof WaitTimeoutError));
+  assert.equal(held.holder?.uuid, lock.uuid);
+  assert.equal(held.holder.token, lock.token);
+  assert.equal(held.waiting, 0);
+  const line = held.message;
+  assert.match(line, /^lock "held" is held by "billing" on ".+" \(pid \d+\), taken \d+ [a-z]+ ago for "the first";/);
+  assert.match(line, /; alert in \d+ [a-z]+, auto-unlock in \d+ minutes$/);
+
+  const waiter = locks.lock("held");
+  await eventually("a ticket", async () => (await ticketsOf("held")).length === 1);
+  await assert.rejects(locks.lock("held", { wait: 0 }), /; 1 is waiting$/);
+  const timeout = await locks.lock("held", { wait: 0.2 }).then(() => assert.fail(), (error: unknown) => error);
+  assert.ok(timeout instanceof WaitTimeoutError && timeout instanceof HeldError);
+  assert.match(timeout.message, /^gave up after 0.2 s: lock "held" is held by "billing"/);
+  assert.equal(timeout.waiting, 1);
+  assert.equal((await ticketsOf("held")).length, 1, "whoever gives up leaves the queue");
+  await lock.release();
+  await (await waiter).release();
+});
+
+test("hostile texts in a record are harmless in a message", async () => {
+  const name = "evil\u202e";
+  await etcd.put([`/mutexes/${name}/uuid`, "me"], [`/mutexes/${name}/owner`, "\u001b[2J\n<script>\u202e"]);
+  await assert.rejects(locks.lock(name, { wait: 0 }), (error: Error) => {
+    assert.doesNotMatch(error.message, /[\p{C}]/u);
+    return error instanceof HeldError && error.holder?.uuid === "me";
+  });
+});
+
+test("waiters get the lock in the order in which they came", async () => {
+  const first = await locks.lock("order");
+  const order: number[] = [];
+  const waiters: Promise<void>[] = [];
+  for (let i = 0; i < 5; i++) {
+    waiters.push(locks.with("order", async () => { order.push(i); }));
+    await eventually("one more ticket", async () => (await ticketsOf("order")).length === i + 1);
+  }
+  await first.release();
+  await Promise.all(waiters);
+  assert.deepEqual(order, [0, 1, 2, 3, 4]);
+  await eventually("an empty queue", async () => !Object.keys(await etcd.read("/mutexes/.queue/order/")).length);
+});
+
+test("exclusion: a counter loses nothing", async () => {
+  let [value, inside] = [0, 0];
+  const work = async () => {
+    for (let i = 0; i < 10; i++) {
+      await locks.with("counter", async (lock) => {
+        assert.equal(++inside, 1);
+        const before = value;
+        await lock.alive();
+        value = before + 1;
+        inside--;
+      });
+    }
+  };
+  await Promise.all([work(), work(), work(), work()]);
+  assert.equal(value, 40);
+});
+
+test("a wait is given up by a signal, and the queue is left", async () => {
+  const lock = await locks.lock("abort");
+  const stop = new AbortController();
+  const waiter = locks.lock("abort", { signal: stop.signal });
+  await eventually("a ticket", async () => (await ticketsOf("abort")).length === 1);
+  stop.abort(new Error("shutting down"));
+  await assert.rejects(waiter, /shutting down/);
+  assert.deepEqual(await etcd.read("/mutexes/.queue/abort/"), {});
+  await lock.release();
+});
+
+test("alive moves both deadlines, and shows the progress", async () => {
+  const lock = await locks.lock("alive", { unlockAfter: 60 });
+  const before = await recordOf("alive");
+  await lock.alive("3 of 9", { alertAfter: 500, unlockAfter: 1000 });
+  const after = await recordOf("alive");
+  assert.match(after["/mutexes/alive/alive"] ?? "", /^\d{10}[.\d]* 3 of 9$/);
+  const later = Number(after["/mutexes/alive/auto_unlock_at"]) - Number(before["/mutexes/alive/auto_unlock_at"]);
+  assert.ok(later >= 939 && later < 1000, `${later} s`);
+  await lock.alive();
+  assert.match((await recordOf("alive"))["/mutexes/alive/alive"] ?? "", /^\d{10}[.\d]*$/);
+  await lock.release();
+  await lock.release();
+  await assert.rejects(lock.alive(), /was released/);
+  assert.equal(lock.lost, undefined);
+  assert.equal(lock.signal.aborted, false, "a release is no loss");
+});
+
+test("a heartbeat extends the lock, and does not move the alert", async () => {
+  const lock = await locks.lock("heartbeat", { heartbeat: true, unlockAfter: 3, alertAfter: 4, margin: 0.1 });
+  const first = await recordOf("heartbeat");
+  const key = (name: string) => `/mutexes/heartbeat/${name}`;
+  const later = await eventually("three heartbeats", async () => {
+    const now = await recordOf("heartbeat");
+    return Number(now[key("auto_unlock_at")]) > Number(first[key("auto_unlock_at")]) + 2.5 ? now : undefined;
+  });
+  assert.ok(Number(later[key("alert_at")]) <= Number(first[key("alert_at")]) + 1.001);
+  assert.equal(lock.lost, undefined);
+  await lock.release();
+});
+
+/** Takes a lock that tells of its loss. */
+async function losing(name: string): Promise<[Lock, Promise<LostError>]> {
+  let tell: (lost: LostError) => void;
+  const lost = new Promise<LostError>((resolve) => tell = resolve);
+  return [await locks.lock(name, { onLost: (error) => tell(error) }), lost];
+}
+
+test("a loss is noticed by the watch, with its reason", async () => {
+  const [deleted, whenDeleted] = await losing("deleted");
+  await etcd.remove("/mutexes/deleted/");
+  assert.equal((await whenDeleted).reason, "deleted");
+  assert.equal(deleted.lost, "deleted");
+  assert.ok(deleted.signal.reason instanceof LostError);
+  await assert.rejects(deleted.release(), LostError);
+
+  const [forced, whenForced] = await losing("forced");
+  const ending = { uuid: forced.uuid, token: Number(forced.token), ended: "forced", by: "ann", why: "it hangs" };
+  await etcd.remove("/mutexes/forced/", [`/mutexes/.history/${forced.uuid}`, JSON.stringify(ending)]);
+  const error = await whenForced;
+  assert.deepEqual([error.reason, error.by, error.why], ["forced", "ann", "it hangs"]);
+  assert.equal(error.message, 'lock "forced" was lost: an operator unlocked it ("ann"): "it hangs"');
+
+  const [replaced, whenReplaced] = await losing("replaced");
+  await etcd.put(["/mutexes/replaced/uuid", "another"]);
+  assert.equal((await whenReplaced).reason, "replaced");
+  await assert.rejects(replaced.alive("on"), (e: LostError) => e.reason === "replaced");
+  await etcd.remove("/mutexes/replaced/");
+});
+
+test("work that was cut short by a loss ends with the LostError", async () => {
+  const work = locks.with("cut short", async ({ signal, name }) => {
+    await etcd.remove(`/mutexes/${name}/`);
+    await sleep(60_000, undefined, { signal });
+  });
+  await assert.rejects(work, (error: LostError) => error instanceof LostError && error.reason === "deleted");
+  const silent = locks.with("cut short", async ({ name }) => {
+    await etcd.remove(`/mutexes/${name}/`);
+  });
+  await assert.rejects(silent, LostError, "work that did not notice");
+  await assert.rejects(locks.with("cut short", () => { throw new TypeError("mine"); }), /^TypeError: mine$/);
+  assert.deepEqual(await recordOf("cut short"), {});
+});
+
+test("the holder is asked to finish, once for each request that is meant for it", async () => {
+  const asked: Request[] = [];
+  const lock = await locks.lock("asked", { onAsked: (request) => asked.push(request) });
+  const ask = (uuid: string, by: string) => etcd.put(["/mutexes/asked/asked", JSON.stringify(
+    { uuid, token: Number(lock.token), by, reason: "the deploy waits", source: "cli", at: "1553682600" })]);
+  await ask("another", "bob");
+  await ask(lock.uuid, "ann");
+  await eventually("a request", () => asked.length);
+  assert.deepEqual(asked, [{ by: "ann", reason: "the deploy waits", source: "cli", at: new Date(1553682600e3) }]);
+  assert.deepEqual(lock.asked, asked[0]);
+  assert.equal(lock.lost, undefined);
+  await ask(lock.uuid, "eve");
+  await eventually("another request", () => lock.asked?.by === "eve");
+  await lock.release();
+});
+
+test("more time that an operator gives counts, and alive does not take it back", async () => {
+  const lock = await locks.lock("more", { unlockAfter: 30, alertAfter: 20 });
+  const key = (name: string) => `/mutexes/more/${name}`;
+  const old = Number((await recordOf("more"))[key("auto_unlock_at")]);
+  const extension = JSON.stringify(
+    { uuid: lock.uuid, token: Number(lock.token), by: "ann", seconds: 600, auto_unlock_at: String(old) });
+  const [unlockAt, alertAt] = [String(Math.ceil(old) + 600), String(Math.ceil(old) + 500)];
+  await etcd.put([key("extended"), extension], [key("auto_unlock_at"), unlockAt], [key("alert_at"), alertAt]);
+  await lock.alive("on");
+  const now = await recordOf("more");
+  assert.equal(now[key("auto_unlock_at")], unlockAt);
+  assert.equal(now[key("alert_at")], alertAt);
+  assert.match(now[key("alive")] ?? "", / on$/);
+  await lock.release();
+});
+
+test("a lock is given back at the end of a block", async () => {
+  {
+    await using lock = await locks.lock("using");
+    assert.equal((await recordOf("using"))["/mutexes/using/uuid"], lock.uuid);
+  }
+  assert.deepEqual(await recordOf("using"), {});
+});
+
+test("callbacks that fail, and promises that nobody waits for, do not end the process", async () => {
+  const warnings: string[] = [];
+  const hear = (warning: Error) => warnings.push(warning.message);
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => unhandled.push(reason);
+  process.on("warning", hear).on("unhandledRejection", note);
+  const lock = await locks.lock("quiet", { onLost: () => Promise.reject(new Error("oops")) });
+  await etcd.remove("/mutexes/quiet/");
+  void lock.alive("nobody waits");
+  await eventually("a warning", () => warnings.some((text) => text.includes("onLost failed: Error: oops")));
+  void lock.release();
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off("warning", hear).off("unhandledRejection", note);
+  assert.deepEqual(unhandled, []);
+});
+
+test("wrong input is refused, in words, before anything is sent", async () => {
+  const nowhere = new Client("http://127.0.0.1:1");
+  for (const [name, options, words] of [
+    ["", {}, /lock name ""/],
+    ["a\nb", {}, /without control characters/],
+    ["a", { wait: -1 }, /wait is -1/],
+    ["a", { alertAfter: 100, unlockAfter: 10 }, /alertAfter \(100 s\)/],
+    ["a", { unlockAfter: 0.05, alertAfter: 0.01 }, /at least 0.1 s/],
+    ["a", { margin: 900 }, /leaves nothing/],
+    ["a", { heartbeat: 30, alertAfter: 60 }, /at most 30 s/],
+    ["a", { unlockAfter: NaN }, /unlockAfter is NaN/],
+    ["a", { purpose: "x".repeat(2000) }, /purpose has 2000 bytes/],
+  ] as const) {
+    await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message));
+  }
+  assert.throws(() => new Client([]), RefusedError);
+  assert.throws(() => new Client("127.0.0.1:2379"), /want a URL such as/);
+  assert.throws(() => new Client("http://127.0.0.1", { ca: "/nowhere" }), /certificates: ENOENT/);
+});

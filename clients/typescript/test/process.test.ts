@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text as textOf } from "node:stream/consumers";
+import { after, before, test } from "node:test";
+
+import { backtrace, identity, version } from "../src/identity.js";
+import { Etcd } from "./etcd.js";
+
+let etcd: Etcd;
+let dir: string;
+before(async () => {
+  etcd = await Etcd.start();
+  dir = mkdtempSync(join(tmpdir(), "clustermutex-"));
+});
+after(async () => {
+  await etcd.stop();
+  rmSync(dir, { recursive: true });
+});
+
+const root = join(__dirname, "..", "..");
+
+/** Runs a program that has a client named locks, and returns what it wrote once it has ended by itself. */
+async function run(program: string): Promise<string> {
+  const file = join(dir, "program.cjs");
+  const library = JSON.stringify(join(root, "build", "src", "index.js"));
+  writeFileSync(file, `const { Client } = require(${library}); const locks = new Client(process.argv[2]);\n${program}`);
+  const options = ["--unhandled-rejections=strict", file, etcd.endpoint];
+  const child = spawn(process.execPath, options, { stdio: ["ignore", "pipe", "pipe"] });
+  const [out, err] = await Promise.all([textOf(child.stdout), textOf(child.stderr)]);
+  return out + err;
+}
+
+test("a process ends by itself after a release", async () => {
+  const program = "locks.with('a', (lock) => lock.alive()).then(() => console.log('done'))";
+  assert.equal(await run(program), "done\n");
+});
+
+test("a process that forgets its lock ends, too, with a heartbeat as well", async () => {
+  const program = "locks.lock('b', { heartbeat: true }).then(() => setTimeout(() => console.log('done'), 300))";
+  assert.equal(await run(program), "done\n");
+});
+
+test("a process that waits for a lock does not end before it has it", async () => {
+  const program = `
+    locks.lock("c").then((lock) => setTimeout(() => lock.release(), 500));
+    locks.lock("c").then((lock) => lock.release()).then(() => console.log("both"));`;
+  assert.equal(await run(program), "both\n");
+});
+
+test("the backtrace has FILE:LINE in FUNCTION, newest first, without the library", async () => {
+  const program = `
+    async function inner() { return locks.lock("trace"); }
+    async function outer() { return await inner(); }
+    outer().then((lock) => { console.log(__filename); return new Promise((end) => setTimeout(end, 0)); });`;
+  const file = (await run(program)).trim();
+  const { "/mutexes/trace/metadata": metadata = "" } = await etcd.read("/mutexes/trace/");
+  const { backtrace: trace } = JSON.parse(metadata) as { backtrace: string };
+  const lines = trace.split("\n");
+  assert.equal(lines[0], `${file}:3 in inner`);
+  assert.equal(lines[1], `${file}:4 in outer`);
+  assert.ok(!trace.includes(join("build", "src")));
+  for (const line of lines) assert.match(line, /^\S.*:[0-9]+ in .+$/);
+  assert.ok(backtrace().split("\n").length <= 30);
+});
+
+test("a process says of itself what it can learn, and nothing that it would have to guess", () => {
+  const files: Record<string, string> = {
+    "/proc/sys/kernel/random/boot_id": "boot\n",
+    "/proc/self/ns/pid": "pid:[4026531836]",
+    "/proc/self/ns/time": "time:[4026531834]",
+    "/proc/self/stat": `17 (a) b) S 1 17 17 0 -1 4194560 ${"1 ".repeat(12)}812345 1 2\n`,
+  };
+  const read = (file: string) => files[file] ?? "";
+  const env = { POD_NAMESPACE: "billing", POD_NAME: "invoices-7d4b9", POD_UID: "9d7c9a9e", CONTAINER_NAME: "worker" };
+  const { boot_id, pid_namespace, process_start, pod_uid, container } = identity(env, read, read);
+  assert.deepEqual([boot_id, pid_namespace, process_start, pod_uid, container],
+    ["boot", 4026531836, 812345, "9d7c9a9e", "worker"]);
+  files["/proc/self/ns/time"] = "time:[4026532999]";
+  assert.equal(identity({}, read, read).process_start, undefined, "a time namespace counts other ticks");
+  delete files["/proc/sys/kernel/random/boot_id"];
+  assert.equal(identity({}, read, read).pid_namespace, undefined);
+});
+
+test("the version is that of the package", () => {
+  const about = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+  assert.equal(version, about.version);
+});
