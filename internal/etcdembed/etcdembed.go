@@ -32,6 +32,7 @@ type Config struct {
 	// Throwaway trades the safety of the data for speed: no fsync, cheap password hashes. For tests only.
 	Throwaway bool
 	Fsync     bool // wait for the disk even with Throwaway
+	Gateway   bool // serve the JSON gateway, too, as etcd does by default
 
 	Log *zap.Logger `json:"-"` // nil is silence
 }
@@ -118,7 +119,7 @@ func (c Config) embed() *embed.Config {
 		conf.ClientTLSInfo.ClientCertAuth = true
 	}
 	conf.QuotaBackendBytes = c.Quota
-	conf.EnableGRPCGateway = false
+	conf.EnableGRPCGateway = c.Gateway
 	if c.TokenTTL != 0 {
 		conf.AuthTokenTTL = c.TokenTTL
 	}

@@ -17,7 +17,7 @@ import (
 type Option func(*options)
 
 type options struct {
-	tls, clientCerts, auth, fsync bool
+	tls, clientCerts, auth, fsync, gateway bool
 
 	program  string
 	users    bool // auth is on, so clients must log in
@@ -43,6 +43,9 @@ func TokenTTL(seconds uint) Option { return func(o *options) { o.tokenTTL = seco
 // Fsync makes members wait for the disk before they answer, as in production.
 func Fsync() Option { return func(o *options) { o.fsync = true } }
 
+// Gateway serves etcd's JSON gateway, too, for clients without gRPC. etcd serves it by default; our tests do without.
+func Gateway() Option { return func(o *options) { o.gateway = true } }
+
 // Program runs the members of a Cluster with the etcd at this path, such as another version, until Upgrade. It cannot
 // be combined with other options.
 func Program(path string) Option { return func(o *options) { o.program = path } }
@@ -59,6 +62,7 @@ func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config
 		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
 		Peer:  proctest.FreeAddr(t),
 		Quota: o.quota, TokenTTL: o.tokenTTL, Throwaway: true, Fsync: o.fsync,
+		Gateway: o.gateway,
 	}
 	if ca != nil {
 		c.Cert, c.Key = ca.Issue(t, name)
