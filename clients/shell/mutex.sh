@@ -393,7 +393,7 @@ _mutex_send() {
 		[ $left -ge 5 ] || left=5
 		_mutex_post "$2" $left "$4"
 		v_verdict='' v_doubt=true v_message=''
-		eval "$(printf '%s' "$answer" | _mutex_eval "verdict(\"$1\"; \$raw | answer) | assignments")"
+		eval "$(printf '%s' "$answer" | _mutex_eval "{ doubt: false } + verdict(\"$1\"; \$raw | answer) | assignments")"
 		[ "$v_doubt" != true ] || unanswered=true doubt=true
 		case $v_verdict in
 		login)
@@ -1160,3 +1160,115 @@ mutex_lost() { (
 
 # mutex_asked prints the request to finish, if there is one: a JSON object with by and reason. Else it fails.
 mutex_asked() { cat "${MUTEX_HOLD:-/}/asked" 2>/dev/null; }
+
+# ---- A command under a lock.
+
+# mutex_run NAME [OPTION...] -- COMMAND [ARGUMENT...] takes the lock, runs the command, and gives the lock back. Extends
+# the lock while the command runs, and stops the command when the lock is lost. Returns the command's status; 1, 2 and 3
+# as mutex_lock, 5 if the lock was lost, 126 and 127 if the command cannot be started. HUP, INT, QUIT and TERM to the
+# shell stop the command, and then do what they do without mutex_run.
+mutex_run() {
+	_mutex_got='' _mutex_traps=$(trap)
+	{ (_mutex_run "$@") <&3 3<&- & } 3<&0
+	_mutex_child=$!
+	for _mutex_sig in HUP INT QUIT TERM; do
+		# shellcheck disable=SC2064 # now, not later
+		trap "_mutex_got=$_mutex_sig; kill -s TERM $_mutex_child" $_mutex_sig
+	done
+	while :; do
+		_mutex_before=$_mutex_got
+		if wait "$_mutex_child"; then set -- 0; else set -- $?; fi
+		# A signal ends the wait, not the command.
+		if [ "$_mutex_got" = "$_mutex_before" ] || ! kill -0 "$_mutex_child" 2>/dev/null; then break; fi
+	done
+	trap - HUP INT QUIT TERM
+	eval "$_mutex_traps"
+	[ -z "$_mutex_got" ] || kill -s "$_mutex_got" $$
+	return "$1"
+}
+
+# MUTEX_GO is read by a shell that becomes the command once the lock is held: so the record can say which process it is.
+_mutex_run() {
+	exec 3<&0 </dev/null
+	_mutex_setup
+	heartbeat=yes signalled=''
+	hold=$(_mutex_new) || exit 1
+	mkfifo "$hold/go" && exec 8<>"$hold/go"
+	trap 'rm -rf "$hold"' EXIT
+	_mutex_options "$@" || exit
+	shift $(($# - rest))
+	[ "${1-}" != -- ] || shift
+	[ $# -gt 0 ] || _mutex_fail refused 2 "mutex_run: there is no command" || exit
+	if ! command -v "$1" >/dev/null 2>&1; then
+		status=127
+		[ ! -e "$1" ] || status=126
+		_mutex_fail refused $status "$1 cannot be started" || exit
+	fi
+	session=''
+	if command -v setsid >/dev/null; then session=setsid; fi
+	# shellcheck disable=SC2016 # for that shell
+	MUTEX_HOLD=$hold MUTEX_NAME=$name $session sh -c '
+		IFS=" " read -r MUTEX_UUID MUTEX_TOKEN <&4 && [ -n "$MUTEX_TOKEN" ] || exit 1
+		exec 4<&-
+		export MUTEX_HOLD MUTEX_NAME MUTEX_UUID MUTEX_TOKEN
+		exec "$@"' sh "$@" <&3 3<&- 4<"$hold/go" 8>&- &
+	pid=$!
+	exec 3<&-
+	trap 'trap "" TERM; _mutex_give_up; kill $pid; exit 143' TERM
+	_mutex_settings $pid yes && { [ -z "$per" ] || _mutex_period; } && _mutex_acquire || { status=$?; kill $pid; exit $status; }
+	trap signalled=yes TERM
+	if [ -n "$per" ] && ! _mutex_mark; then
+		_mutex_release
+		kill $pid
+		exit 0
+	fi
+	command=$pid
+	[ -z "$session" ] || command=-$pid
+	printf '%s\n' "$command $grace" >"$hold/command"
+	parent=$(exec sh -c 'echo $PPID')
+	since=$sent
+	_mutex_start_keeper 8>&-
+	printf '%s\n' "$uuid $token" >&8
+	exec 8>&-
+	while :; do
+		if [ -n "$signalled" ]; then
+			signalled=''
+			_mutex_signal TERM
+		fi
+		wait $pid
+		status=$?
+		[ -n "$signalled" ] || break
+	done
+	trap '' TERM
+	if [ -e "$hold/lost" ]; then
+		_mutex_stop lost # the rest of its group
+		status=5
+	fi
+	: >"$hold/over"
+	read -r keeper <"$hold/keeper" && kill "$keeper" 2>/dev/null
+	_mutex_release
+	case $? in 3 | 4 | 5) status=5 ;; esac
+	exit $status
+}
+
+# Exits if the period is used up.
+_mutex_period() {
+	_mutex_now
+	begins=$(date +%s)
+	begins=$((begins - (begins - offset) % per))
+	_mutex_step period $((now + 5 * timeout)) || _mutex_fail unavailable 1 "etcd did not answer: $v_message" || return
+	seen=$v_seen used=${v_mark%% *}
+	used=${used%%.*}
+	case $used in '' | *[!0-9]*) return 0 ;; esac
+	[ "$used" -ge $begins ] || return 0
+	_mutex_say "not run: the period is used up: $(printf '%s' "$v_mark" | tr -d '[:cntrl:]')"
+	kill $pid
+	exit 0
+}
+
+# Writes, as the holder, that this period is used up. Fails if another was faster.
+_mutex_mark() {
+	mark="$begins $uuid $(uname -n)"
+	_mutex_now
+	_mutex_step mark $((now + 5 * timeout)) && [ "$v_verdict" = marked ]
+}
