@@ -66,7 +66,8 @@ func TestProxyIsABadNetworkUntilHealed(t *testing.T) {
 	})
 }
 
-// arrives reports whether a key appears within a moment; if it is expected, within the time that a busy machine needs.
+// arrives reports whether a key is there within a moment, or, where it is expected, within what a busy machine may
+// take.
 func arrives(t *testing.T, c *clientv3.Client, key string, expected bool) bool {
 	t.Helper()
 	timeout := 300 * time.Millisecond
