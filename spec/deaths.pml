@@ -16,8 +16,8 @@
  *   P1 alive      an abandoned hold that is removed has no living holder: its
  *                 process has ended, nobody has adopted it, and its work was not
  *                 to outlive it. Only a liar breaks this (LIAR)
- *   P2 disputed   a statement is not acted on once a holder or an operator has
- *                 extended after it. With a liar that is what is left (LIE)
+ *   P2 disputed   a statement is not acted on once a holder has called alive, or
+ *                 anybody has extended, after it. With a liar that is what is left (LIE)
  *   P3 withdrawn  a statement that an operator deleted is not acted on
  *   P4 in time    no honest statement is written about a hold that is over, or
  *                 that was detached from its process
@@ -31,7 +31,7 @@
  *   DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; with REUSE:
  *   STATE_NO_TOKEN READ_TOKEN_BLIND; with RESERVE: READ_DETACHED_BLIND; with LIE:
  *   STATE_AGAIN READ_DISPUTE_BLIND READ_ALIVE_ONLY READ_DEADLINE_ONLY
- *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE; with ASK: ASK_BLIND
+ *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE ALIVE_SILENT; with ASK: ASK_BLIND
  * Compares that are not needed: V(uuid) of a statement (STATE_NO_UUID), C(uuid)
  * of a removal beside M(auto_unlock_at) (REMOVE_NO_TOKEN). Both variants pass.
  */
@@ -165,7 +165,11 @@ inline extend(tok_) {
 	:: lk && lk_tok == tok_ && ext > 0 -> ext--;
 		if
 		:: t_deadline(); t_progress()           /* alive */
-		:: t_progress()                         /* alive that found the deadline as late already */
+#ifdef ALIVE_SILENT                             /* alive that found the deadline as late already */
+		:: disputed = disputed || stated
+#else
+		:: t_progress()
+#endif
 		:: t_deadline()                         /* of a client that does not write alive */
 		fi
 	:: else -> skip

@@ -115,9 +115,11 @@ byte lk_al = 0;                                 /* alert_at */
 byte ops = OPS;
 bool lx_p = 0; byte lx_crev = 0, lx_mod = 0, lx_was = 0, lx_dl = 0, lx_al = 0;     /* more time, answer lost */
 #define ALERT(x) lk_al = x
+#define LATER(x) lk_al = (lk_al < x -> x : lk_al)
 #define COUNT(x) bel = x
 #else
 #define ALERT(x) skip
+#define LATER(x) skip
 #define COUNT(x) skip
 #endif
 
@@ -143,38 +145,35 @@ inline t_acquire(id_, dl_, got_, tok_) {
 	tok_ = (got_ -> lk_crev : 0)
 }
 
-/* If value(uuid)=mine, create_rev(uuid)=mine, value(deadline) < new
- * Then put deadline Else get uuid, deadline */
+/* If value(uuid)=mine, create_rev(uuid)=mine
+ * Then put alive, (If value(deadline) < new Then put deadline, alert_at
+ *                  Else (If value(alert_at) < new Then put alert_at))
+ * Else get uuid. What alive says is left out here: deaths.pml has it. */
 inline t_alive(id_, crev_, dl_, ok_) {
 	if
 #ifdef ALIVE_BLIND
 	:: lk ->
 #else
-#ifdef ALIVE_NO_MONO
 	:: lk && lk_id == id_ && lk_crev == crev_ ->
-#else
-	:: lk && lk_id == id_ && lk_crev == crev_ && lk_dl < dl_ ->
-#endif
 #endif
 		assert(lk_id == id_);                   /* I5 */
-		assert(dl_ >= lk_dl);                   /* I4 */
-		lk_dl = dl_; lk_mod++; ok_ = 1;
-		ALERT((lk_al < now -> now : lk_al))
-	:: else ->
-		ok_ = (lk && lk_id == id_ && lk_crev == crev_)
+		ok_ = 1;
+		if
+#ifdef ALIVE_NO_MONO
+		:: true ->
+#else
+		:: lk_dl < dl_ ->
+#endif
+			assert(dl_ >= lk_dl);           /* I4 */
+			lk_dl = dl_; lk_mod++;
+			ALERT((lk_al < now -> now : lk_al))
+		:: else -> LATER(dl_)
+		fi
+	:: else -> ok_ = 0
 	fi
 }
 
 #ifdef OPS
-/* of an alive that put nothing, as the stored deadline is as late: If V(uuid)=mine, C(uuid)=mine
- * Then put alive, If V(alert_at) < new Then put alert_at */
-inline t_progress(id_, crev_, al_) {
-	if
-	:: lk && lk_id == id_ && lk_crev == crev_ && lk_al < al_ -> lk_al = al_
-	:: else -> skip
-	fi
-}
-
 #ifdef EXTEND_BLIND
 #define EXTEND_IF lk
 #else
@@ -318,8 +317,7 @@ held:	do
 #ifndef OPS
 		:: b -> b = 0
 #else
-		:: d_step { b -> b = 0; if :: lk && lk_crev == tok -> bel = lk_dl :: else -> skip fi;
-			if :: lk && lk_crev == tok && lk_dl >= now+TTL -> t_progress(id, tok, now+TTL) :: else -> skip fi }
+		:: d_step { b -> b = 0; if :: lk && lk_crev == tok -> bel = lk_dl :: else -> skip fi }
 #endif
 		:: !b -> goto lost                                      /* told: lost */
 		:: d_step { faults > 0 -> faults--; b = 0 }             /* answer lost */

@@ -53,7 +53,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	}
 	now := o.app.Now()
 	var t term.Table
-	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", askedColumn, extendedColumn, "OWNER", "HOST:PID", "HELD")
 	for _, e := range all {
 		if !o.globs.match(e.Lock) {
 			continue
@@ -67,9 +67,44 @@ func (o *historyOptions) run(ctx context.Context) error {
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
 			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
-			shortText(e.Ended), shortText(e.By), shortText(e.Why),
+			shortText(e.Ended), shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	t.DropEmpty("HELD AS")
+	for _, column := range []string{"HELD AS", askedColumn, extendedColumn} {
+		t.DropEmpty(column)
+	}
 	return t.WriteRows(o.app.Stdout)
+}
+
+// The columns of the history that most of it does not need.
+const (
+	askedColumn    = "ASKED BY"
+	extendedColumn = "MORE TIME BY"
+)
+
+// askedBy is who asked the holder to finish, and why; empty if nobody did.
+func askedBy(e *metadata.Ending) string {
+	if e.Asked == nil {
+		return ""
+	}
+	return withReason(e.Asked.By, e.Asked.Reason)
+}
+
+// givenBy is who gave the holder more time, how much, and why; empty if nobody did.
+func givenBy(e *metadata.Ending) string {
+	if e.Extended == nil {
+		return ""
+	}
+	by := e.Extended.By
+	if d := e.Extended.Given(); d > 0 {
+		by += " +" + text.Duration(d)
+	}
+	return withReason(by, e.Extended.Reason)
+}
+
+func withReason(by, reason string) string {
+	if reason == "" {
+		return shortText(by)
+	}
+	return shortText(by + ": " + reason)
 }

@@ -184,6 +184,38 @@ func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
 	}
 }
 
+func TestTheHistoryTellsWhoAskedAndWhoGaveMoreTime(t *testing.T) {
+	s := busy()
+	evil := `"><script>alert(1)</script>` + "\u202e"
+	e := &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedForced,
+		EndedAt: metadata.Time{Time: s.now.Add(-time.Minute)}, By: "bob", Why: "it hangs",
+		Asked: &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits",
+			At: metadata.Time{Time: s.now.Add(-3 * time.Minute)}},
+		Extended: &metadata.Extension{By: "eve", Source: "cli", Reason: evil, Seconds: 1800,
+			At: metadata.Time{Time: s.now.Add(-2 * time.Minute)}}}
+	s.endings[e.UUID] = e
+	d := s.dashboard(t)
+	for _, path := range []string{"/history", "/lock?name=gone&hold=" + e.UUID} {
+		page := ok(t, d, path)
+		wantWords(t, page, `asked by ann 3m ago: "the deploy waits"`, "eve gave 30m more 2m ago:")
+		if strings.Contains(page, "<script>alert") || strings.Contains(page, "\u202e") ||
+			strings.Contains(page, "no answer yet") {
+			t.Errorf("%s shows %s", path, words(page))
+		}
+	}
+	data, _ := fetch[struct{ Holds []lockjson.Ending }](t, d, "/api/v1/history")
+	got := data.Holds[0]
+	if got.Asked == nil || *got.Asked.By != "ann" || got.Asked.Answered != nil || got.Extended == nil ||
+		*got.Extended.Seconds != 1800 || *got.Extended.Reason != evil {
+		t.Errorf("%+v, %+v", got.Asked, got.Extended)
+	}
+	e.Ended = metadata.EndedYielded // why tells who asked
+	e.Why = "asked by ann: the deploy waits"
+	if n := strings.Count(ok(t, s.dashboard(t), "/history"), "asked by ann"); n != 1 {
+		t.Errorf("it is said %d times who asked", n)
+	}
+}
+
 // All that a hostile witness can write is shown with care.
 func TestWhatAHostileWitnessSaysIsEscaped(t *testing.T) {
 	s := busy()

@@ -47,8 +47,19 @@ func (w *Witness) list(ctx context.Context) (int64, error) {
 	denied := w.cfg.Prove(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.firstList == 0 {
+		w.firstList = revision
+	}
+	for _, h := range l.holds {
+		if h.token > w.firstList && h.holder.boot != w.cfg.Machine.BootID && w.records.ours(h.holder.boot) {
+			w.twin(h) // it was taken while nobody watched, and yet since this machine booted
+		}
+	}
 	known := map[string]bool{}
 	for _, h := range l.holds {
+		if !w.records.ours(h.holder.boot) {
+			continue
+		}
 		known[h.lock] = true
 		if old := w.locks[h.lock]; old == nil || old.hold != h {
 			w.gone(h.lock)
@@ -63,12 +74,19 @@ func (w *Witness) list(ctx context.Context) (int64, error) {
 		}
 	}
 	w.away = ""
-	if denied != nil {
-		w.fails(&w.mute, "nothing can be stated", denied)
-	}
+	w.mayState(denied)
 	wake(w.find)
 	wake(w.speak)
 	return revision, nil
+}
+
+// mayState takes whether etcd would take statements; err is nil if it would. It is called with mu.
+func (w *Witness) mayState(err error) {
+	if err != nil {
+		w.fails(&w.mute, "nothing can be stated", err)
+		return
+	}
+	w.mute = ""
 }
 
 // interrupted tells that the locks are not known at the moment.

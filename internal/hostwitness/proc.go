@@ -34,22 +34,29 @@ func (p proc) stat(pid int64) (holderproc.Stat, error) {
 
 // isHolder reports whether the process with this id here may be the process of h: it has the id of h in its own
 // namespace, and that is not known to be another than that of h. Who may not trace a process cannot read which one that
-// is; then it is not certain.
-func (p proc) isHolder(pid int64, h holder) (may, certain bool) {
+// is; then it is not certain. An error says that the process is there, and cannot be told from others.
+func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	name := strconv.FormatInt(pid, 10)
 	status, err := os.ReadFile(p.path(name, "status"))
-	if err != nil {
-		return false, false
+	if isGone(err) {
+		return false, false, nil
 	}
-	if pids := holderproc.ParseNSpid(string(status)); len(pids) == 0 || pids[len(pids)-1] != h.pid {
-		return false, false
+	if err != nil {
+		return false, false, err
+	}
+	pids := holderproc.ParseNSpid(string(status))
+	if len(pids) == 0 {
+		return false, false, fmt.Errorf("process %d: its status does not have its ids", pid)
+	}
+	if pids[len(pids)-1] != h.pid {
+		return false, false, nil
 	}
 	link, err := os.Readlink(p.path(name, "ns", "pid"))
 	if err != nil {
-		return true, false
+		return true, false, nil
 	}
 	inode, ok := holderproc.ParseNamespace(link)
-	return !ok || inode == h.namespace, ok
+	return !ok || inode == h.namespace, ok, nil
 }
 
 // began returns the processes by the time when they began.

@@ -152,7 +152,10 @@ func TestTheProcessesThatMayBeAHolder(t *testing.T) {
 	}
 	for pid, want := range map[int64]string{100: "certain", 200: "no", 300: "certain", 400: "may be", 500: "no",
 		600: "no"} {
-		may, certain := f.isHolder(pid, holder{namespace: ours, pid: 1, start: 500})
+		may, certain, err := f.isHolder(pid, holder{namespace: ours, pid: 1, start: 500})
+		if err != nil {
+			t.Errorf("process %d: %v", pid, err)
+		}
 		got := map[bool]string{true: "may be", false: "no"}[may]
 		if may && certain {
 			got = "certain"
@@ -164,5 +167,31 @@ func TestTheProcessesThatMayBeAHolder(t *testing.T) {
 	f.file("", "600", "stat")
 	if _, err := f.began(); err == nil {
 		t.Error("a process whose state cannot be read is left out")
+	}
+}
+
+// A process of which a search cannot read who it is may be the holder: nothing is proven.
+func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
+	for about, spoil := range map[string]func(fake){
+		"no text": func(f fake) {
+			if err := os.Remove(f.path("100", "status")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(f.path("100", "status"), 0o755); err != nil { // whose read fails
+				t.Fatal(err)
+			}
+		},
+		"no ids": func(f fake) { f.file("Name:\ta\n", "100", "status") },
+	} {
+		f := newFake(t)
+		f.machine()
+		f.process("100 1", 4026532001, 500)
+		spoil(f)
+		p := processes{proc: f.proc, own: initialPID, all: true,
+			open: func(int64) (*handle, error) { return nil, errNoHandle }}
+		_, seen, err := p.search([]holder{{namespace: 4026532001, pid: 1, start: 500}})
+		if err == nil || len(seen) > 0 {
+			t.Errorf("%s: the search found %v, %v", about, seen, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package hostwitness
 
 import (
+	"errors"
 	"time"
 )
 
@@ -110,15 +111,22 @@ func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]si
 	found := map[holder][]watcher{}
 	seen := map[holder]sight{}
 	for _, h := range holders {
-		found[h], seen[h] = p.searchOne(h, began[h.start])
+		if found[h], seen[h], err = p.searchOne(h, began[h.start]); err != nil {
+			for _, watchers := range found {
+				closeAll(watchers)
+			}
+			return nil, nil, err
+		}
 	}
 	return found, seen, nil
 }
 
-// searchOne looks for one holder among the processes that began when it did.
-func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen sight) {
+// searchOne looks for one holder among the processes that began when it did. What cannot be read of one of them proves
+// nothing.
+func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen sight, err error) {
 	is := func(pid int64) bool {
-		may, certain := p.proc.isHolder(pid, h)
+		may, certain, failed := p.proc.isHolder(pid, h)
+		err = errors.Join(err, failed)
 		return may && (certain || p.all)
 	}
 	if p.all {
@@ -134,13 +142,17 @@ func (p processes) searchOne(h holder, candidates []int64) (found []watcher, see
 			found = append(found, w)
 		case unseen:
 			closeAll(found)
-			return nil, unseen
+			return nil, unseen, nil
 		}
+	}
+	if err != nil {
+		closeAll(found)
+		return nil, unseen, err
 	}
 	if len(found) > 0 {
 		seen = present
 	}
-	return found, seen
+	return found, seen, nil
 }
 
 func closeAll(watchers []watcher) {

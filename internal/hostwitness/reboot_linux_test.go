@@ -1,10 +1,15 @@
 package hostwitness
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -44,4 +49,34 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 	if n := strings.Count(one.log.String(), "another machine has a copy of the state directory"); n != 1 {
 		t.Errorf("it is said %d times: %s", n, one.log)
 	}
+}
+
+// What was taken while the watch was broken is only seen by the next list.
+func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
+	w := newWorld(t)
+	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
+	w.machine.Earlier = []string{before.BootID}
+	store := lockstore.New(w.etcd, w.layout)
+	watching := make(chan struct{})
+	broken := make(chan struct{})
+	var first sync.Once
+	one := w.witness(func(one *Witness) {
+		one.cfg.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			var err error
+			first.Do(func() {
+				close(watching)
+				<-broken
+				err = errors.New("the watch broke")
+			})
+			if err != nil {
+				return err
+			}
+			return store.Watch(ctx, after, each)
+		}
+	})
+	<-watching
+	h := w.hold("a", 17, before)
+	close(broken)
+	w.silent(h)
+	contains(t, one.log.String(), "another machine has a copy of the state directory")
 }

@@ -49,6 +49,9 @@ func (r *records) hold(lock string, fields []metadata.Field) (hold, bool) {
 	return h, p.BootID == r.boot && p.Start > 0 && p.PIDNamespace > 0 && record.PID > 0
 }
 
+// ours reports whether it is a boot of this machine.
+func (r *records) ours(boot string) bool { return boot == r.boot || slices.Contains(r.earlier, boot) }
+
 // ofThisMachine reports whether the field may name a boot of this machine.
 func (r *records) ofThisMachine(f metadata.Field) bool {
 	if f.Name != metadata.FieldMetadata && f.Name != metadata.FieldBootID {

@@ -20,7 +20,7 @@ func (w *Witness) speakUp(ctx context.Context) {
 	again := w.pauses.retry
 	for {
 		var later <-chan time.Time
-		if w.stateAll(ctx) {
+		if w.stateAll(ctx) && w.mayStateAgain(ctx) {
 			again = w.pauses.retry
 		} else {
 			later = time.After(again)
@@ -54,6 +54,24 @@ func (w *Witness) stateAll(ctx context.Context) (done bool) {
 	}
 	all.Wait()
 	return len(w.unsaid()) == 0
+}
+
+// mayStateAgain asks whether statements are possible if the last word was that they are not, and nothing is left to
+// state that would show it: the hold is over, or there was none.
+func (w *Witness) mayStateAgain(ctx context.Context) bool {
+	w.mu.Lock()
+	able := w.mute == ""
+	w.mu.Unlock()
+	if able {
+		return true
+	}
+	err := w.cfg.Prove(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() == nil {
+		w.mayState(err)
+	}
+	return err == nil
 }
 
 // unsaid returns the holds whose holders have ended, and of which etcd does not know it.

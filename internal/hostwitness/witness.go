@@ -45,6 +45,7 @@ type Witness struct {
 	mu        sync.Mutex
 	locks     map[string]*held // by the name of the lock
 	running   map[holder]*process
+	firstList int64  // the revision of the first list; 0 before it
 	away      string // why the locks are not known as they are; empty if they are
 	mute      string // why nothing can be stated
 	warned    bool   // of a process that cannot be seen

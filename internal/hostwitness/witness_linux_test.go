@@ -3,12 +3,14 @@ package hostwitness
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -329,6 +331,45 @@ func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
 	_ = c.Process.Kill()
 	<-deleted
 	w.death(h)
+}
+
+func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
+	denied := errors.New("permission denied")
+	t.Run("when the rights are granted", func(t *testing.T) {
+		w := newWorld(t)
+		var granted atomic.Bool
+		one := w.witness(func(one *Witness) {
+			one.pauses.retry = 10 * time.Millisecond
+			one.cfg.Prove = func(context.Context) error {
+				if granted.Load() {
+					return nil
+				}
+				return denied
+			}
+		})
+		w.eventually("the trouble", func() bool {
+			err := one.Synced()
+			return err != nil && strings.Contains(err.Error(), "nothing can be stated")
+		})
+		granted.Store(true)
+		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+	})
+	t.Run("when the hold of which it could not is over", func(t *testing.T) {
+		w := newWorld(t)
+		one := w.witness(func(one *Witness) {
+			one.pauses.retry = 10 * time.Millisecond
+			one.cfg.State = func(context.Context, metadata.Statement) error { return denied }
+		})
+		c := w.sleeper()
+		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		_ = c.Process.Kill()
+		w.eventually("the trouble", func() bool {
+			err := one.Synced()
+			return err != nil && strings.Contains(err.Error(), "an end cannot be stated")
+		})
+		w.commit(locktxn.Release(w.layout, h))
+		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+	})
 }
 
 func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {

@@ -90,6 +90,8 @@ func EndingShape() Shape {
 		{"ended_at", "when the hold ended"},
 		{"how", "released, yielded (released on request), auto_unlocked, abandoned or forced; null when unknown"},
 		{"by, why", "who ended it for the holder, and for what reason"},
+		{"asked", "the last request to the holder to finish; null when there was none"},
+		{"extended", "who gave the holder more time last; null when nobody did"},
 	}}
 }
 

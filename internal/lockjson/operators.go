@@ -13,7 +13,7 @@ type Asked struct {
 	At       *string  `json:"at"`
 	In       *float64 `json:"at_in_seconds"`
 	Reason   *string  `json:"reason"`
-	Answered bool     `json:"answered"`
+	Answered *bool    `json:"answered"`
 }
 
 // Extended tells that somebody gave the holder more time.
@@ -32,9 +32,18 @@ func newAsked(r *metadata.Record, now time.Time) *Asked {
 	if r.Asked == nil {
 		return nil
 	}
-	j := &Asked{By: Known(r.Asked.By), Source: Known(r.Asked.Source), Reason: Known(r.Asked.Reason),
-		Answered: r.Answered()}
-	j.At, j.In = Instant(r.Asked.At.Time, now)
+	j := newRequest(r.Asked, now)
+	answered := r.Answered()
+	j.Answered = &answered
+	return j
+}
+
+func newRequest(q *metadata.Request, now time.Time) *Asked {
+	if q == nil {
+		return nil
+	}
+	j := &Asked{By: Known(q.By), Source: Known(q.Source), Reason: Known(q.Reason)}
+	j.At, j.In = Instant(q.At.Time, now)
 	return j
 }
 
@@ -54,7 +63,7 @@ func AskedShape() Shape {
 		{"by, source", "who asks, and where that name comes from: cli, basic, mtls, header, or waiter"},
 		{"at", "when, by the asker's clock"},
 		{"reason", "why"},
-		{"answered", "whether the holder called alive since; progress is then its answer"},
+		{"answered", "whether the holder called alive since; progress is then its answer; null in an ending"},
 	}}
 }
 

@@ -12,6 +12,7 @@ import (
 // How a hold ended, as values of a label.
 const (
 	endReleased   = "released"
+	endYielded    = "yielded"
 	endAutoUnlock = "auto_unlock"
 	endAbandoned  = "abandoned"
 	endForced     = "forced"
@@ -24,7 +25,7 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 		Help:      "How long locks were held, by how the hold ended.",
 		Buckets:   []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 	}, []string{"ended"})
-	for _, ended := range []string{endReleased, endAutoUnlock, endAbandoned, endForced} {
+	for _, ended := range []string{endReleased, endYielded, endAutoUnlock, endAbandoned, endForced} {
 		held.WithLabelValues(ended)
 	}
 	return held
@@ -32,18 +33,26 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 
 // Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
-	ended := endReleased
-	switch {
-	case ending == nil:
-	case ending.Ended == metadata.EndedAutoUnlocked:
-		ended = endAutoUnlock
-	case ending.Ended == metadata.EndedAbandoned:
-		ended = endAbandoned
-	default:
-		ended = endForced
-	}
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	c.held.WithLabelValues(ended).Observe(lasted(r, now).Seconds())
+	c.held.WithLabelValues(endOf(r, ending)).Observe(lasted(r, now).Seconds())
+}
+
+func endOf(r *metadata.Record, ending *metadata.Ending) string {
+	if ending == nil {
+		released := metadata.Released(r, time.Time{})
+		ending = &released
+	}
+	switch ending.Ended {
+	case metadata.EndedReleased:
+		return endReleased
+	case metadata.EndedYielded:
+		return endYielded
+	case metadata.EndedAutoUnlocked:
+		return endAutoUnlock
+	case metadata.EndedAbandoned:
+		return endAbandoned
+	}
+	return endForced
 }
 
 // lasted returns how long r was held: since its holder took it or, if that time is missing or in the future, since it

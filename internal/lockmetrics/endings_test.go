@@ -29,12 +29,16 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 	c.Ended(fromTheFuture, nil)
 	c.Ended(lock("an hour", time.Hour), nil)
 	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
+	asked := lock("asked to finish", time.Hour)
+	asked.Asked = &metadata.Request{By: "ann", Reason: "deploy"}
+	c.Ended(asked, nil)
 	got := map[string]string{}
 	for _, m := range gather(t, c)["unlocker_hold_seconds"].GetMetric() {
 		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ",
 			m.GetHistogram().GetSampleSum())
 	}
-	for ended, want := range map[string]string{"released": "2 3630", "auto_unlock": "1 3600", "forced": "0 0"} {
+	for ended, want := range map[string]string{"released": "2 3630", "yielded": "1 3600", "auto_unlock": "1 3600",
+		"forced": "0 0"} {
 		if got[ended] != want {
 			t.Errorf("%s: count and sum are %s, want %s", ended, got[ended], want)
 		}

@@ -78,7 +78,7 @@ func TestAnAbandonedHoldHasAnEndOfItsOwn(t *testing.T) {
 	c := lockmetrics.New(newWorld().config())
 	c.Ended(lock("a", time.Hour), &metadata.Ending{Ended: metadata.EndedAbandoned})
 	c.Ended(lock("a", time.Hour), &metadata.Ending{Ended: metadata.EndedAutoUnlocked})
-	if n := testutil.CollectAndCount(c, "unlocker_hold_seconds"); n != 4 {
-		t.Errorf("%d kinds of ends, want 4", n)
+	if n := testutil.CollectAndCount(c, "unlocker_hold_seconds"); n != 5 {
+		t.Errorf("%d kinds of ends, want 5", n)
 	}
 }

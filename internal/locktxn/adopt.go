@@ -22,21 +22,6 @@ func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen i
 	return t
 }
 
-// Progress writes the progress of an Alive that put nothing because the stored deadline is as late already. The alert
-// moves forward, never back.
-func Progress(l protocol.Layout, h Hold, alertAt, alive string) Txn {
-	alert := l.Field(h.Lock, metadata.FieldAlertAt)
-	return Txn{
-		If: HeldBy(l, h),
-		Then: []clientv3.Op{
-			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
-			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(alert), "<", alertAt)},
-				[]clientv3.Op{clientv3.OpPut(alert, alertAt)}, nil),
-		},
-		Else: []clientv3.Op{read(l, h.Lock)},
-	}
-}
-
 // Watched is the half-open range of the keys of a record that a holder watches: from a request to its uuid, with its
 // deadline, extensions, and what lies between them, which is written once. Progress is not among them, so a holder is
 // not notified of its own reports.

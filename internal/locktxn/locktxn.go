@@ -84,20 +84,36 @@ func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	}
 }
 
-// Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it
-// reads the record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the
-// hold is lost.
+// Alive writes what the holder says of its work, and moves the deadlines forward, never back: the time format makes the
+// order of bytes the order of times. Where the stored deadline is as late already, the alert still moves forward, and
+// [AsLate] has what was read. Else the hold is lost, and the record says to whom.
 func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
+	alert := l.Field(h.Lock, metadata.FieldAlertAt)
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
 	return Txn{
-		If: append(HeldBy(l, h), clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)),
+		If: HeldBy(l, h),
 		Then: []clientv3.Op{
-			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlertAt), alertAt),
-			clientv3.OpPut(deadline, autoUnlockAt),
+			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)},
+				[]clientv3.Op{clientv3.OpPut(alert, alertAt), clientv3.OpPut(deadline, autoUnlockAt)},
+				// It is read before alive is written: another process with the uuid may have reported progress.
+				[]clientv3.Op{readOthers(l, h.Lock), forward(alert, alertAt)}),
 			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
 		},
 		Else: []clientv3.Op{read(l, h.Lock)},
 	}
+}
+
+// AsLate returns what an [Alive] that was done read of the record, as [ReadHold] does, because the stored deadline was
+// as late already. Otherwise it moved the deadlines, and moved is true.
+func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) {
+	if len(r.Responses) == 0 || r.Responses[0].GetResponseTxn() == nil {
+		return &clientv3.GetResponse{}, false // not from etcd
+	}
+	deadlines := (*clientv3.TxnResponse)(r.Responses[0].GetResponseTxn())
+	if deadlines.Succeeded {
+		return nil, true
+	}
+	return Keys(deadlines, 0), false
 }
 
 // Release releases the lock. There is no put in any branch, so it works while etcd is out of space. It reads nothing: a
@@ -144,12 +160,17 @@ func Withdraw(l protocol.Layout, lock, uuid string) Txn {
 // ReadHold reads whether h is held, and what others may have written into its record: the keys from its alert to an
 // extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the record.
 func ReadHold(l protocol.Layout, h Hold) Txn {
-	end := l.Field(h.Lock, metadata.FieldExtended) + "\x00"
 	return Txn{
 		If:   HeldBy(l, h),
-		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAlertAt), clientv3.WithRange(end))},
+		Then: []clientv3.Op{readOthers(l, h.Lock)},
 		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
 	}
+}
+
+// readOthers reads the keys of a record that change while it is held.
+func readOthers(l protocol.Layout, lock string) clientv3.Op {
+	return clientv3.OpGet(l.Field(lock, metadata.FieldAlertAt),
+		clientv3.WithRange(l.Field(lock, metadata.FieldExtended)+"\x00"))
 }
 
 // Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
@@ -183,7 +204,7 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 	if r.Record.Death != nil {
 		proof = r.Record.Death.Revision
 	}
-	// [Progress] writes alive without a deadline.
+	// An [Alive] may write alive without a deadline.
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof),
 		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, metadata.FieldAlive)), "<", proof))
 	return t
@@ -270,6 +291,12 @@ func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 		}
 	}
 	return fields
+}
+
+// forward puts a time if the one that is stored is earlier.
+func forward(key, to string) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "<", to)},
+		[]clientv3.Op{clientv3.OpPut(key, to)}, nil)
 }
 
 func absent(key string) clientv3.Cmp {

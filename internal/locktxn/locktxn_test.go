@@ -200,8 +200,15 @@ func TestAlive(t *testing.T) {
 		metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
 		t.Errorf("after alive: %+v", r)
 	}
-	s.refused("a late alive with an earlier deadline", alive(h, later))
-	s.refused("the same alive again", alive(h, last))
+	for what, deadline := range map[string]string{"a late one, with an earlier deadline": later,
+		"the same again": last} {
+		r := s.done(what, alive(h, deadline))
+		others, moved := locktxn.AsLate(r)
+		if now := s.record("a"); moved || len(others.Kvs) != 3 || now.Alive.Revision != r.Header.Revision ||
+			metadata.FormatTime(now.AutoUnlockAt) != last || metadata.FormatTime(now.AlertAt) != last {
+			t.Errorf("%s: moved %v, read %v, and left %+v", what, moved, others, now)
+		}
+	}
 	s.refused("alive with another uuid", alive(locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}, "1553684000"))
 	s.refused("alive with another token", alive(locktxn.Hold{Lock: "a", UUID: mine, Token: h.Token + 1}, "1553684000"))
 
@@ -218,7 +225,10 @@ func TestAlivePassesHalfSeconds(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine) // until soon
 	s.done("alive by half a second", locktxn.Alive(s.l, h, later, later, later))
-	s.refused("alive back by half a second", locktxn.Alive(s.l, h, soon, soon, soon))
+	s.done("alive back by half a second", locktxn.Alive(s.l, h, soon, soon, soon))
+	if r := s.record("a"); metadata.FormatTime(r.AutoUnlockAt) != later || metadata.FormatTime(r.AlertAt) != later {
+		t.Errorf("the deadlines went back: %+v", r)
+	}
 }
 
 func TestRelease(t *testing.T) {

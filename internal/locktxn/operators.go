@@ -34,8 +34,8 @@ type Extension struct {
 	Audit                 clientv3.Op
 }
 
-// Extend moves both deadlines of a hold forward, if nobody has moved them since they were shown. Else it reads the
-// record.
+// Extend moves both deadlines of a hold forward, if nobody has moved its auto-unlock since it was shown. The alert may
+// have moved alone, and never moves back. Else it reads the record.
 func Extend(l protocol.Layout, e Extension) Txn {
 	lock := e.Record.Name
 	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
@@ -44,7 +44,7 @@ func Extend(l protocol.Layout, e Extension) Txn {
 			clientv3.Compare(clientv3.ModRevision(deadline), "=", e.Record.DeadlineRevision),
 			clientv3.Compare(clientv3.Value(deadline), "<", e.AutoUnlockAt)),
 		Then: []clientv3.Op{
-			clientv3.OpPut(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
+			forward(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
 			clientv3.OpPut(deadline, e.AutoUnlockAt),
 			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), protocol.Marshal(e.By)),
 			e.Audit,

@@ -115,9 +115,25 @@ func TestExtend(t *testing.T) {
 		t.Errorf("after it: %+v", r)
 	}
 	s.refused("extend from what was shown before", locktxn.Extend(s.l, e))
-	alive := s.refused("alive with an earlier deadline", locktxn.Alive(s.l, h, later, later, later))
-	if len(locktxn.Keys(alive, 0).Kvs) == 0 {
-		t.Error("the holder cannot tell that it still holds the lock")
+	alive := s.done("alive with an earlier deadline", locktxn.Alive(s.l, h, later, later, later))
+	if read, moved := locktxn.AsLate(alive); moved || len(read.Kvs) != 3 { // alert_at, auto_unlock_at, extended
+		t.Errorf("alive moved the deadline: %v, and read %v", moved, read)
+	}
+	if now := s.record("a"); metadata.FormatTime(now.AutoUnlockAt) != last ||
+		metadata.FormatTime(now.AlertAt) != last || now.Alive == nil || now.Alive.Revision != alive.Header.Revision {
+		t.Errorf("after alive: %+v", now)
+	}
+}
+
+// An alive that found its auto-unlock as late already may have moved the alert since the operator saw both.
+func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	e := s.extension(later)
+	s.done("alive with a later alert", locktxn.Alive(s.l, h, last, soon, last))
+	s.done("extend", locktxn.Extend(s.l, e))
+	if r := s.record("a"); metadata.FormatTime(r.AutoUnlockAt) != later || metadata.FormatTime(r.AlertAt) != last {
+		t.Errorf("after it: %+v", r)
 	}
 }
 

@@ -246,7 +246,7 @@ func TestRemoveAbandoned(t *testing.T) {
 	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
 	s.refused("removal after the holder extended", locktxn.RemoveAbandoned(s.l, judged))
 	judged = judge()
-	s.done("alive of a hold that somebody else extended", locktxn.Progress(s.l, h, last, last))
+	s.done("alive of a hold that somebody else extended", locktxn.Alive(s.l, h, last, last, last))
 	s.refused("removal after a sign of life", locktxn.RemoveAbandoned(s.l, judged))
 	judged = judge()
 	state(s.l.Death(mine), "stated again")

@@ -5,6 +5,8 @@ package podwitness
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +27,7 @@ const (
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
 	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
-	// ended, or it was lost. Who dispelled a suspicion knew better, so that one waits longer.
+	// ended, or it was lost. If somebody else dispelled a suspicion, he knew better, so that one waits longer.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )
@@ -288,6 +290,7 @@ func (w *Witness) dispel(ctx context.Context, r *metadata.Record) {
 	if w.failed(w.config.Dispel(ctx, r.UUID)) {
 		return
 	}
+	delete(w.told, holdOf(r)) // what is suspected from now on is new
 	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).
 		Msg("the holder of this lock runs: the suspicion is dispelled")
 }
@@ -340,4 +343,24 @@ func (w *Witness) synced() bool {
 		}
 	}
 	return true
+}
+
+// Status is what a witness sees.
+type Status struct {
+	Pods    int      // that it watches
+	Synced  bool     // whether it knows all and hears of their changes
+	Trouble []string // why not, a sentence for each namespace where the API server said so
+}
+
+// Status returns what the witness sees now.
+func (w *Witness) Status() Status {
+	s := Status{Pods: w.pods.count(), Synced: w.synced()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, namespace := range slices.Sorted(maps.Keys(w.troubles)) {
+		if t := w.troubles[namespace]; t != nil {
+			s.Trouble = append(s.Trouble, t.text)
+		}
+	}
+	return s
 }

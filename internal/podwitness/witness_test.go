@@ -319,6 +319,31 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 	}
 }
 
+// A node that was lost and came back may be lost again.
+func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+	lost := strings.Replace(pod("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
+	a := startAPIServer(t)
+	s := &store{}
+	s.hold(held())
+	a.send("ADDED", lost)
+	a.complete()
+	watch(t, a, s)
+	suspected := held()
+	s.eventually(t, "a suspicion", func() bool {
+		if len(s.dubbed) == 1 {
+			first := s.dubbed[0]
+			suspected.Suspicion = &first
+		}
+		return suspected.Suspicion != nil
+	})
+	s.hold(suspected)
+	a.send("MODIFIED", pod("Running", runs))
+	s.eventually(t, "its end", func() bool { return len(s.taken) > 0 })
+	s.hold(held())
+	a.send("MODIFIED", lost)
+	s.eventually(t, "another suspicion", func() bool { return len(s.dubbed) == 2 })
+}
+
 func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
 	a := startAPIServer(t)
 	s := &store{}
@@ -361,8 +386,14 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 				return nil
 			})
 			shows(t, w, "unlocker_kubernetes_synced 0")
+			if got := w.Status(); got.Synced || len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) {
+				t.Errorf("status %+v", got)
+			}
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
+			if got := w.Status(); !got.Synced || len(got.Trouble) > 0 || got.Pods != 1 {
+				t.Errorf("status %+v", got)
+			}
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
 				t.Errorf("it is said %d times: %s", said, log)
 			}

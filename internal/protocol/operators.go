@@ -16,18 +16,26 @@ const maxShown = 240
 // AskedWords is the request in a record as one sentence: `asked by ann 2m ago: "the deploy waits"; no answer yet`. The
 // text in it is made visible. It is empty if the holder was not asked.
 func AskedWords(r *metadata.Record, now time.Time) string {
-	if r.Asked == nil {
+	switch words := RequestWords(r.Asked, now); {
+	case words == "":
+		return ""
+	case r.Answered():
+		return words + "; alive since"
+	default:
+		return words + "; no answer yet"
+	}
+}
+
+// RequestWords is [AskedWords] without a word about the answer, as of a hold that is over. q may be nil.
+func RequestWords(q *metadata.Request, now time.Time) string {
+	if q == nil {
 		return ""
 	}
-	by := Asker(r.Asked)
-	if r.Asked.Source == sourceWaiter {
+	by := Asker(q)
+	if q.Source == sourceWaiter {
 		by += ", who waits,"
 	}
-	words := "asked by " + by + since(r.Asked.At.Time, now) + quoted(r.Asked.Reason)
-	if r.Answered() {
-		return words + "; alive since"
-	}
-	return words + "; no answer yet"
+	return "asked by " + by + since(q.At.Time, now) + quoted(q.Reason)
 }
 
 // Asker is who asks, in visible characters.
@@ -35,8 +43,10 @@ func Asker(r *metadata.Request) string { return person(r.By) }
 
 // ExtendedWords is the extension in a record as one sentence: `ann gave 30m more 2m ago: "the disk is slow"`. The text
 // in it is made visible. It is empty if nobody gave the holder more time.
-func ExtendedWords(r *metadata.Record, now time.Time) string {
-	e := r.Extended
+func ExtendedWords(r *metadata.Record, now time.Time) string { return ExtensionWords(r.Extended, now) }
+
+// ExtensionWords is [ExtendedWords] of an extension, which may be nil.
+func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	if e == nil {
 		return ""
 	}

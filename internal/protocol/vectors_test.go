@@ -37,12 +37,22 @@ type vectors struct {
 	Statements   []statementVector
 	Tickets      []documentVector
 	Endings      []documentVector
+	Requests     []forHoldVector
+	Extensions   []forHoldVector
 }
 
 // documentVector is the value of a key and what it says; nothing where it cannot be read.
 type documentVector struct {
 	About, Value string
 	Decoded      map[string]any
+}
+
+// forHoldVector is the value of a key that others wrote for the holder of this hold, and what it says; nothing where
+// the holder ignores it.
+type forHoldVector struct {
+	About, UUID, Value string
+	Token              int64
+	Decoded            map[string]any
 }
 
 type recordVector struct {
@@ -310,16 +320,52 @@ func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []do
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got map[string]any
-			decoder := json.NewDecoder(strings.NewReader(protocol.Marshal(document)))
-			decoder.UseNumber()
-			if err := decoder.Decode(&got); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.Decoded, got); diff != "" {
-				t.Errorf("decoded (-want +got):\n%s", diff)
-			}
+			same(t, c.Decoded, document)
 		})
+	}
+}
+
+func TestVectorsOfRequestsAndExtensions(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Requests {
+		t.Run("request: "+c.About, func(t *testing.T) { testForHold(t, metadata.FieldAsked, c) })
+	}
+	for _, c := range v.Extensions {
+		t.Run("extension: "+c.About, func(t *testing.T) { testForHold(t, metadata.FieldExtended, c) })
+	}
+}
+
+func testForHold(t *testing.T, field string, c forHoldVector) {
+	t.Helper()
+	r := metadata.Decode("a", []metadata.Field{
+		{Name: metadata.FieldUUID, Value: c.UUID, CreateRevision: c.Token, ModRevision: c.Token},
+		{Name: field, Value: c.Value, CreateRevision: c.Token + 1, ModRevision: c.Token + 1},
+	})
+	switch {
+	case c.Decoded == nil && (r.Asked != nil || r.Extended != nil):
+		t.Errorf("%s is read as %+v, %+v", c.Value, r.Asked, r.Extended)
+	case c.Decoded == nil:
+	case field == metadata.FieldAsked && r.Asked != nil:
+		same(t, c.Decoded, *r.Asked)
+	case field == metadata.FieldExtended && r.Extended != nil:
+		same(t, c.Decoded, *r.Extended)
+	default:
+		t.Errorf("%s is ignored: %v", c.Value, r.Problems)
+	}
+}
+
+// same compares a document with the members that it is to have.
+func same[T metadata.Ticket | metadata.Ending | metadata.Request | metadata.Extension](
+	t *testing.T, want map[string]any, document T) {
+	t.Helper()
+	var got map[string]any
+	decoder := json.NewDecoder(strings.NewReader(protocol.Marshal(document)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("decoded (-want +got):\n%s", diff)
 	}
 }
 

@@ -23,7 +23,9 @@
 // To simulate that
 //
 //   - another process holds the lock: [Server.Hold]
-//   - the lock is lost during the work: [Server.ForceUnlock] and [Server.Expire]
+//   - the lock is lost during the work: [Server.ForceUnlock], [Server.Expire] and [Server.Abandon]
+//   - a witness says that the holder is dead, rightly or not: [Server.StateDeath]
+//   - an operator asks the holder to finish, or gives it more time: [Server.Ask] and [Server.Extend]
 //   - etcd is unreachable: [Server.Cut] and [Server.Heal]
 //   - time passes: [NewInMemory] and time.Sleep in a bubble
 //

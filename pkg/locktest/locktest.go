@@ -175,6 +175,39 @@ func (s *Server) Expire(name string) {
 	}
 }
 
+// StateDeath states that the process that holds a lock has ended, as a witness would that has proof; how is a sentence.
+// The lock stays held. Its holder disputes that with its next [mutex.Lock.Alive].
+func (s *Server) StateDeath(name, how string) {
+	s.t.Helper()
+	doc := s.held(name)
+	statement := metadata.Statement{Lock: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
+		How: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
+	if err := s.store.State(context.Background(), statement); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Abandon removes a hold as an unlocker would that believes a witness: with [Server.StateDeath] before, unless that was
+// stated already. The test fails if the holder has disputed it since, or if the hold outlives its process, as a
+// reservation does.
+func (s *Server) Abandon(name, how string) {
+	s.t.Helper()
+	s.StateDeath(name, how)
+	r := s.removal(name, metadata.EndedAbandoned, "locktest", how)
+	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
+		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
+		r.Record.Heed(death, nil)
+	}
+	if !r.Record.Proven() {
+		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or was given time since", name)
+	}
+	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
+		if err != nil {
+			s.t.Fatalf("locktest: remove the abandoned lock %q: %v", name, err)
+		}
+	}
+}
+
 // Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
 // [mutex.Lock.Asked].
 func (s *Server) Ask(name, by, reason string) {

@@ -75,6 +75,7 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 		}{
 			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.ReasonForced, "wrong month"},
 			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "the test expired it"},
+			"to a witness":   {func() { s.Abandon("a", "it was killed") }, mutex.ReasonAbandoned, "it was killed"},
 		} {
 			var lost *mutex.LostError
 			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
@@ -224,6 +225,29 @@ func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
 	})
 }
 
+func TestHolderDisputesItsDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{TB: t}
+		s := locktest.NewInMemory(w)
+		l := take(t, s.Client(mutex.Options{}), "a", mutex.AutoUnlockAfter(10*time.Minute))
+		s.Extend("a", time.Hour)
+		s.StateDeath("a", "it is said to have been killed")
+		time.Sleep(time.Minute)
+		if err := l.Alive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); s.Abandon("a", "it was killed") }()
+		<-done
+		if said := strings.Join(w.said, "\n"); !strings.Contains(said, `the death of the holder of "a" is not proven`) {
+			t.Errorf("said %q", said)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // witness is a test that is to fail.
 type witness struct {
 	testing.TB
@@ -264,6 +288,8 @@ func TestAssertionsCanFail(t *testing.T) {
 			"extend":    {func() { s.Extend("free", time.Hour) }, `lock "free" is free`},
 			"no time":   {func() { s.Extend("held", 0) }, "must be at least a second"},
 			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},
+			"dead":      {func() { s.StateDeath("free", "x") }, `lock "free" is free`},
+			"abandon":   {func() { s.Abandon("free", "x") }, `lock "free" is free`},
 			"nobody":    {func() { s.AwaitHeld("free") }, `waited 30s in vain for that lock "free" is held`},
 			"somebody":  {func() { s.AwaitFree("held") }, `waited 30s in vain for that lock "held" is free`},
 			"too few":   {func() { s.AwaitWaiters("held", 2) }, `2 waiters for lock "held"`},

@@ -56,6 +56,8 @@ type Ending struct {
 	Ended        string         `json:"ended"` // EndedAutoUnlocked, EndedAbandoned or EndedForced
 	By           string         `json:"by"`    // the unlocker's id or the operator
 	Why          string         `json:"why"`   // a sentence
+	Asked        *Request       `json:"asked,omitempty"`
+	Extended     *Extension     `json:"extended,omitempty"`
 }
 
 // HistoryID identifies the hold in the history: its uuid or, if that is not a valid UUID, "hold-" and the token.
@@ -81,7 +83,7 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 		Owner: r.Owner, Hostname: r.Hostname, PID: r.PID, Purpose: r.Purpose,
 		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
 		Attributes: r.Attributes,
-		EndedAt:    Time{at}, Ended: ended, By: by, Why: why,
+		EndedAt:    Time{at}, Ended: ended, By: by, Why: why, Asked: r.Asked, Extended: r.Extended,
 	}
 	if r.Alive != nil {
 		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress

@@ -114,31 +114,50 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	if err != nil {
 		return false, l.causeOr(err)
 	}
+	stored, again, err := l.answered(ctx, r, autoUnlockAt, alive)
 	if r.Succeeded {
-		l.extension.lastAliveRevision = r.Header.Revision
-	} else {
-		now := l.c.record(l.held.Lock, r, 0)
-		if !l.stands(&now) {
-			return false, l.gone(ctx, &now)
-		}
-		other := l.catchUp(&now, alive)
-		l.learnAll(&now)
-		if other && heartbeat {
-			return true, nil
-		}
-		if !heartbeat && !now.AutoUnlockAt.IsZero() && !hasAlive(&now, alive) {
-			if err := l.putAlive(ctx, alertAt, progress, alive); err != nil {
-				return false, err
-			}
-		}
-		if now.AutoUnlockAt.IsZero() {
-			return false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
-		}
-		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
-		autoUnlockAt = earliest(autoUnlockAt, now.AutoUnlockAt)
+		l.reported(r.Header.Revision, heartbeat, progress)
 	}
+	if again || err != nil {
+		return again, err
+	}
+	autoUnlockAt = earliest(autoUnlockAt, stored)
 	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start, autoUnlockAt)
 	return false, l.err()
+}
+
+// answered returns the auto-unlock that the record has after an extension to autoUnlockAt, or whether another process
+// with the uuid reported progress first, which only a heartbeat asks.
+func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
+	stored time.Time, again bool, err error) {
+	var now metadata.Document
+	if others, moved := locktxn.AsLate(r.TxnResponse); r.Succeeded && moved {
+		return autoUnlockAt, false, nil
+	} else if r.Succeeded {
+		now = l.decode(locktxn.Fields(l.c.layout, others))
+	} else if now = l.c.record(l.held.Lock, r, 0); !l.stands(&now) {
+		return time.Time{}, false, l.gone(ctx, &now)
+	}
+	other := l.catchUp(&now, alive)
+	l.learnAll(&now)
+	switch {
+	case other && !r.Succeeded:
+		return time.Time{}, true, nil
+	case now.AutoUnlockAt.IsZero():
+		return time.Time{}, false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
+	}
+	return now.AutoUnlockAt, false, nil
+}
+
+// reported notes that the record has this handle's alive, with this revision.
+func (l *Lock) reported(revision int64, heartbeat bool, progress string) {
+	l.extension.lastAliveRevision = revision
+	if heartbeat {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.extension.progress = progress
 }
 
 // nextAutoUnlock is the auto-unlock that an extension at this time writes: a heartbeat never passes the maximum hold.
@@ -148,31 +167,6 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 		return end
 	}
 	return next
-}
-
-// hasAlive reports whether the record has this value of alive.
-func hasAlive(now *metadata.Document, alive string) bool {
-	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool {
-		return f.Name == metadata.FieldAlive && f.Value == alive
-	})
-}
-
-// putAlive writes the progress into the record of a hold that another process extended for longer than this handle
-// would.
-func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
-	r, err := l.c.retry.Send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
-	if err != nil {
-		return l.causeOr(err)
-	}
-	if !r.Succeeded {
-		now := l.c.record(l.held.Lock, r, 0)
-		return l.gone(ctx, &now)
-	}
-	l.extension.lastAliveRevision = r.Header.Revision
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.extension.progress = progress
-	return nil
 }
 
 // catchUp takes over what another process with the uuid, such as a script below this one, wrote about the work since

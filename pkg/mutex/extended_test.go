@@ -170,6 +170,38 @@ func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
 	})
 }
 
+// While the time that was given lasts, the deadline in the record is later than any that the holder would write.
+func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
+	for name, opts := range map[string][]mutex.Option{"by alive": nil,
+		"by a heartbeat": {mutex.Heartbeat(3 * time.Hour)}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+				l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
+				time.Sleep(5 * time.Minute)
+				give(t, f, time.Hour, 0)
+				granted := f.record(t, "a").AutoUnlockAt
+				death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(),
+					Cause: metadata.CauseProcessEnded}
+				death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
+				time.Sleep(5 * time.Minute)
+				if opts == nil {
+					if err := l.Alive(t.Context(), "at work"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				now := f.record(t, "a")
+				now.Heed(&death, nil)
+				if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
+					t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
+				}
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestTimeIsGivenWhileTheWatchIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		start := time.Now()

@@ -263,11 +263,11 @@ func (f *fake) record(t testing.TB, lock string) metadata.Document {
 // Close is that of a watcher and of a lease keeper.
 func (f *fake) Close() error { return nil }
 
-// put writes a key as somebody else.
-func (f *fake) put(key, value string) {
+// put writes a key as somebody else, and returns its revision.
+func (f *fake) put(key, value string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpPut(key, value)}})
+	return f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpPut(key, value)}}).Header.Revision
 }
 
 // remove deletes keys as somebody else.

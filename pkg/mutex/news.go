@@ -83,9 +83,14 @@ func (l *Lock) deadlineIs(value string) {
 
 // learn takes over what others wrote into these fields of the hold's record.
 func (l *Lock) learn(fields []metadata.Field) {
-	doc := metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
-		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
+	doc := l.decode(fields)
 	l.learnAll(&doc)
+}
+
+// decode reads some fields of the hold's record.
+func (l *Lock) decode(fields []metadata.Field) metadata.Document {
+	return metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
+		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
 // learnAll takes over what others wrote into the hold's record. A request or extension that cannot be read, or is meant

@@ -108,12 +108,7 @@ func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
 	defer cancel()
 	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(h.life/16)),
 		metadata.FormatTime(now.Add(h.life)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
-	if err != nil || r.Succeeded {
-		return false, err
-	}
-	record := metadata.Decode(h.hold.Lock,
-		locktxn.Fields(h.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
-	return record.Token != h.hold.Token, nil
+	return err == nil && !r.Succeeded, err
 }
 
 func (h *byHandHold) release() {

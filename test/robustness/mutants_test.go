@@ -126,7 +126,7 @@ func (s *shape) step() string {
 		return stepTurn
 	case has(s.puts, field(metadata.FieldUUID)):
 		return stepAcquire
-	case has(s.puts, field(metadata.FieldAutoUnlockAt)):
+	case has(s.puts, field(metadata.FieldAutoUnlockAt)), has(s.puts, field(metadata.FieldAlive)):
 		return stepAlive
 	case has(s.puts, in(".queue/")):
 		return stepJoin

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/podwitness"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -31,6 +32,7 @@ type shown struct {
 	Sweep       sweeper.Status
 	Etcd        *etcdconn.Health // nil until etcd was asked once
 	Unlockers   []lockview.Unlocker
+	Pods        *podwitness.Status // nil without a witness in Kubernetes
 }
 
 // routes adds the page to the routes of probes and metrics, all of them below prefix.
@@ -69,6 +71,10 @@ func (p *page) show() shown {
 	s := shown{
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
 		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.Last(), Unlockers: r.view.Unlockers(),
+	}
+	if r.pods != nil {
+		pods := r.pods.Status()
+		s.Pods = &pods
 	}
 	s.Fresh.Cause = wiring.Cause(s.Fresh, r.trouble)
 	if err := p.ready.Check(); err != nil {
@@ -118,6 +124,8 @@ Policy <strong>{{.Sweep.Mode}}</strong>.
 {{- with .Etcd}}{{range .Members}}
 <tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leader{{end}}, answered in {{ms .Took}}{{end}}{{end}}
 <tr><th>etcd alarms<td>{{with .Problem}}unknown: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
+{{- with .Pods}}
+<tr><th>witness in Kubernetes<td>{{.Pods}} pods{{if not .Synced}}; blind: {{range .Trouble}}{{.}} {{else}}not all pods are known yet{{end}}{{end}}{{end}}
 <tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
 <tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never); abandoned locks are {{if .Policy.UnlockAbandoned}}removed after {{.Policy.AbandonedGrace}}{{else}}only reported{{end}}
 <tr><th>version<td>{{.Version}}

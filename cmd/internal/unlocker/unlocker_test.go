@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,11 +55,11 @@ func holdForEver(endpoint string) error {
 }
 
 // start runs an unlocker until the test ends, wants it to end well, and returns the address of its page.
-func start(t *testing.T, endpoint string) (address string) {
+func start(t *testing.T, endpoint string, more ...string) (address string) {
 	t.Helper()
 	address = proctest.FreeAddr(t)
-	args := []string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address,
-		"--web.shutdown-delay=0s", "--log.level=error"}
+	args := append([]string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address,
+		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
 	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, unlocker.Command(), args) })
 	return address
 }
@@ -80,6 +82,24 @@ func TestThePageTellsTheClockInWords(t *testing.T) {
 	address := start(t, etcdtest.Start(t).Endpoint())
 	pageShows(t, address, `<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
 		func() {})
+}
+
+func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	}))
+	t.Cleanup(api.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c",
+"context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, api.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := start(t, etcdtest.Start(t).Endpoint(), "--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig)
+	pageShows(t, address, `<th>witness in Kubernetes<td>0 pods; blind: the API server does not let us see the pods of `+
+		`all namespaces`, func() {})
 }
 
 // An unlocker that was there before a backup was restored tells of a later revision, and goes on telling.

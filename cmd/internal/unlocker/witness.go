@@ -32,6 +32,7 @@ type witnessOptions struct {
 	web   *daemon.WebSettings
 
 	stateDir string
+	hostname string
 }
 
 // witnessCommand returns the command that runs a witness.
@@ -55,6 +56,8 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	fs := cmd.Flags()
 	fs.StringVar(&o.stateDir, "witness.state-dir", "",
 		"`directory` in which to remember the boots of this machine, to know after a reboot which holders ended with it")
+	fs.StringVar(&o.hostname, "witness.hostname", "",
+		"`name` of this machine, where it is not the host name that the witness sees, as in a pod (default: the host name)")
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)
@@ -130,6 +133,9 @@ func (o witnessOptions) machine(log zerolog.Logger) (hostwitness.Machine, error)
 		log.Warn().Int64("pid_namespace", m.Namespace).
 			Msg("the witness sees only the processes of its own pid namespace: for all of the machine, run it in the " +
 				"machine's (hostPID in Kubernetes, --pid=host in Docker)")
+	}
+	if o.hostname != "" {
+		m.Hostname = o.hostname
 	}
 	if o.stateDir == "" {
 		return m, nil

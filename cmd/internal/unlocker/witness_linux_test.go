@@ -118,6 +118,27 @@ func TestAHolderThatWasKilledIsStatedDead(t *testing.T) {
 	})
 }
 
+// The host name of a pod is another one after each upgrade; the machine is the same.
+func TestTheBootsOfAMachineAreRememberedUnderItsName(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "boots.json")
+	endpoint := etcdtest.Start(t).Endpoint()
+	startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `"hostname":"node-3"`) {
+		t.Fatalf("%s, %v", text, err)
+	}
+	const earlier = "aaaaaaaa-0000-4000-8000-000000000001"
+	text = []byte(strings.Replace(string(text), `"boots":[`, `"boots":["`+earlier+`",`, 1))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+	if text, err = os.ReadFile(file); err != nil || !strings.Contains(string(text), earlier) {
+		t.Errorf("the earlier boot is forgotten: %s, %v", text, err)
+	}
+}
+
 func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
 	broken := t.TempDir()
 	if err := os.WriteFile(filepath.Join(broken, "boots.json"), []byte("{"), 0o600); err != nil {

@@ -83,6 +83,7 @@ type pastView struct {
 	Held        string
 	Alerted     bool
 	By, Why     string
+	Done        []string // what others than its holder did to it, in sentences
 	token       int64
 	at          time.Time
 }
@@ -95,6 +96,7 @@ func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
 		Why:     text.Clip(e.Why, site.MaxLineShown),
+		Done:    doneTo(e, at.Now),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))

@@ -33,6 +33,7 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields)
 	}
+	v.Done = doneTo(e, v.Viewpoint.Now)
 	v.Facts = known([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}})
 	for _, t := range []struct {

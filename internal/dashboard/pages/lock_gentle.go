@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -14,13 +15,21 @@ type gentleLink struct{ Text, URL string }
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
 func DoneTo(r *metadata.Record, now time.Time) []string {
-	var done []string
-	for _, sentence := range []string{protocol.AskedWords(r, now), protocol.ExtendedWords(r, now)} {
-		if sentence != "" {
-			done = append(done, sentence)
-		}
+	return said(protocol.AskedWords(r, now), protocol.ExtendedWords(r, now))
+}
+
+// doneTo is the same of a hold that is over. Why a hold yielded says who asked already.
+func doneTo(e *metadata.Ending, now time.Time) []string {
+	asked := protocol.RequestWords(e.Asked, now)
+	if e.Ended == metadata.EndedYielded {
+		asked = ""
 	}
-	return done
+	return said(asked, protocol.ExtensionWords(e.Extended, now))
+}
+
+// said returns the sentences that say something.
+func said(sentences ...string) []string {
+	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }
 
 // fillGentle adds the links to what the caller may do for the lock, where it makes sense.

@@ -181,6 +181,12 @@ its secrets, unlike a subPath. (list . identity)
           name: kube-root-ca.crt
           items: [{key: ca.crt, path: ca.crt}]
 {{- end }}
+{{- if dig "state" "hostPath" "" .values }}
+- name: state # it outlives the pod, and the boot
+  hostPath: {path: {{ .values.state.hostPath }}, type: Directory}
+- name: machine-id # by which it notices that the directory is another machine's
+  hostPath: {path: /etc/machine-id, type: File}
+{{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -201,6 +207,10 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- if and (eq .component "unlocker") .root.Values.kubernetes.pods }}
 - {name: kubernetes, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- end }}
+{{- if dig "state" "hostPath" "" .values }}
+- {name: state, mountPath: /var/lib/unlocker-witness}
+- {name: machine-id, mountPath: /etc/machine-id, readOnly: true}
 {{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}

@@ -6,6 +6,10 @@
 {{- include "unlocker.flag" (list "web.shutdown-delay" (printf "%ds" (int $c.shutdown.delaySeconds))) }}
 {{- include "unlocker.flag" (list "web.shutdown-timeout" (printf "%ds" (int $c.shutdown.timeoutSeconds))) }}
 {{- include "unlocker.flag" (list "web.enable-pprof" $c.enablePprof) }}
+{{- if $c.state.hostPath }}
+{{- include "unlocker.flag" (list "witness.state-dir" "/var/lib/unlocker-witness") }}
+{{- include "unlocker.flag" (list "witness.hostname" "$(NODE_NAME)") }}
+{{- end }}
 {{- include "unlocker.flag" (list "log.level" .Values.log.level) }}
 {{- include "unlocker.flag" (list "log.format" .Values.log.format) }}
 {{- with $c.extraArgs }}
@@ -34,4 +38,12 @@ readinessProbe:
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
+{{- end }}
+
+{{/* What a witness that remembers the boots of its node needs to know: the pod's host name is not that of the node. */}}
+{{- define "unlocker.witnessEnv" -}}
+{{- if .Values.witness.state.hostPath }}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+{{- end }}
 {{- end }}

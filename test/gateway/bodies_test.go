@@ -1,0 +1,269 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The bodies in transactions.json are the transactions of the Go client, where it has the same. What it does in another
+// way is put together from its parts.
+func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
+	f := readFile(t)
+	seen := map[string]bool{}
+	for _, c := range f.Transactions {
+		t.Run(c.Step+": "+c.About, func(t *testing.T) {
+			seen[c.Step] = true
+			got := new(pb.TxnRequest)
+			if err := protojson.Unmarshal(c.Body, got); err != nil { // refuses unknown members
+				t.Fatal(err)
+			}
+			want := sent(t, fromGo(t, c))
+			if diff := gocmp.Diff(normal(want), normal(got), protocmp.Transform()); diff != "" {
+				t.Errorf("the body differs (-Go +file):\n%s\nGo's is:\n%s", diff, canonical(t, want))
+			}
+		})
+	}
+	for _, step := range steps() {
+		if !seen[step] {
+			t.Errorf("no case has the step %s", step)
+		}
+	}
+}
+
+func steps() []string {
+	return []string{"acquire", "try", "alive", "release", "release_in_doubt", "cancel", "withdraw", "join", "look",
+		"turn", "leave", "leave_as_tail", "restore_tail"}
+}
+
+// The bodies have one form: names with underscores, what has the default value left out except in compares, numbers of
+// 64 bits as text.
+func TestBodiesHaveTheCanonicalForm(t *testing.T) {
+	for _, c := range readFile(t).Transactions {
+		t.Run(c.Step+": "+c.About, func(t *testing.T) {
+			message := new(pb.TxnRequest)
+			if err := protojson.Unmarshal(c.Body, message); err != nil {
+				t.Fatal(err)
+			}
+			want := canonical(t, message)
+			if diff := gocmp.Diff(object(t, want), object(t, string(c.Body))); diff != "" {
+				t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
+			}
+		})
+	}
+}
+
+func canonical(t *testing.T, txn *pb.TxnRequest) string {
+	t.Helper()
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := object(t, string(text))
+	sayResults(body)
+	return toJSON(t, body)
+}
+
+// sayResults writes the default result of compares, in nested transactions, too.
+func sayResults(txn map[string]any) {
+	compares, _ := txn["compare"].([]any)
+	for _, c := range compares {
+		if compare := c.(map[string]any); compare["result"] == nil {
+			compare["result"] = "EQUAL"
+		}
+	}
+	for _, branch := range []string{"success", "failure"} {
+		operations, _ := txn[branch].([]any)
+		for _, o := range operations {
+			if nested, ok := o.(map[string]any)["request_txn"].(map[string]any); ok {
+				sayResults(nested)
+			}
+		}
+	}
+}
+
+// fromGo builds a case's transaction with the functions that the Go client uses.
+func fromGo(t *testing.T, c transaction) locktxn.Txn {
+	t.Helper()
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := c.Input
+	hold := locktxn.Hold{Lock: i.Lock, UUID: i.UUID, Token: number(t, i.Token)}
+	position := locktxn.Position{Lock: i.Lock, UUID: i.UUID, Revision: number(t, i.Position)}
+	lease := clientv3.LeaseID(number(t, i.Lease))
+	record := make([]metadata.Field, len(i.Fields))
+	for n, f := range i.Fields {
+		record[n] = metadata.Field{Name: f.name, Value: f.value}
+	}
+	// What the page reads in the else branch of a release, and the Go client in a request of its own.
+	whyLost := []clientv3.Op{
+		clientv3.OpGet(l.Record(i.Lock), clientv3.WithPrefix()), clientv3.OpGet(l.History(i.UUID)),
+	}
+	leave := locktxn.LeaveBare(l, i.Lock, i.UUID).Then
+	switch c.Step {
+	case "acquire":
+		return locktxn.Acquire(l, i.Lock, i.UUID, record, false)
+	case "try":
+		txn := locktxn.Enqueue(l, i.Lock, i.UUID, record, metadata.Ticket{}, 0)
+		txn.Else = txn.Else[:1] // it joins in the same transaction
+		return txn
+	case "alive":
+		txn := locktxn.Alive(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"))
+		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
+		txn.Then[0] = clientv3.OpTxn(compares, puts, nil)
+		txn.Else = whyLost
+		return txn
+	case "release":
+		txn := locktxn.Release(l, hold)
+		txn.Else = whyLost
+		if i.Queued {
+			txn.Then = locktxn.HandOver(l, hold).Then
+			txn.Else = append(txn.Else, leave...)
+		}
+		return txn
+	case "release_in_doubt":
+		txn := locktxn.ReleaseInDoubt(l, i.Lock, hold, lease)
+		txn.Else = append(txn.Else, whyLost...)
+		return txn
+	case "cancel":
+		if i.Queued {
+			return locktxn.CancelQueued(l, i.Lock, i.UUID, lease)
+		}
+		return locktxn.Cancel(l, i.Lock, i.UUID, lease)
+	case "withdraw":
+		txn := locktxn.Withdraw(l, i.Lock, i.UUID)
+		if i.Queued {
+			txn = locktxn.WithdrawQueued(l, i.Lock, i.UUID)
+		}
+		txn.Else = txn.Else[1:] // it reads the record
+		return txn
+	case "look":
+		txn := locktxn.ReadAhead(l, position, "")
+		txn.Then = append(txn.Then, locktxn.ReadTail(l, i.Lock).Then[1])
+		return txn
+	case "turn":
+		txn := locktxn.TakeTurn(l, position, "", record, metadata.Ticket{}, 0)
+		txn.Then = append(txn.Then[:len(record)], leave...) // it keeps its ticket, with a mark
+		txn.Else = txn.Else[:2]                             // it reads the tail
+		return txn
+	case "leave":
+		return locktxn.Leave(l, i.Lock, i.UUID)
+	case "leave_as_tail":
+		return locktxn.LeaveAsTail(l, i.Lock, i.UUID, i.Older.last(t))
+	case "restore_tail":
+		return locktxn.RestoreTail(l, i.Lock, i.Older.last(t))
+	case "join":
+		return joins(t, l, i, lease)
+	}
+	t.Fatalf("there is no step %q", c.Step)
+	return locktxn.Txn{}
+}
+
+// joins is what the Go client does in the else branch of its try.
+func joins(t *testing.T, l protocol.Layout, i input, lease clientv3.LeaseID) locktxn.Txn {
+	t.Helper()
+	ticket, err := protocol.Unmarshal[metadata.Ticket]([]byte(i.Ticket))
+	if err != nil {
+		t.Fatalf("the ticket cannot be read: %v", err)
+	}
+	try := locktxn.Enqueue(l, i.Lock, i.UUID, nil, ticket, lease)
+	_, _, unlessMine := try.Else[len(try.Else)-1].Txn()
+	compares, puts, reads := unlessMine[0].Txn()
+	// The order of the members in the ticket is the client's business.
+	puts = []clientv3.Op{clientv3.OpPut(l.Ticket(i.Lock, i.UUID), i.Ticket, clientv3.WithLease(lease)), puts[1]}
+	return locktxn.Txn{If: compares, Then: puts, Else: reads}
+}
+
+func (w *waiter) last(t *testing.T) locktxn.Last {
+	t.Helper()
+	if w == nil {
+		return locktxn.Last{}
+	}
+	return locktxn.Last{
+		UUID: w.Ticket, Revision: number(t, w.CreateRevision), Lease: clientv3.LeaseID(number(t, w.Lease)),
+	}
+}
+
+func number(t *testing.T, text string) int64 {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sent is what etcd's client sends for a transaction.
+func sent(t *testing.T, txn locktxn.Txn) *pb.TxnRequest {
+	t.Helper()
+	var c catcher
+	if _, err := txn.Commit(t.Context(), clientv3.NewKVFromKVClient(&c, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return c.request
+}
+
+// catcher keeps the request instead of sending it.
+type catcher struct {
+	pb.KVClient
+	request *pb.TxnRequest
+}
+
+func (c *catcher) Txn(_ context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	c.request = proto.Clone(r).(*pb.TxnRequest)
+	return new(pb.TxnResponse), nil
+}
+
+// normal is a transaction in which what makes no difference to the page is the same: the order of compares, of writes
+// and of reads, and how much of a key is read.
+func normal(txn *pb.TxnRequest) *pb.TxnRequest {
+	txn = proto.Clone(txn).(*pb.TxnRequest)
+	slices.SortFunc(txn.Compare, func(a, b *pb.Compare) int {
+		return cmp.Or(cmp.Compare(string(a.Key), string(b.Key)), cmp.Compare(a.Target, b.Target))
+	})
+	for _, branch := range [][]*pb.RequestOp{txn.Success, txn.Failure} {
+		for _, op := range branch {
+			switch {
+			case op.GetRequestRange() != nil:
+				op.GetRequestRange().KeysOnly = false
+			case op.GetRequestPut() != nil:
+				op.GetRequestPut().PrevKv = false
+			case op.GetRequestTxn() != nil:
+				op.Request = &pb.RequestOp_RequestTxn{RequestTxn: normal(op.GetRequestTxn())}
+			}
+		}
+		slices.SortStableFunc(branch, func(a, b *pb.RequestOp) int { return cmp.Compare(keyOf(a), keyOf(b)) })
+	}
+	return txn
+}
+
+func keyOf(op *pb.RequestOp) string {
+	switch r := op.Request.(type) {
+	case *pb.RequestOp_RequestPut:
+		return "put " + string(r.RequestPut.Key)
+	case *pb.RequestOp_RequestDeleteRange:
+		return "delete " + string(r.RequestDeleteRange.Key)
+	case *pb.RequestOp_RequestRange:
+		return "range " + string(r.RequestRange.Key)
+	}
+	return "txn"
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+const (
+	demo    = "L211dGV4ZXMvZGVtby91dWlk" // /mutexes/demo/uuid
+	readKey = `{"key": "` + demo + `"}`
+	putKey  = `{"key": "` + demo + `", "value": "MQ=="}`
+
+	timedOut = "etcdserver: request timed out"
+	expired  = "etcdserver: invalid auth token"
+)
+
+// row is a line of the tables of errors in docs/gateway.md.
+type row struct {
+	status, code int
+	message      string
+}
+
+func (r row) String() string { return fmt.Sprintf("%d, code %d, %q", r.status, r.code, r.message) }
+
+// overtime reports whether the time limit of the request has ended. Its message depends on where it was noticed.
+func (r row) overtime() bool {
+	return r.status == http.StatusGatewayTimeout && r.code == int(codes.DeadlineExceeded)
+}
+
+// rows are the lines of the tables, by message.
+func rows(t *testing.T) map[string]row {
+	t.Helper()
+	all := map[string]row{}
+	for _, found := range regexp.MustCompile("(?m)^\\| (\\d+) \\| (\\d+) \\| `([^`]+)` \\|").
+		FindAllStringSubmatch(readPage(t), -1) {
+		httpStatus, _ := strconv.Atoi(found[1])
+		code, _ := strconv.Atoi(found[2])
+		all[found[3]] = row{httpStatus, code, found[3]}
+	}
+	if len(all) < 13 {
+		t.Fatalf("the page has only these errors: %v", all)
+	}
+	return all
+}
+
+// refusal takes an error of the gateway apart, which the two streams wrap once more.
+func refusal(t *testing.T, r reply) row {
+	t.Helper()
+	o := object(t, r.text)
+	if inner, wrapped := o["error"].(map[string]any); wrapped {
+		o = inner
+	}
+	message, _ := o["message"].(string)
+	code, _ := strconv.Atoi(fmt.Sprint(o["code"]))
+	return row{r.status, code, message}
+}
+
+// onPage checks that an error is on the page as it came.
+func onPage(t *testing.T, r reply) (message string) {
+	t.Helper()
+	got := refusal(t, r)
+	if want := rows(t)[got.message]; got != want {
+		t.Errorf("etcd answers %v, the page says %v", got, want)
+	}
+	return got.message
+}
+
+// Every line of the tables of errors on the page is what etcd answers.
+func TestErrorsOfTheGateway(t *testing.T) {
+	provoked := map[string]bool{timedOut: true} // in TestAMemberWithoutAMajority
+	for _, r := range append(refusals(t), outOfSpace(t)) {
+		provoked[onPage(t, r)] = true
+	}
+	for _, r := range loginRefusals(t) {
+		provoked[onPage(t, r)] = true
+	}
+	// They need an etcd that is slow in a certain way, or a race with a change of rights: only their words are checked.
+	for _, err := range []error{rpctypes.ErrGRPCRequestTooManyRequests, rpctypes.ErrGRPCAuthOldRevision} {
+		s := status.Convert(err)
+		provoked[s.Message()] = true
+		if want := rows(t)[s.Message()]; int(s.Code()) != want.code {
+			t.Errorf("etcd's error is %v, the page says %v", err, want)
+		}
+	}
+	for message := range rows(t) {
+		if !provoked[message] {
+			t.Errorf("nothing provokes %q", message)
+		}
+	}
+}
+
+func refusals(t *testing.T) []reply {
+	t.Helper()
+	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
+	large := base64.StdEncoding.EncodeToString(make([]byte, 1600<<10))
+	const op = `{"request_put": ` + putKey + `}`
+	many := strings.TrimSuffix(strings.Repeat(`{"request_range": `+readKey+`}, `, 129), ", ")
+	return []reply{
+		c.post(t, "/v3/auth/authenticate", `{"name": "billing", "password": "secret"}`),
+		c.post(t, "/v3/kv/txn", `{"success": [`+op+`, `+op+`]}`),
+		c.post(t, "/v3/kv/put", `{"key": "`+demo+`", "value": "`+large+`"}`),
+		c.post(t, "/v3/kv/txn", `{"success": [`+many+`]}`),
+		c.post(t, "/v3/kv/put", `{"key": "`+demo+`", "lease": "12345"}`),
+		c.post(t, "/v3/kv/nosuch", `{}`),
+	}
+}
+
+func outOfSpace(t *testing.T) reply {
+	t.Helper()
+	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Quota(8<<20))
+	s.Fill(t, "/filler/")
+	c := &caller{endpoint: s.Endpoint()}
+	if r := c.post(t, "/v3/kv/deleterange", readKey); r.status != http.StatusOK {
+		t.Errorf("out of space, etcd refuses a deletion: %d %s", r.status, r.text)
+	}
+	return c.post(t, "/v3/kv/put", putKey)
+}
+
+func loginRefusals(t *testing.T) []reply {
+	t.Helper()
+	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Auth())
+	s.AddUser(t, "billing", "secret", "/mutexes/", etcdtest.ReadWrite)
+	c := &caller{endpoint: s.Endpoint()}
+	all := []reply{
+		c.post(t, "/v3/kv/range", readKey),
+		c.post(t, "/v3/lease/keepalive", `{"ID": "1"}`),
+		c.post(t, "/v3/auth/authenticate", `{"name": "billing", "password": "wrong"}`),
+	}
+	c.login(t, "billing", "secret")
+	all = append(all, c.post(t, "/v3/kv/range", `{"key": "YQ=="}`))
+	c.token = "expired"
+	return append(all, c.post(t, "/v3/kv/range", readKey), c.post(t, "/v3/lease/keepalive", `{"ID": "1"}`))
+}

@@ -1,0 +1,151 @@
+// Package gateway holds docs/gateway.md and docs/protocol/transactions.json against etcd: what the page shows is sent to
+// a real etcd, and the bodies in the file are those of the Go client.
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+// timeout is how long etcd may take: long, because a busy machine with -race is slow.
+const timeout = time.Minute
+
+// caller posts to one member. The zero http.Client will do for a member without TLS.
+type caller struct {
+	endpoint string
+	http     http.Client
+	token    string
+}
+
+// reply is what the gateway answered.
+type reply struct {
+	status int
+	text   string
+}
+
+func (c *caller) open(ctx context.Context, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", c.token)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	return c.http.Do(req)
+}
+
+func (c *caller) post(t *testing.T, path, body string, headers ...string) reply {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	resp, err := c.open(ctx, path, strings.NewReader(body), headers...)
+	if err != nil {
+		t.Errorf("%s %s: %v", path, body, err) // it may be called in a goroutine
+		return reply{}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s %s: %v", path, body, err)
+	}
+	return reply{resp.StatusCode, string(text)}
+}
+
+// must is post of what etcd has to do.
+func (c *caller) must(t *testing.T, path, body string) map[string]any {
+	t.Helper()
+	r := c.post(t, path, body)
+	if r.status != http.StatusOK {
+		t.Fatalf("%s %s: %d %s", path, body, r.status, r.text)
+	}
+	return object(t, r.text)
+}
+
+// login gets a token for all further requests.
+func (c *caller) login(t *testing.T, name, password string) {
+	t.Helper()
+	c.token, _ = c.must(t, "/v3/auth/authenticate", toJSON(t, map[string]string{
+		"name": name, "password": password,
+	}))["token"].(string)
+}
+
+// stream is an answer that goes on.
+type stream struct {
+	status int
+	lines  <-chan string
+}
+
+func (c *caller) stream(t *testing.T, path string, body io.Reader, headers ...string) stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	resp, err := c.open(ctx, path, body, headers...)
+	if err != nil {
+		cancel()
+		t.Errorf("%s: %v", path, err) // it may be called in a goroutine
+		return stream{}
+	}
+	lines := make(chan string, 100)
+	t.Cleanup(cancel)
+	go func() {
+		defer close(lines)
+		defer resp.Body.Close()
+		for scanner := bufio.NewScanner(resp.Body); scanner.Scan(); {
+			if line := strings.TrimSpace(scanner.Text()); line != "" {
+				lines <- line
+			}
+		}
+	}()
+	return stream{resp.StatusCode, lines}
+}
+
+// next is the next line of the stream.
+func (s stream) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line, more := <-s.lines:
+		if !more {
+			t.Fatal("the stream has ended")
+		}
+		return line
+	case <-time.After(timeout):
+		t.Fatalf("the stream is silent for %v", timeout)
+	}
+	return ""
+}
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&o); err != nil {
+		t.Fatalf("%q is no JSON object: %v", text, err)
+	}
+	return o
+}
+
+func toJSON(t *testing.T, value any) string {
+	t.Helper()
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(b.String())
+}
