@@ -1171,6 +1171,10 @@ mutex_run() {
 	_mutex_got=''
 	_mutex_traps=$(mktemp "${TMPDIR:-/tmp}/mutex.XXXXXXXX") || return 1
 	trap >"$_mutex_traps" # dash prints nothing in $( )
+	set -- "$_mutex_traps" "$@"
+	_mutex_traps=$(cat "$1")
+	rm -f "$1"
+	shift
 	{ (_mutex_run "$@") <&3 3<&- & } 3<&0
 	_mutex_child=$!
 	for _mutex_sig in HUP INT QUIT TERM; do
@@ -1184,9 +1188,7 @@ mutex_run() {
 		if [ "$_mutex_got" = "$_mutex_before" ] || ! kill -0 "$_mutex_child" 2>/dev/null; then break; fi
 	done
 	trap - HUP INT QUIT TERM
-	# shellcheck disable=SC1090
-	. "$_mutex_traps"
-	rm -f "$_mutex_traps"
+	eval "$_mutex_traps"
 	[ -z "$_mutex_got" ] || kill -s "$_mutex_got" $$
 	return "$1"
 }
