@@ -1168,7 +1168,13 @@ mutex_asked() { cat "${MUTEX_HOLD:-/}/asked" 2>/dev/null; }
 # as mutex_lock, 5 if the lock was lost, 126 and 127 if the command cannot be started. HUP, INT, QUIT and TERM to the
 # shell stop the command, and then do what they do without mutex_run.
 mutex_run() {
-	_mutex_got='' _mutex_traps=$(trap)
+	_mutex_got=''
+	_mutex_traps=$(mktemp "${TMPDIR:-/tmp}/mutex.XXXXXXXX") || return 1
+	trap >"$_mutex_traps" # dash prints nothing in $( )
+	set -- "$_mutex_traps" "$@"
+	_mutex_traps=$(cat "$1")
+	rm -f "$1"
+	shift
 	{ (_mutex_run "$@") <&3 3<&- & } 3<&0
 	_mutex_child=$!
 	for _mutex_sig in HUP INT QUIT TERM; do

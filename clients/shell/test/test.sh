@@ -114,6 +114,12 @@ is 'used up' $? 0
 is 'once per period' "$(cat "$work/once")" once
 is_free job || is job held free
 
+trap 'echo caught >"$work/caught"' TERM
+mutex_run job -- true
+kill -s TERM $$
+is 'a trap of the script' "$(cat "$work/caught")" caught
+trap - TERM
+
 # The record says which process the command is, and its lock waits in the queue.
 mutex_run job -- sh -c 'echo $$ >"$1/pid"; until [ -e "$1/go" ]; do sleep 0.1; done' sh "$work" &
 one=$!
