@@ -236,10 +236,15 @@ func (c *call) outcome() (answer, error) {
 	}
 }
 
-// patience is how long the answer may take. A driver may have to be compiled before it says what it is.
+// patience is how long the answer may take. A driver may have to be compiled before it says what it is, and whoever
+// waits for a lock without limit waits for all who are ahead.
 func (c *call) patience() time.Duration {
-	if c.asks["do"] == "info" {
+	wait, isWait := c.asks["wait"]
+	switch {
+	case c.asks["do"] == "info":
 		return 5 * *limit
+	case isWait && wait == nil:
+		return 3 * *limit
 	}
 	return *limit
 }
