@@ -133,7 +133,7 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint s
 			return err
 		}
 		settings.Holder = func(ctx context.Context, host string) *exec.Cmd {
-			return exec.CommandContext(ctx, program, holderName, endpoint, host)
+			return exec.CommandContext(ctx, program, holderName, endpoint, host) //nolint:gosec // our own program
 		}
 	}
 	group.Add("demo", func(ctx context.Context) error { return demo.Run(ctx, settings) })

@@ -17,8 +17,8 @@ import (
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const Timeout = time.Minute
 
-// FreeAddr returns a free address, host:port, which nobody else gets from here until the test has ended. Its port is below
-// those of outgoing connections, so that it is still free when a program restarts.
+// FreeAddr returns a free address, host:port, which nobody else gets from here until the test has ended. Its port is
+// below those of outgoing connections, so that it is still free when a program restarts.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, reservation, err := reserve()

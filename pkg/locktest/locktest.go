@@ -199,7 +199,8 @@ func (s *Server) Abandon(name, how string) {
 		r.Record.Heed(death, nil)
 	}
 	if !r.Record.Proven() {
-		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or got more time since", name)
+		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or got more time since",
+			name)
 	}
 	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
 		if err != nil {

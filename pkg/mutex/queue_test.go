@@ -337,7 +337,8 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 				return float64(requests.Load()-began) / n, float64(end.Header.Revision-revision-1) / n, order
 			}
 			round() // the leases are there now
-			// On a machine that is busy with other things, waiters look again, and lose leases. A herd would come every time.
+			// On a machine that is busy with other things, waiters look again, and lose leases. A herd would come every
+			// time.
 			var order []int64
 			frugal := false
 			for range 4 {

@@ -19,8 +19,10 @@ func TestRequestsMayBeWrittenInOtherWays(t *testing.T) {
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	c.must(t, "/v3/kv/put", putKey)
 	for about, compare := range map[string]string{
-		"a number for text":        `{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL", "create_revision": 2}`,
-		"camel case":               `{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL", "createRevision": "2"}`,
+		"a number for text": `{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL",
+			"create_revision": 2}`,
+		"camel case": `{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL",
+			"createRevision": "2"}`,
 		"without a default result": `{"key": "` + demo + `", "target": "CREATE", "create_revision": "2"}`,
 	} {
 		if r := c.must(t, "/v3/kv/txn", `{"compare": [`+compare+`]}`); r["succeeded"] != true {
@@ -143,7 +145,8 @@ func TestEveryMemberTakesEveryRequest(t *testing.T) {
 			return kept(t, next.post(t, "/v3/lease/keepalive", `{"ID": "`+lease+`"}`))
 		})
 	}
-	const acquire = `{"compare": [{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL", "create_revision": "0"}],
+	const acquire = `{"compare": [{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL",
+			"create_revision": "0"}],
 		"success": [{"request_put": ` + putKey + `}], "failure": [{"request_range": ` + readKey + `}]}`
 	for i, c := range members {
 		if done := c.must(t, "/v3/kv/txn", acquire)["succeeded"] == true; done != (i == 0) {
