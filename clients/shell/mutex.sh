@@ -49,7 +49,7 @@ def minus_one:
 
 def own_keys: ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata"];
 def members: ["owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client", "boot_id", "process_start",
-  "pid_namespace", "pod_namespace", "pod_name", "pod_uid", "container", "detached"];
+  "pid_namespace", "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"];
 def check_text($what): if utf8bytelength > 1024 then refuse("\($what) has \(utf8bytelength) bytes, at most 1024 are allowed") else . end;
 def check_attributes:
   if type != "object" then refuse("the attributes are no JSON object")

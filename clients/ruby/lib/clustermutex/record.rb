@@ -99,7 +99,8 @@ module ClusterMutex
   # Who holds a lock, as the record in etcd says it. What could not be read, or was not there, is nil.
   class Holder
     TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
-    NUMBERS = %w[pid process_start pid_namespace].freeze
+    NUMBERS = %w[pid process_start pid_namespace lock_delay].freeze
+    MAX_DELAY = 3600 # seconds
     TIMES = %w[locked_at alert_at auto_unlock_at].freeze
     OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended].freeze
 
@@ -151,7 +152,7 @@ module ClusterMutex
     def read(name, value)
       value = value.dup.force_encoding("UTF-8") if value.is_a?(String)
       case name
-      when *NUMBERS then keep(name, value.to_s[/\A[0-9]{1,18}\z/]&.to_i)
+      when *NUMBERS then keep(name, number(name, value))
       when *TIMES then keep(name, value.to_s.then { |text| text if Clock.parse(text) })
       when *TEXTS, "uuid" then keep(name, text(value, name == "backtrace" ? 16_384 : 1024))
       when "alive" then alive(value)
@@ -159,6 +160,11 @@ module ClusterMutex
       when "asked", "extended" then nil # for the holder
       else attribute(name, value)
       end
+    end
+
+    def number(name, value)
+      number = value.to_s[/\A[0-9]{1,18}\z/]&.to_i
+      name == "lock_delay" && number ? [number, MAX_DELAY].min : number
     end
 
     def keep(name, value) = value.nil? || @facts[name] = value
