@@ -294,7 +294,7 @@ func sources(t *testing.T) []source {
 		case err != nil:
 			return err
 		case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") ||
-			slices.Contains([]string{"testdata", "test", "bench"}, entry.Name())):
+			slices.Contains([]string{"testdata", "test", "bench", "clients"}, entry.Name())):
 			return filepath.SkipDir
 		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
 			return nil

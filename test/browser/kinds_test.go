@@ -62,7 +62,9 @@ func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
 		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
 			unlock: 9 * time.Hour})
 	}
-	b.open(s.url + "?group=owner")
+	b.open(s.url)
+	b.until("both locks", `document.getElementById("main").innerText.includes("2 locks")`)
+	b.open(s.url + "?group=owner") // a single section would be open, and stay open
 	b.until("two closed sections", `document.querySelectorAll("details.group:not([open])").length === 2`)
 	b.fast()
 	ask[bool](b, `(document.querySelector("[data-key=quiet]").open = true)`)
