@@ -26,7 +26,7 @@ func Count(t testing.TB, etcd *clientv3.Client, prefix string) int64 {
 	return r.Count
 }
 
-// Eventually waits until f returns true, for what no event announces. The test fails if that takes half a minute.
+// Eventually waits until f returns true, for what no event announces. The test fails if that takes two minutes.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {

@@ -77,6 +77,12 @@ func (q *line) nothingLeft() {
 	}
 }
 
+// withoutTombstones counts the keys of all locks and queues.
+func withoutTombstones(t testing.TB, etcd *clientv3.Client) int64 {
+	t.Helper()
+	return etcdtest.Count(t, etcd, mutex.DefaultPrefix) - etcdtest.Count(t, etcd, layout(t).Cancelled(""))
+}
+
 // client is one more client, with an etcd client of its own.
 func (q *line) client() *mutex.Client { return newClient(q, q.connect(q)) }
 
