@@ -60,8 +60,9 @@ func (o *options) tour() string {
   9. reports/statistics    a job that two pods try to run, and that runs once a minute
 `, demo.Forgotten, second(20), second(65), second(40))
 	if witnesses() {
-		tour += fmt.Sprintf(` 10. %s   its process is killed (kill -9) %s after it took the lock: a witness proves that it is
-                           dead, and after %s the waiting pod has the lock, long before the deadline
+		tour += fmt.Sprintf(` 10. %s   its process is killed (kill -9) %s after it took the lock: a witness
+                           proves that it is dead, and after %s the waiting pod has the lock, long before
+                           the deadline
 `, demo.Killed, second(15), second(10))
 	}
 	return tour + "\n"

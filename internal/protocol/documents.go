@@ -14,7 +14,7 @@ type Action struct {
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string        `json:"action"`               // ActionForceUnlock, ActionAsk, ActionExtend or ActionEndDelay
+	Action    string        `json:"action"`               // one of the constants Action…
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`

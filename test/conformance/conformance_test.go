@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// pairs are all pairs of clients, each with itself, too. The short set has each with itself, with Go and with the next.
+// pairs are all pairs of clients, each with itself, too. The short set has each with itself and with Go.
 func pairs(clients []*client, orders bool) (all [][2]*client) {
 	for i, a := range clients {
 		for j, b := range clients {

@@ -21,8 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// fault is a rule that a Go driver breaks on purpose, so that it can be seen that the suite notices. A nil fault breaks
-// none.
+// fault is a rule that a Go driver breaks on purpose, to show that the suite notices. A nil fault breaks none.
 type fault struct {
 	name   string
 	about  string

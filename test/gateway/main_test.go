@@ -1,5 +1,5 @@
-// Package gateway holds docs/gateway.md and docs/protocol/transactions.json against etcd: what the page shows is sent to
-// a real etcd, and the bodies in the file are those of the Go client.
+// Package gateway holds docs/gateway.md and docs/protocol/transactions.json against etcd: what the page shows is sent
+// to a real etcd, and the bodies in the file are those of the Go client.
 package gateway
 
 import (

@@ -57,7 +57,8 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	fs.StringVar(&o.stateDir, "witness.state-dir", "",
 		"`directory` that remembers the boots of this machine, to know after a reboot which holders ended with it")
 	fs.StringVar(&o.hostname, "witness.hostname", "",
-		"`name` of this machine, where it is not the host name that the witness sees, as in a pod (default: the host name)")
+		"`name` of this machine, where it is not the host name that the witness sees, as in a pod (default: the host "+
+			"name)")
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)

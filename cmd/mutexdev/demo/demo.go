@@ -24,8 +24,8 @@ type Options struct {
 	Layout protocol.Layout
 	Speed  float64 // how much faster than normal time passes; 1 is normal
 	Log    zerolog.Logger
-	// Holder returns a process on this machine that calls [Hold], so that it can be killed. Nil where no witness runs:
-	// then nobody is killed.
+	// Holder returns a process on this machine that calls [Hold], for the demo to kill. Nil where no witness runs: then
+	// nobody is killed.
 	Holder func(ctx context.Context, host string) *exec.Cmd
 }
 
