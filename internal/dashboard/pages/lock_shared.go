@@ -20,6 +20,7 @@ type sharedPage struct {
 	Recorded bool
 	Asked    bool   // for a hold that is over
 	Past     string // link to the history of all shares
+	Life     life
 	Cycles   []cycleView
 }
 
@@ -48,6 +49,8 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.site.Delays(lock.Name)
+	v.Life = p.lifeOf(r, lock)
+	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -33,6 +34,9 @@ type Config struct {
 	Waiters func(lock string) []metadata.Waiter
 	// Delays returns the lock delays of a lock and of its shares. Nil says that these are not known.
 	Delays func(lock string) []metadata.Delay
+	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
+	// first, and how long it takes until there may be another one. Nil says that this is not known.
+	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
