@@ -57,6 +57,7 @@ type lockPage struct {
 	Ended    *endedView
 	Free     bool // nobody holds the lock any more
 	Life     life
+	Trend    *trend
 	Cycles   []cycleView
 	Current  string       // link to the current hold when another was asked for
 	Done     []string     // what operators did to the hold, in sentences
@@ -83,6 +84,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock)
 	v.Cycles = p.cyclesOf(r, v.Name)
 	v.Delays = p.site.Delays(v.Name)
 	return p.site.Render("lock", v)

@@ -24,6 +24,7 @@ type freePage struct {
 	Unread   string
 	Cycles   []cycleView
 	Life     life
+	Trend    *trend
 	Commands []Command
 }
 
@@ -39,6 +40,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last == nil && len(v.Waiters) == 0 {
 		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
 	}

@@ -21,6 +21,7 @@ type sharedPage struct {
 	Asked    bool   // for a hold that is over
 	Past     string // link to the history of all shares
 	Life     life
+	Trend    *trend
 	Cycles   []cycleView
 }
 
@@ -50,6 +51,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.site.Delays(lock.Name)
 	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
@@ -56,6 +57,8 @@ type Config struct {
 	// Relists counts how often the snapshot was read anew because the watch was interrupted, so that holds may have
 	// begun and ended unseen. Nil: that is not known.
 	Relists func() uint64
+	// Waited asks somebody with a longer memory, such as Prometheus, how many waited for a lock. Nil: nobody has one.
+	Waited func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error)
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.

@@ -69,7 +69,9 @@ func (s *Sampler) Look(now time.Time, all []Waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locks == nil {
-		s.locks, s.owners, s.began = map[string]*series{}, map[string]*series{}, now
+		s.locks = map[string]*series{}
+		s.owners = map[string]*series{}
+		s.began = now
 	}
 	s.last = now
 	s.advance(number(now))
