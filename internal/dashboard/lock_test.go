@@ -30,8 +30,8 @@ func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+
 			uuid("billing/invoice-run"),
 		"This dashboard is read-only.")
-	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {
-		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect"),
+	if strings.Count(page, "<rect class=\"seg") != 3 || strings.Count(page, "<line") != 5 {
+		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect class=\"seg"),
 			strings.Count(page, "<line"))
 	}
 }

@@ -84,7 +84,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock)
+	v.Trend = p.trendOf(r, lock, v.Life.past)
 	v.Cycles = p.cyclesOf(r, v.Name)
 	v.Delays = p.site.Delays(v.Name)
 	return p.site.Render("lock", v)

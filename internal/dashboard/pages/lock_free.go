@@ -40,8 +40,8 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock)
-	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last == nil && len(v.Waiters) == 0 {
+	v.Trend = p.trendOf(r, lock, v.Life.past)
+	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
 		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
 	}
 	v.Query = lock.Name // to search for
@@ -55,7 +55,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	} else {
 		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
 	}
-	if v.Last = lastHold(v.Life.last, at); v.Last == nil {
+	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
 		v.Last = phrase.Say("Nobody has held it, as far as this dashboard knows.")
 	}
 	v.Known = knownSince(v.Life.Since)

@@ -27,7 +27,7 @@ type life struct {
 	Unread  string // why etcd could not be read
 	URL     string // the history of the lock
 	Since   *phrase.Moment
-	last    *metadata.Ending // the hold that ended last
+	past    []metadata.Ending // the holds that are over, newest first
 }
 
 // event is an entry of a life.
@@ -68,6 +68,14 @@ func (p *Pages) lifeOf(r *site.Request, lock *site.Lock) life {
 	l.add(at, "gap", reach, phrase.Say("This dashboard began to watch: releases before are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
 	return l
+}
+
+// last is the hold that ended last, or nil.
+func (l *life) last() *metadata.Ending {
+	if len(l.past) == 0 {
+		return nil
+	}
+	return &l.past[0]
 }
 
 func (l *life) add(at phrase.Viewpoint, class string, when time.Time, said phrase.Sentence, notes ...string) *event {
@@ -151,12 +159,10 @@ func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoi
 	} else if err != nil {
 		l.Unread = p.site.Config.Explain(err)
 	}
+	l.past = all
 	var held []time.Duration
 	for i := range all {
 		e := &all[i]
-		if i == 0 {
-			l.last = e
-		}
 		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
 		}

@@ -51,7 +51,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.site.Delays(lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock)
+	v.Trend = p.trendOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }

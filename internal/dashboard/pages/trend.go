@@ -1,10 +1,12 @@
 package pages
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -32,7 +34,6 @@ type strip struct {
 type cell struct {
 	X     int
 	Class string
-	Title string
 }
 
 // hourMark names an hour below a heat map.
@@ -47,8 +48,8 @@ const (
 	curveHeight = 40
 )
 
-// trendOf is the last day of the lock that was found.
-func (p *Pages) trendOf(r *site.Request, lock *site.Lock) *trend {
+// trendOf is the last day of the lock that was found, with its holds that are over.
+func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *trend {
 	points, source := p.waited(r, lock.Name)
 	t := &trend{Source: source}
 	t.draw(points)
@@ -59,9 +60,8 @@ func (p *Pages) trendOf(r *site.Request, lock *site.Lock) *trend {
 	if lock.Row != nil && lock.Row.Token != 0 {
 		holds = append(holds, trends.Hold{Begin: lock.Row.LockedAt})
 	}
-	all, _ := p.site.History.Endings(r.Context(), r.Now, lock.Name)
-	for i := range all {
-		holds = append(holds, holdOf(&all[i]))
+	for i := range past {
+		holds = append(holds, holdOf(&past[i]))
 	}
 	hours := trends.Day(r.Now, holds, points)
 	t.Heat = []strip{heldStrip(hours, "held"), waitingStrip(hours, "waited for")}
@@ -157,8 +157,7 @@ func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64)
 			at = h.From
 		}
 		if part > 0 {
-			s.Cells = append(s.Cells, cell{i * hourWidth, fmt.Sprintf("h%d", min(4, 1+int(part*4))),
-				fmt.Sprintf("%s %s of the hour from %s UTC", name, percent(part), h.From.Format("15:04"))})
+			s.Cells = append(s.Cells, cell{i * hourWidth, fmt.Sprintf("h%d", min(4, 1+int(part*4)))})
 		}
 	}
 	if s.Label = name + " never"; sum > 0 {
@@ -194,7 +193,9 @@ func (p *Pages) fillDays(r *site.Request, owners []ownerView, groups []*locks.Gr
 			held[g.Owner] = append(held[g.Owner], trends.Hold{Begin: row.LockedAt})
 		}
 	}
-	all, _ := p.site.History.Endings(r.Context(), r.Now, "")
+	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
+	defer cancel()
+	all, _ := p.site.History.Endings(ctx, r.Now, "")
 	for i := range all {
 		if holds, shown := held[all[i].Owner]; shown {
 			held[all[i].Owner] = append(holds, holdOf(&all[i]))
