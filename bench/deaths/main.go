@@ -37,7 +37,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 20, "how many holders are killed beside a witness, for each grace")
 	flag.IntVar(&o.peers, "peer-rounds", 5, "how many holders are killed in every other case")
 	flag.DurationVar(&o.cut, "cut", 30*time.Second, "how long a holder is cut off")
-	flag.StringVar(&o.api, "kube-apiserver", "", "the API server of Kubernetes; without it, holders in pods are left out")
+	flag.StringVar(&o.api, "kube-apiserver", "", "API server of Kubernetes; without it, holders in pods are left out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -35,7 +35,8 @@ func (p *Pod) Path() string { return "/api/v1/namespaces/" + p.Namespace + "/pod
 
 // Report patches the pod's status, as its kubelet does, or a controller.
 func (p *Pod) Report(status Object) error {
-	_, err := p.Server.Ask("PATCH", p.Path()+"/status", "application/strategic-merge-patch+json", Object{"status": status})
+	const patch = "application/strategic-merge-patch+json"
+	_, err := p.Server.Ask("PATCH", p.Path()+"/status", patch, Object{"status": status})
 	return err
 }
 

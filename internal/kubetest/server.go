@@ -1,9 +1,10 @@
-// Package kubetest has a real API server of Kubernetes for tests and benchmarks, and pods in it. There is no kubelet: who
-// uses a pod reports what happens to its containers, as a kubelet would.
+// Package kubetest has a real API server of Kubernetes for tests and benchmarks, and pods in it. There is no kubelet:
+// the caller reports what happens to a pod's containers, as a kubelet would.
 package kubetest
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -51,7 +52,7 @@ func Launch(program, etcd, address, dir string) (*Server, error) {
 		return nil, err
 	}
 	_, port, _ := strings.Cut(address, ":")
-	s.Process, err = proctest.Launch(exec.Command(program,
+	s.Process, err = proctest.Launch(exec.Command(program, //nolint:gosec // as given by its caller
 		"--etcd-servers="+etcd, "--secure-port="+port, "--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "certs"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default.svc",
@@ -110,8 +111,8 @@ users: [{name: test, user: {token: "%s"}}]
 `, address, s.dir, token))
 }
 
-// Ask sends a request of the administrator and returns the answer. A body of bytes is sent as it is, any other as JSON. A
-// refusal is an error.
+// Ask sends a request of the administrator and returns the answer. A body of bytes is sent as it is, any other as JSON.
+// A refusal is an error.
 func (s *Server) Ask(method, path, contentType string, body any) (Object, error) {
 	text, isText := body.([]byte)
 	if !isText && body != nil {
@@ -120,7 +121,8 @@ func (s *Server) Ask(method, path, contentType string, body any) (Object, error)
 			return nil, err
 		}
 	}
-	request, err := http.NewRequest(method, "https://"+s.Address+path, bytes.NewReader(text))
+	url := "https://" + s.Address + path
+	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
