@@ -52,7 +52,7 @@ func Launch(program, etcd, address, dir string) (*Server, error) {
 		return nil, err
 	}
 	_, port, _ := strings.Cut(address, ":")
-	s.Process, err = proctest.Launch(exec.Command(program, //nolint:gosec // as given by its caller
+	s.Process, err = proctest.Launch(exec.Command(program, //nolint:gosec,noctx // given by the caller, who ends it
 		"--etcd-servers="+etcd, "--secure-port="+port, "--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "certs"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default.svc",
