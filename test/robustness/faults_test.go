@@ -369,8 +369,10 @@ func (s *stage) restartAll() (func(), bool) {
 		s.members.Kill(i)
 	}
 	for i, p := range s.unlockers {
-		p.kill()
-		s.former = append(s.former, p)
+		if p.Running() {
+			p.kill()
+			s.former = append(s.former, p)
+		}
 		s.unlockers[i] = s.startUnlocker(i)
 	}
 	s.killClient()
@@ -427,7 +429,11 @@ func (s *stage) killUnlocker() (func(), bool) {
 	}
 	p.kill()
 	s.former = append(s.former, p)
-	return func() { s.unlockers[i] = s.startUnlocker(i) }, true
+	return func() {
+		if s.unlockers[i] == p { // everything may have been restarted meanwhile
+			s.unlockers[i] = s.startUnlocker(i)
+		}
+	}, true
 }
 
 func (s *stage) pauseUnlocker() (func(), bool) {
