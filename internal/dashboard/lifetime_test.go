@@ -79,7 +79,7 @@ func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	_, list, _ := strings.Cut(page, `<ol class="life">`)
 	list, _, _ = strings.Cut(list, "</ol>")
 	var times []string
-	for _, m := range regexp.MustCompile(`<li class="(?:held|ended|waiting|alert)"><time datetime="([^"]*)"`).
+	for _, m := range regexp.MustCompile(`<li class="(?:held|ended|waits|alert)"><time datetime="([^"]*)"`).
 		FindAllStringSubmatch(list, -1) {
 		times = append(times, m[1])
 	}

@@ -51,7 +51,9 @@ func (c *Client) Range(ctx context.Context, query string, from, to time.Time, st
 	defer response.Body.Close()
 	var answer struct {
 		Status string
-		Data   struct{ Result []struct{ Values [][2]json.RawMessage } }
+		Data   struct {
+			Result []struct{ Values [][2]json.RawMessage }
+		}
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil ||
 		answer.Status != "success" {

@@ -32,7 +32,7 @@ type life struct {
 
 // event is an entry of a life.
 type event struct {
-	Class string // held, ended, waiting, done, alert or gap
+	Class string // held, ended, waits, done, alert or gap
 	When  *phrase.Moment
 	Badge string // how a hold ended
 	Said  phrase.Sentence
@@ -147,7 +147,7 @@ func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
 		if more := len(queue) - maxLifeWaiters; i == maxLifeWaiters-1 && more > 0 {
 			said = said.Say(", as do " + phrase.Thousands(more) + " more")
 		}
-		l.add(at, "waiting", w.Since.Time, said)
+		l.add(at, "waits", w.Since.Time, said)
 	}
 }
 

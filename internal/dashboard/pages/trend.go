@@ -64,7 +64,7 @@ func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending
 		holds = append(holds, holdOf(&past[i]))
 	}
 	hours := trends.Day(r.Now, holds, points)
-	t.Heat = []strip{heldStrip(hours, "held"), waitingStrip(hours, "waited for")}
+	t.Heat = []strip{heldStrip(hours, "Held"), waitingStrip(hours, "Waited for")}
 	for i := 0; i < trends.Hours; i += 6 {
 		t.Hours = append(t.Hours, hourMark{i * hourWidth, hours[i].From.Format("15:04")})
 	}
@@ -160,9 +160,9 @@ func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64)
 			s.Cells = append(s.Cells, cell{i * hourWidth, fmt.Sprintf("h%d", min(4, 1+int(part*4)))})
 		}
 	}
-	if s.Label = name + " never"; sum > 0 {
-		s.Label = fmt.Sprintf("%s %s of the last 24 hours, most from %s UTC", name, percent(sum/trends.Hours),
-			at.Format("15:04"))
+	if s.Label = name + ": never in the last 24 hours"; sum > 0 {
+		s.Label = fmt.Sprintf("%s: %s of the last 24 hours, most in the one from %s UTC", name,
+			percent(sum/trends.Hours), at.Format("15:04"))
 	}
 	return s
 }
@@ -203,6 +203,6 @@ func (p *Pages) fillDays(r *site.Request, owners []ownerView, groups []*locks.Gr
 	}
 	for i, g := range groups {
 		hours := trends.Day(r.Now, held[g.Owner], p.site.Trends.Owner(g.Owner, r.Now))
-		owners[i].Day = []strip{heldStrip(hours, "held a lock"), waitingStrip(hours, "waited for")}
+		owners[i].Day = []strip{heldStrip(hours, "Held a lock"), waitingStrip(hours, "Waited for")}
 	}
 }

@@ -8,8 +8,7 @@ const Hours = 24
 // Hour is one hour of a heat map.
 type Hour struct {
 	From          time.Time
-	Held, Waiting float64 // shares of the hour, from 0 to 1
-	KnownWaiting  bool    // somebody looked at the queue in this hour
+	Held, Waiting float64 // shares of the hour, from 0 to 1, at least: what is not known counts as nothing
 }
 
 // Hold is a time in which a lock was held. A hold that lasts has a zero End.
@@ -30,16 +29,13 @@ func Day(now time.Time, holds []Hold, points []Point) []Hour {
 		if length := to.Sub(from); length > 0 {
 			hours[i].Held = float64(covered(holds, from, to, now)) / float64(length)
 		}
-		n := 0
 		for _, p := range points {
-			if p.Known && !p.At.Before(from) && p.At.Before(from.Add(time.Hour)) {
+			if p.Known && !p.At.Before(from) && p.At.Before(to) {
 				hours[i].Waiting += p.Waiting
-				n++
 			}
 		}
-		if n > 0 {
-			hours[i].KnownWaiting = true
-			hours[i].Waiting /= float64(n)
+		if begun := (to.Sub(from) + Slot - 1) / Slot; begun > 0 {
+			hours[i].Waiting /= float64(begun)
 		}
 	}
 	return hours
