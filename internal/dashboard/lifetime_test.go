@@ -1,13 +1,17 @@
 package dashboard_test
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -86,4 +90,50 @@ func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	if len(times) != 55 || !slices.IsSortedFunc(times, func(a, b string) int { return strings.Compare(b, a) }) {
 		t.Errorf("%d times: %q", len(times), times)
 	}
+}
+
+func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := busy()
+		var err error
+		var takes time.Duration
+		var samples []trends.Sample
+		d := s.dashboard(t, func(c *setup.Config) {
+			c.Waited = func(_ context.Context, lock string, _, to time.Time) ([]trends.Sample, error) {
+				if lock != stuck {
+					t.Errorf("asked about %s", lock)
+				}
+				time.Sleep(takes)
+				return samples, err
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go d.Run(ctx)
+		synctest.Wait()
+		const own = "As this dashboard saw it since 2026-11-21 03:12:41 UTC."
+		page := func(says ...string) {
+			t.Helper()
+			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
+			s.change(func() { s.tick(time.Minute) })
+		}
+		const two = "At most 2 waited in the last 24 hours, at 03:10 UTC; now 2."
+		page("Prometheus has no samples of this lock. "+own, two, "Held: 2 % of the last 24 hours",
+			"Waited for: under 1 % of the last 24 hours, most in the one from 03:00 UTC")
+		samples = []trends.Sample{{At: s.now, N: 7}, {At: s.now.Add(-5 * time.Hour), N: 95}}
+		page("At most 95 waited in the last 24 hours, at 22:10 UTC; now 7. From Prometheus")
+		err = errors.New("timeout")
+		page("Prometheus could not be asked (timeout). "+own, two)
+		err = nil
+		takes = time.Second
+		began := time.Now()
+		page("Prometheus could not be asked (no answer within 300ms). " + own)
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Errorf("the page waited for %v", took)
+		}
+		time.Sleep(time.Second)
+		if strip := strings.Count(ok(t, d, "/owners"), `class="strip"`); strip < 6 {
+			t.Errorf("owners have %d strips", strip)
+		}
+	})
 }

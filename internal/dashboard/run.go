@@ -22,11 +22,11 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		now := d.site.Config.Now()
 		fresh := d.site.Config.Fresh()
 		d.site.History.Observe(now, fresh)
-		if !d.site.Config.HideBacktraces && fresh.Level(now) == locks.Live {
-			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.Clock(), fresh))
-		}
 		if d.site.Config.Queues != nil && fresh.Level(now) == locks.Live && d.site.Trends.Due(now) {
 			d.site.Trends.Look(now, waiting(d.site.SnapshotAt(now, d.site.Config.Clock(), fresh)))
+		}
+		if !d.site.Config.HideBacktraces && fresh.Level(now) == locks.Live {
+			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.Clock(), fresh))
 		}
 		select {
 		case <-ctx.Done():

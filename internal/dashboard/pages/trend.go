@@ -151,7 +151,7 @@ func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64)
 	var at time.Time
 	for i, h := range hours {
 		part := share(h)
-		sum += part
+		sum += part * float64(h.Length)
 		if part > most {
 			most = part
 			at = h.From
@@ -162,7 +162,7 @@ func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64)
 	}
 	if s.Label = name + ": never in the last 24 hours"; sum > 0 {
 		s.Label = fmt.Sprintf("%s: %s of the last 24 hours, most in the one from %s UTC", name,
-			percent(sum/trends.Hours), at.Format("15:04"))
+			percent(sum/float64(24*time.Hour)), at.Format("15:04"))
 	}
 	return s
 }

@@ -8,6 +8,7 @@ const Hours = 24
 // Hour is one hour of a heat map.
 type Hour struct {
 	From          time.Time
+	Length        time.Duration // an hour, or how much of it has gone by
 	Held, Waiting float64 // shares of the hour, from 0 to 1, at least: what is not known counts as nothing
 }
 
@@ -25,7 +26,7 @@ func Day(now time.Time, holds []Hold, points []Point) []Hour {
 		if now.Before(to) {
 			to = now
 		}
-		hours[i] = Hour{From: from}
+		hours[i] = Hour{From: from, Length: to.Sub(from)}
 		if length := to.Sub(from); length > 0 {
 			hours[i].Held = float64(covered(holds, from, to, now)) / float64(length)
 		}
