@@ -9,7 +9,7 @@ const Hours = 24
 type Hour struct {
 	From          time.Time
 	Length        time.Duration // an hour, or how much of it has gone by
-	Held, Waiting float64 // shares of the hour, from 0 to 1, at least: what is not known counts as nothing
+	Held, Waiting float64       // shares of the hour, from 0 to 1, at least: what is not known counts as nothing
 }
 
 // Hold is a time in which a lock was held. A hold that lasts has a zero End.
