@@ -67,8 +67,10 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 func (o *checkOptions) judgeUnclaimed(h *health, all *snapshot, free map[string]metadata.Waiter) {
 	locks := slices.Sorted(maps.Keys(free))
 	for _, lock := range locks[:min(maxNamed, len(locks))] {
+		first := free[lock]
 		h.found(pluginWarning, "nobody holds %s, %s, and the first in line (%s) does not take it",
-			text.Visible(lock), waits(len(all.waiters[lock])), who(&metadata.Record{Owner: free[lock].Owner, Hostname: free[lock].Hostname, PID: free[lock].PID}))
+			text.Visible(lock), waits(len(all.waiters[lock])),
+			who(&metadata.Record{Owner: first.Owner, Hostname: first.Hostname, PID: first.PID}))
 	}
 	if more := len(locks) - maxNamed; more > 0 {
 		h.found(pluginWarning, "and %d more that nobody takes", more)

@@ -26,8 +26,8 @@ func neglected() (*scene, func(*setup.Config)) {
 	s.wait(settle, "ops", time.Minute)
 	return s, func(c *setup.Config) {
 		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			l := unclaimed.Lock{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3, First: s.queues[settle][0]}
-			return []unclaimed.Lock{l}, 0
+			return []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
+				First: s.queues[settle][0]}}, 0
 		}
 	}
 }
@@ -35,13 +35,14 @@ func neglected() (*scene, func(*setup.Config)) {
 func TestThatNobodyTakesALockIsAnAlarmOnItsPage(t *testing.T) {
 	s, free := neglected()
 	page := ok(t, s.dashboard(t, free), "/lock?name="+settle)
-	wantWords(t, page, "unclaimed orders/settle Nobody holds it, and 3 wait. It has been free for 46m, and the first in "+
-		"line, orders on orders-0:1, does not take it.", "1 orders orders-0:1 its turn 50m", "3 ops ops-0:1 its turn 1m")
+	wantWords(t, page, "unclaimed orders/settle Nobody holds it, and 3 wait. It has been free for 46m, and the first "+
+		"in line, orders on orders-0:1, does not take it.", "1 orders orders-0:1 its turn 50m",
+		"3 ops ops-0:1 its turn 1m")
 	if !strings.Contains(page, `class="lock-head unclaimed"`) || !strings.Contains(page, "icon.svg?look=alerting") {
 		t.Error("it does not look like an alarm")
 	}
-	wantWords(t, ok(t, s.dashboard(t), "/lock?name="+settle), "free orders/settle Nobody holds this lock at the moment. "+
-		"3 waiters are in line; the first one takes it now.")
+	wantWords(t, ok(t, s.dashboard(t), "/lock?name="+settle), "free orders/settle Nobody holds this lock at the "+
+		"moment. 3 waiters are in line; the first one takes it now.")
 	s.away = errAway
 	wantWords(t, ok(t, s.dashboard(t, free), "/lock?name="+settle),
 		"This lock is not among the last known ones, and etcd could not be asked: timeout.")
@@ -70,7 +71,8 @@ func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
 func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
 	for i := range 60 {
-		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour, time.Duration(i+1)*time.Hour)
+		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
+			time.Duration(i+1)*time.Hour)
 	}
 	d := s.dashboard(t)
 	ok(t, d, "/history")

@@ -159,8 +159,8 @@ func TestBacktracesCanBeSwitchedOff(t *testing.T) {
 func TestALockThatWasNeverSeenHasAPage(t *testing.T) {
 	d := busy().dashboard(t)
 	page := ok(t, d, "/lock?name=billing/other")
-	wantWords(t, page, "free billing/other Nobody holds this lock, and nobody waits for it. Nobody has held it, as far "+
-		"as this dashboard knows. etcd keeps for days how unlockers and operators ended holds; of releases this "+
+	wantWords(t, page, "free billing/other Nobody holds this lock, and nobody waits for it. Nobody has held it, as "+
+		"far as this dashboard knows. etcd keeps for days how unlockers and operators ended holds; of releases this "+
 		"dashboard knows since 2026-11-21 03:12:41 UTC (0s ago).", "Nobody waits.")
 	if !strings.Contains(page, `value="billing/other"`) {
 		t.Error("the search box does not hold the name")
@@ -216,7 +216,8 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows",
 		"Held by billing on billing-7f9c:17 for 22m.",
 		"Not read from etcd: timeout. Waiting")
-	wantWords(t, ok(t, d, "/lock?name=other"), "is not among the last known ones, and etcd could not be asked: timeout.")
+	wantWords(t, ok(t, d, "/lock?name=other"),
+		"is not among the last known ones, and etcd could not be asked: timeout.")
 	if w := get(d, "/lock/backtrace?name=billing/invoice-run"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a backtrace that cannot be read answers %d", w.Code)
 	}

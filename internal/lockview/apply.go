@@ -71,9 +71,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 		steps = append(steps, s.applyLock(g.lock, g.changes))
 		moved = append(moved, g.lock)
 	}
-	for _, lock := range moved {
-		s.noteFree(lock, now)
-	}
+	s.noteFree(moved, now)
 	return append(steps, s.restateAll(v, restated)...), r.endings
 }
 

@@ -19,12 +19,14 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	return maps.Clone(v.snap.free), max(0, v.state.since.Sub(v.began)), synced
 }
 
-// noteFree notes whether the lock in whose queue name stands, itself or as a share, is free. Changes at now: the caller
-// calls it after every one that can make a difference.
-func (s *snapshot) noteFree(name string, now time.Duration) {
-	s.settleFree(name, now)
-	if lock, _, ok := metadata.ParseShare(name); ok {
-		s.settleFree(lock, now)
+// noteFree notes which of the locks are free after a change of them, or of shares of them, at now. It has to be called
+// after every change that can make a difference.
+func (s *snapshot) noteFree(names []string, now time.Duration) {
+	for _, name := range names {
+		s.settleFree(name, now)
+		if lock, _, ok := metadata.ParseShare(name); ok {
+			s.settleFree(lock, now)
+		}
 	}
 }
 

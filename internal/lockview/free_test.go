@@ -66,7 +66,8 @@ func TestWhatKeepsALockFromBeingFree(t *testing.T) {
 		free bool
 	}{
 		{"a holder", func(t *testing.T) []op { return lock(t, "q", uuid(3)) }, removeAll(layout.Record("q")), false},
-		{"a reader", func(t *testing.T) []op { return lock(t, "q#2", uuid(3)) }, removeAll(layout.Record("q#2")), false},
+		{"a reader", func(t *testing.T) []op { return lock(t, "q#2", uuid(3)) }, removeAll(layout.Record("q#2")),
+			false},
 		{"a permit after other names", func(t *testing.T) []op {
 			return slices.Concat(lock(t, "q#1st", uuid(4)), lock(t, "q#2", uuid(3)))
 		}, removeAll(layout.Record("q#2")), false},

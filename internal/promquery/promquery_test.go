@@ -39,8 +39,9 @@ func TestRange(t *testing.T) {
 	if got, err := ask(); len(got) != 0 || err != nil {
 		t.Errorf("no series: %v, %v", got, err)
 	}
-	for _, bad := range []string{`{"status":"error","error":"secret"}`, `<html>`, "", `{"status":"success","data":{"result":[` +
-		`{"values":[["x","3"]]}]}}`, `{"status":"success","data":{"result":[{"values":[[1,"x"]]}]}}`} {
+	for _, bad := range []string{`{"status":"error","error":"secret"}`, `<html>`, "",
+		`{"status":"success","data":{"result":[{"values":[["x","3"]]}]}}`,
+		`{"status":"success","data":{"result":[{"values":[[1,"x"]]}]}}`} {
 		answer = bad
 		if got, err := ask(); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, %v", bad, got, err)

@@ -25,7 +25,8 @@ func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	held, err := holder.Lock(t.Context(), "orders/settle", mutex.AlertAfter(time.Hour), mutex.AutoUnlockAfter(2*time.Hour))
+	held, err := holder.Lock(t.Context(), "orders/settle", mutex.AlertAfter(time.Hour),
+		mutex.AutoUnlockAfter(2*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 	error) {
 	if o.url == "" {
 		if o.match != "" || o.configFile != "" {
-			return nil, errors.New("--prometheus.match and --prometheus.config.file are for --prometheus.url, which is " +
-				"missing")
+			return nil, errors.New("--prometheus.match and --prometheus.config.file are for --prometheus.url, " +
+				"which is missing")
 		}
 		return nil, nil
 	}
@@ -67,14 +67,17 @@ func (o prometheusOptions) ask(c *promquery.Client) func(context.Context, string
 		if o.match != "" {
 			matchers += "," + o.match
 		}
-		found, err := c.Range(ctx, "max(unlocker_lock_waiters{"+matchers+"})", from, to, trends.Slot)
+		query := fmt.Sprintf("max(max_over_time(unlocker_lock_waiters{%s}[%ds]))", matchers, int(trends.Slot.Seconds()))
+		// A sample at the end of a slot is about the slot.
+		found, err := c.Range(ctx, query, from.Add(trends.Slot), to.Add(trends.Slot), trends.Slot)
 		if err != nil {
 			return nil, short(err)
 		}
 		samples := make([]trends.Sample, 0, len(found))
 		for _, s := range found {
 			if !math.IsNaN(s.Value) && s.Value >= 0 {
-				samples = append(samples, trends.Sample{At: s.At, N: int(min(s.Value, math.MaxInt32))})
+				n := int(min(s.Value, math.MaxInt32))
+				samples = append(samples, trends.Sample{At: s.At.Add(-trends.Slot), N: n})
 			}
 		}
 		return samples, nil

@@ -162,8 +162,8 @@ func (r *recent[T]) forget() {
 	r.stamp = time.Time{}
 }
 
-// Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks. What stands in etcd is
-// exact and wins over what was seen.
+// Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks.
+// What stands in etcd is exact and wins over what was seen.
 func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
 	recorded, err := etcdread.Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
 		return s.recorded.get(ctx, now, s.source.History)

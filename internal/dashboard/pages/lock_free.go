@@ -119,5 +119,6 @@ func knownSince(since *phrase.Moment) phrase.Sentence {
 	if since == nil {
 		return phrase.Say(kept + "releases are known only to a dashboard that saw them.")
 	}
-	return phrase.Say(kept + "of releases this dashboard knows since " + phrase.UTC(since.At) + " (").Time(since).Say(").")
+	return phrase.Say(kept + "of releases this dashboard knows since " + phrase.UTC(since.At) + " (").
+		Time(since).Say(").")
 }

@@ -206,7 +206,8 @@ func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at phrase.Vie
 // addGaps adds the times in which nothing was seen.
 func (l *life) addGaps(gaps []history.Gap) {
 	for _, g := range gaps {
-		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: phrase.Say("Not watching from " +
-			phrase.UTC(g.From) + " to " + phrase.TimeOfDay(g.To) + ": a hold that began and ended in this time is missing")})
+		said := "Not watching from " + phrase.UTC(g.From) + " to " + phrase.TimeOfDay(g.To) +
+			": a hold that began and ended in this time is missing"
+		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: phrase.Say(said)})
 	}
 }

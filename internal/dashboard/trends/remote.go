@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sample is how many waited at a time, as somebody else remembers it.
+// Sample is how many waited at most within the slot that begins at a time, as somebody else remembers it.
 type Sample struct {
 	At time.Time
 	N  int
@@ -47,7 +47,7 @@ var (
 	errBusy = errors.New("too many questions at a time")
 )
 
-// NewRemote returns a Remote that asks this function.
+// NewRemote returns a Remote that asks this function, for the slots that begin from one time to another, inclusive.
 func NewRemote(ask func(ctx context.Context, lock string, from, to time.Time) ([]Sample, error)) *Remote {
 	return &Remote{ask: ask, known: map[string]*answer{}}
 }

@@ -25,7 +25,8 @@ func TestAPageDoesNotWaitLongForAnotherMemory(t *testing.T) {
 			if fails != nil || lock == "unknown" {
 				return nil, fails
 			}
-			return []trends.Sample{{At: to, N: 3}, {At: to.Add(-7 * time.Minute), N: 2}, {At: from.Add(-time.Hour)}}, nil
+			return []trends.Sample{{At: to, N: 3}, {At: to.Add(-7 * time.Minute), N: 2},
+				{At: from.Add(-time.Hour)}}, nil
 		})
 		points, err := r.Lock(t.Context(), "a", time.Now())
 		if n := len(points); err != nil || n != trends.Slots || points[n-1].Most != 3 || points[n-3].Most != 2 ||

@@ -22,8 +22,9 @@ func TestTheSamplerRemembersADay(t *testing.T) {
 		if i >= 10 && i < 30 {
 			n = i
 		}
-		s.Look(at, []trends.Waiting{{Lock: "a", Owners: []string{"billing"}, N: n}, {Lock: "b", Owners: []string{"billing"},
-			N: 1}, {Lock: "c"}})
+		billing := []string{"billing"}
+		s.Look(at, []trends.Waiting{{Lock: "a", Owners: billing, N: n}, {Lock: "b", Owners: billing, N: 1},
+			{Lock: "c"}})
 	}
 	if s.Due(noon.Add(10*time.Minute-time.Second)) || !s.Due(noon.Add(10*time.Minute)) {
 		t.Error("it does not look every quarter of a minute")
@@ -91,10 +92,11 @@ func TestDay(t *testing.T) {
 	lasting := trends.Hold{Begin: now.Add(-15 * time.Minute)}
 	hours := trends.Day(now, []trends.Hold{h(-30*time.Hour, -22*time.Hour-30*time.Minute),
 		h(-2*time.Hour, -90*time.Minute), h(-105*time.Minute, -75*time.Minute), lasting, {}}, []trends.Point{
-		{At: noon, Known: true, Waiting: 1}, {At: noon.Add(5 * time.Minute), Known: true}, {At: noon.Add(10 * time.Minute)}})
+		{At: noon, Known: true, Waiting: 1}, {At: noon.Add(5 * time.Minute), Known: true},
+		{At: noon.Add(10 * time.Minute)}})
 	for i, want := range map[int]float64{0: .5, 1: 0, 20: 0, 21: .75, 22: 0, 23: .5} {
 		if got := hours[i].Held; math.Abs(got-want) > .01 {
-			t.Errorf("hour %d, from %s, was held for %.3f of it, want %.2f", i, hours[i].From.Format("15:04"), got, want)
+			t.Errorf("hour %d, from %v, was held for %.3f of it, want %.2f", i, hours[i].From, got, want)
 		}
 	}
 	if math.Abs(hours[23].Waiting-1./6) > .01 || hours[22].Waiting != 0 || !hours[23].From.Equal(noon) {
