@@ -16,7 +16,8 @@ import (
 type matcher = func(r *Row, now time.Time) bool
 
 // queryKeys lists the keys, for messages.
-const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label"
+const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label " +
+	"acknowledged acknowledged-by"
 
 // field is the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
@@ -49,6 +50,15 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return labelTerm(value)
 	case "waiters":
 		return countTerm(value)
+	case "acknowledged":
+		return acknowledgedTerm(value)
+	case byKey:
+		return anyOf(value, func(r *Row) string {
+			if r.Looked == nil {
+				return ""
+			}
+			return r.Looked.By
+		}), nil
 	case "held", "alert", "unlock", "expired", "wait":
 		q.timed = true
 		return durationTerm(key, value)
@@ -136,6 +146,17 @@ func endedTerm(value string) (matcher, error) {
 			slices.Contains(wanted, alerted) &&
 				HadAlerted(r.Ending))
 	}, nil
+}
+
+// byKey is the one key with a hyphen.
+const byKey = "acknowledged-by"
+
+// acknowledgedTerm matches locks that somebody looks at, or nobody.
+func acknowledgedTerm(value string) (matcher, error) {
+	if value != "yes" && value != "no" {
+		return nil, errors.New("wants yes or no")
+	}
+	return func(r *Row, _ time.Time) bool { return (r.Looked != nil) == (value == "yes") }, nil
 }
 
 // labelTerm matches attributes: "team=core", or "team" for any value.
