@@ -53,7 +53,7 @@ func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
 	if a.Note == "" {
 		return s.Say(".")
 	}
-	return s.Say(": ").Value(text.Clip(a.Note, 4*site.MaxReason))
+	return s.Say(": " + text.Visible(text.Clip(a.Note, 4*site.MaxReason)))
 }
 
 // fillAck adds who looks at the lock, and where the caller can say so.
