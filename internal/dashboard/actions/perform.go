@@ -111,7 +111,9 @@ func (o *Operation) admit(r *site.Request) error {
 // check checks what is asked for, as far as that needs no look at the lock.
 func (o *Operation) check(asked *Request) error {
 	if asked.Withdraw {
-		asked.Reason, asked.Ticket, asked.More = "", "", ""
+		asked.Reason = ""
+		asked.Ticket = ""
+		asked.More = ""
 		return nil
 	}
 	if err := asked.check(o.reason, o.minReason); err != nil || o.checkTime == nil {
