@@ -125,7 +125,7 @@ func (h *Handler) newAcknowledge() *Operation {
 			Effects: []string{
 				"Everybody sees your name, the note and the end: here, on the command line, and in alerts about the lock.",
 				"It silences no alert, and changes nothing for the holder.",
-				"It ends by itself at its end, and with this hold.",
+				"It ends by itself when the time is over, and with this hold.",
 			},
 			HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 	}

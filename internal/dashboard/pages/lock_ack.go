@@ -33,7 +33,7 @@ func newLookedView(a *metadata.Acknowledgement) *lookedView {
 }
 
 // maxLooker is how much of a name stands in a chip.
-const maxLooker = 32
+const maxLooker = 24
 
 // endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
 func endOf(a *metadata.Acknowledgement) *phrase.Moment {
