@@ -91,7 +91,7 @@ func TestAnAlertTellsWhoLooksAtTheLock(t *testing.T) {
 		if got := told[0].Annotations["acknowledged"]; got != want {
 			t.Errorf("acknowledged %s, want %s", got, want)
 		}
-		time.Sleep(until.Sub(time.Now())) // its key may outlive it
+		time.Sleep(time.Until(until)) // its key may outlive it
 		synctest.Wait()
 		told = w.take()
 		if last := told[len(told)-1]; last.Annotations["acknowledged"] != "" || last.EndsAt.Before(time.Now()) {

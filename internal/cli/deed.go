@@ -73,7 +73,7 @@ func (d *deed) runs(cmd *cobra.Command, a *app, check func() error,
 	}
 }
 
-// send sends what is done to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
+// send does something to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
 func (d *deed) send(ctx context.Context, s *session, r *metadata.Record, doing string,
 	act func(context.Context) error) error {
 	request, cancel := s.request(ctx)

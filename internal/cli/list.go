@@ -108,8 +108,8 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
-	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
-		"PURPOSE")
+	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
+		"WAITING", "PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State

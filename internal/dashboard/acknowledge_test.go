@@ -22,9 +22,9 @@ func acknowledged(t testing.TB) *scene {
 // acknowledge puts an acknowledgement into the record of a lock.
 func (s *scene) acknowledge(name, by, note string, left time.Duration) {
 	r := s.documents[name]
-	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged,
-		Value: protocol.Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: s.revision + 1, By: by, Source: "cli",
-			At: metadata.Time{Time: s.now.Add(-5 * time.Minute)}, Until: metadata.Time{Time: s.now.Add(left)}, Note: note})})...)
+	a := metadata.Acknowledgement{UUID: r.UUID, Token: s.revision + 1, By: by, Source: "cli", Note: note,
+		At: metadata.Time{Time: s.now.Add(-5 * time.Minute)}, Until: metadata.Time{Time: s.now.Add(left)}}
+	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: protocol.Marshal(a)})...)
 }
 
 func TestWhoLooksAtALockIsShownToEverybody(t *testing.T) {
@@ -127,8 +127,8 @@ func TestWhatOperatorsAcknowledgedStandsInTheAuditTrail(t *testing.T) {
 	s := acknowledged(t)
 	at := metadata.Time{Time: s.now.Add(-time.Minute)}
 	s.actions = []protocol.Action{
-		{ID: "1", At: at, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800, Result: "success"},
-		{ID: "2", At: at, Actor: "bob", Action: protocol.ActionWithdraw, Lock: stuck, Result: "success"},
+		{ID: "1", At: at, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800},
+		{ID: "2", At: at, Actor: "bob", Action: protocol.ActionWithdraw, Lock: stuck},
 	}
 	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	wantWords(t, get(d, "/audit", "X-Forwarded-User", "chief").Body.String(), "acknowledged for 30m",
@@ -162,8 +162,8 @@ func TestHostileAcknowledgementsAreHarmless(t *testing.T) {
 			page := ok(t, d, "/lock?name="+stuck)
 			wantWords(t, page, c.shown)
 			for _, page := range []string{page, ok(t, d, "/")} {
-				if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") || strings.ContainsAny(page,
-					"\x00\x1b\u202e\u2066") {
+				if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") ||
+					strings.ContainsAny(page, "\x00\x1b\u202e\u2066") {
 					t.Error("the page has it as it is")
 				}
 			}
@@ -171,7 +171,8 @@ func TestHostileAcknowledgementsAreHarmless(t *testing.T) {
 	}
 	s := lived(t)
 	r := s.documents[stuck]
-	s.put(stuck, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)})...)
+	long := metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)}
+	s.put(stuck, append(r.Fields, long)...)
 	wantWords(t, ok(t, s.dashboard(t), "/lock?name="+stuck), "65536 bytes, at most 2048 are read")
 }
 

@@ -20,7 +20,7 @@ func TestWhoLooksAtLocksIsCounted(t *testing.T) {
 	w := newWorld(acknowledged("calm", time.Hour, time.Minute), acknowledged("late", -time.Minute, time.Minute),
 		acknowledged("over", -time.Minute, 0), lock("other", -time.Minute))
 	expect(t, lockmetrics.New(w.config()), `
-# HELP unlocker_lock_acknowledged_until_timestamp_seconds When the acknowledgement of the lock ends. Only if somebody looks at it.
+# HELP unlocker_lock_acknowledged_until_timestamp_seconds When the acknowledgement of the lock ends.
 # TYPE unlocker_lock_acknowledged_until_timestamp_seconds gauge
 unlocker_lock_acknowledged_until_timestamp_seconds{lock="late"} 1.70000006e+09
 # HELP unlocker_locks_acknowledged Held locks that somebody looks at.

@@ -63,7 +63,7 @@ func newDescs(namespace string) descs {
 
 		acknowledged: d("locks_acknowledged", "Held locks that somebody looks at."),
 		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",
-			"When the acknowledgement of the lock ends. Only if somebody looks at it.", "lock"),
+			"When the acknowledgement of the lock ends.", "lock"),
 
 		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),

@@ -71,7 +71,7 @@ func (w world) lease(lock string) int64 {
 	return left.TTL
 }
 
-// The key of an earlier acknowledgement moves to the lease of the later one: the end of the first lease leaves it alone.
+// The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone.
 func TestTheLastAcknowledgementWins(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
@@ -132,12 +132,12 @@ func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
 func TestALostWithdrawal(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed, replaced bool
-		check               func(error) bool
+		wants               error
 	}{
-		"that was done":                    {true, false, func(err error) bool { return err == nil }},
-		"that may still be done":           {false, false, func(err error) bool { return errors.Is(err, lockstore.ErrUnknown) }},
-		"that can no longer be done":       {false, true, func(err error) bool { return errors.Is(err, metadata.ErrChanged) }},
-		"that was done before another one": {true, true, func(err error) bool { return err == nil }},
+		"that was done":                    {true, false, nil},
+		"that may still be done":           {false, false, lockstore.ErrUnknown},
+		"that can no longer be done":       {false, true, metadata.ErrChanged},
+		"that was done before another one": {true, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := &wire{}
@@ -155,8 +155,8 @@ func TestALostWithdrawal(t *testing.T) {
 				}
 				return errLost
 			})
-			if err := w.WithdrawAcknowledgement(t.Context(), r, withdrawal(r)); !c.check(err) {
-				t.Errorf("error %v", err)
+			if err := w.WithdrawAcknowledgement(t.Context(), r, withdrawal(r)); !errors.Is(err, c.wants) {
+				t.Errorf("error %v, want %v", err, c.wants)
 			}
 		})
 	}

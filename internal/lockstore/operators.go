@@ -53,8 +53,8 @@ func (s *Store) Extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 	return nil
 }
 
-// Acknowledge records for a.Seconds that the operator looks at the hold in r, with a.Reason as the note, and records the
-// action. A later acknowledgement replaces an earlier one. Its errors are those of [Store.AskHolder].
+// Acknowledge records for a.Seconds that the operator looks at the hold in r, with a.Reason as the note, and records
+// the action. A later acknowledgement replaces an earlier one. Its errors are those of [Store.AskHolder].
 func (s *Store) Acknowledge(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := s.acknowledge(ctx, r, a); err != nil {
 		return fmt.Errorf("acknowledge %q: %w", r.Name, err)

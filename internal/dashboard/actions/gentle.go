@@ -66,12 +66,14 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
 	from := pages.FromView(o.site.URLs, r)
-	v := gentlePage{Page: o.site.Page(r, o.words.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
+	v := gentlePage{Page: o.site.Page(r, o.words.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look:    row.Display,
 		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.words,
 		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
 		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
 		Reason: site.BoxText(typed.Reason), Ticket: site.BoxText(typed.Ticket), Wrong: wrong,
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0, Done: pages.DoneTo(row.Record, r.Now)}
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
+		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Icon = site.Icon{Look: row.Display}
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)

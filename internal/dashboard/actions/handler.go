@@ -1,5 +1,6 @@
 // Package actions is what operators do to the holds of others: end them by force, ask their holders to finish, give
-// them more time, say that they look at them. It asks a person first, or takes a program at its word, and tells what came of it.
+// them more time, say that they look at them. It asks a person first, or takes a program at its word, and tells
+// what came of it.
 package actions
 
 import (

@@ -75,8 +75,8 @@ func (h *Handler) newAsk() *Operation {
 		many: "requests to finish", done: "asked", reason: "reason", minReason: 1,
 		words: gentleWords{Title: "Ask the holder to finish", Tab: "ask to finish",
 			Effects: []string{
-				"The request is written into the record. The holder keeps the lock: it sees the request if its library " +
-					"watches the lock, and finishes early if it can.",
+				"The request is written into the record. The holder keeps the lock: it sees the request if its " +
+					"library watches the lock, and finishes early if it can.",
 				"This page shows whether the holder has been alive since.",
 			},
 			Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
@@ -98,8 +98,8 @@ func (h *Handler) newExtend() *Operation {
 		moved: "the lock was extended just now. Look whether it still needs more time",
 		words: gentleWords{Title: "Give more time to the holder of", Tab: "more time for",
 			Effects: []string{
-				"Alert and auto-unlock move forward by this much, from now or from where they are. A lock that alerts " +
-					"stops alerting until then.",
+				"Alert and auto-unlock move forward by this much, from now or from where they are. A lock that " +
+					"alerts stops alerting until then.",
 				"Nothing takes the time back; who waits for the lock may wait that much longer.",
 			},
 			HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
@@ -123,7 +123,8 @@ func (h *Handler) newAcknowledge() *Operation {
 		moved: "somebody else has acknowledged the lock just now",
 		words: gentleWords{Title: "Acknowledge", Tab: "acknowledge",
 			Effects: []string{
-				"Everybody sees your name, the note and the end: here, on the command line, and in alerts about the lock.",
+				"Everybody sees your name, the note and the end: here, on the command line, and in alerts about " +
+					"the lock.",
 				"It silences no alert, and changes nothing for the holder.",
 				"It ends by itself when the time is over, and with this hold.",
 			},

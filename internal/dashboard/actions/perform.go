@@ -136,11 +136,8 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
 		return action, o.conflict(r, asked, document)
 	}
-	if err := o.mayDo(r, &record, action); err != nil {
+	if err := o.mayDo(r, &record, action, asked); err != nil {
 		return action, err
-	}
-	if now := record.Acknowledged; asked.Withdraw && asked.Acknowledged != 0 && now.Revision != asked.Acknowledged {
-		return action, notPossible(protocol.Acknowledger(now) + " has acknowledged the lock since you looked")
 	}
 	nothing, err := o.rate.take(r.Now)
 	if err != nil {
@@ -169,7 +166,7 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 
 // mayDo checks that the caller may do it to this hold, and that it makes sense. What witnesses say of the holder is
 // known from the snapshot.
-func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action) error {
+func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action, asked Request) error {
 	if err := o.site.AdmitFor(r.Caller, o.need, record.Owner); err != nil {
 		return err
 	}
@@ -178,6 +175,9 @@ func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action proto
 	}
 	if err := o.possible(record, action); err != nil {
 		return notPossible(err.Error())
+	}
+	if now := record.Acknowledged; asked.Withdraw && asked.Acknowledged != 0 && now.Revision != asked.Acknowledged {
+		return notPossible(protocol.Acknowledger(now) + " has acknowledged the lock since you looked")
 	}
 	return nil
 }

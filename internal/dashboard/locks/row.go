@@ -48,12 +48,13 @@ type Row struct {
 	Queue       // of those who wait for the lock
 	Verdict     staleness.Verdict
 	Display     DisplayState
-	next        time.Time                 // when Display changes if nobody touches the record; zero = never
-	Looked      *metadata.Acknowledgement // who looks at it now; nil = nobody
-	Ending      *metadata.Ending          // how the hold ended; nil while it lasts
-	Share       *Share                    // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text        string                    // what words are searched in, lower case
-	Fingerprint uint64                    // changes with anything that a list shows
+	next        time.Time        // when Display changes if nobody touches the record; zero = never
+	Ending      *metadata.Ending // how the hold ended; nil while it lasts
+	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
+	text        string           // what words are searched in, lower case
+	Fingerprint uint64           // changes with anything that a list shows
+
+	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
 }
 
 // Queue is what a list shows of a queue.

@@ -24,15 +24,14 @@ func (q *Query) field(key, value string) (matcher, error) {
 	if value == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
+	if text := searched(key); text != nil {
+		return anyOf(value, text), nil
+	}
 	switch key {
 	case "name":
 		return q.nameTerm(value)
-	case "owner":
-		return anyOf(value, func(r *Row) string { return r.Owner }), nil
 	case "host":
 		return hostTerm(value), nil
-	case "purpose":
-		return anyOf(value, func(r *Row) string { return r.Purpose }), nil
 	case "hold":
 		value = strings.ToLower(value)
 		return func(r *Row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
@@ -52,18 +51,29 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return countTerm(value)
 	case "acknowledged":
 		return acknowledgedTerm(value)
-	case byKey:
-		return anyOf(value, func(r *Row) string {
-			if r.Looked == nil {
-				return ""
-			}
-			return r.Looked.By
-		}), nil
 	case "held", "alert", "unlock", "expired", "wait":
 		q.timed = true
 		return durationTerm(key, value)
 	}
 	return nil, fmt.Errorf("no such key; there are: %s. Put the term in quotes to search for the text", queryKeys)
+}
+
+// searched is the text of a lock that the key is about, for keys that are about one text; else nil.
+func searched(key string) func(*Row) string {
+	switch key {
+	case "owner":
+		return func(r *Row) string { return r.Owner }
+	case "purpose":
+		return func(r *Row) string { return r.Purpose }
+	case byKey:
+		return func(r *Row) string {
+			if r.Looked == nil {
+				return ""
+			}
+			return r.Looked.By
+		}
+	}
+	return nil
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after

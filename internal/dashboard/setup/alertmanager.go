@@ -8,12 +8,16 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// checkAlertmanager refuses what is no address of pages of Alertmanager.
+// checkAlertmanager refuses what is no address of pages of Alertmanager. None is fine.
 func checkAlertmanager(address string) error {
+	if address == "" {
+		return nil
+	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" {
-		return fmt.Errorf("the address of Alertmanager %q is not of the form https://host/path", text.Clip(address, 100))
+		return fmt.Errorf("the address of Alertmanager %q is not of the form https://host/path",
+			text.Clip(address, 100))
 	}
 	return nil
 }

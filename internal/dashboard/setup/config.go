@@ -148,10 +148,8 @@ func (c *Config) Check() error {
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if c.Alertmanager != "" {
-		if err := checkAlertmanager(c.Alertmanager); err != nil {
-			return fmt.Errorf("dashboard: %w", err)
-		}
+	if err := checkAlertmanager(c.Alertmanager); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
 	}
 	if err := c.Access.Check(access.Actions{Unlock: c.ForceUnlock != nil, Gentle: c.AskHolder != nil || c.Extend != nil,
 		Acknowledge: c.Acknowledge != nil}); err != nil {
