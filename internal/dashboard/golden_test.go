@@ -77,6 +77,9 @@ func golden() []struct {
 		{"lock-asked", asked, "/lock?name=" + stuck},
 		{"ask", asked, "/ask?name=" + stuck + "&hold=" + uuid(stuck)},
 		{"extend", asked, "/extend?name=" + stuck + "&hold=" + uuid(stuck)},
+		{"list-acknowledged", acknowledged, "/"},
+		{"lock-acknowledged", acknowledged, "/lock?name=" + stuck},
+		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck)},
 		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron")},
 		{"lock-not-held", lived, "/lock?name=nobody"},
 		{"lock-unclaimed", func(t testing.TB) *scene {

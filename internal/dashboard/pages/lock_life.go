@@ -131,6 +131,9 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 		l.add(at, "done", r.Extended.At.Time, phrase.Say("The holder was given more time"),
 			protocol.ExtendedWords(r.Record, at.Now))
 	}
+	if a := r.AcknowledgedAt(at.Now); a != nil {
+		l.add(at, "done", a.At.Time, phrase.Say("Somebody looks at it"), protocol.AcknowledgedWords(r.Record, at.Now))
+	}
 	if r.Proven() {
 		what, how := protocol.WhatEnded(r.Death)
 		l.add(at, "alert", protocol.EndedAt(r.Death), phrase.Say("The holder ended: "+what+" "+how))
