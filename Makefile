@@ -198,6 +198,7 @@ packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a cle
 	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
 	@command -v rpm > /dev/null || .ci/need rpm rpm
 	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
+	@command -v amtool > /dev/null || .ci/need amtool prometheus-alertmanager
 	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
 
 .PHONY: units

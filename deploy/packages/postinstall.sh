@@ -6,7 +6,7 @@ systemd-sysusers @PACKAGE@.conf
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 case "$1 $2" in
-"configure ?"* | [2-9]*)
+configure\ ?* | [2-9]*)
 	systemctl try-restart @UNITS@ || echo '@PACKAGE@: a service did not start again: systemctl status @UNITS@' >&2
 	;;
 esac

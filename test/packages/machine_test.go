@@ -38,26 +38,43 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	programs, err := os.MkdirTemp("", "programs")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(programs)
+	if err := command("make", "-s", "-C", repository, "programs", "VERSION="+newer.version, "INTO="+programs); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	for _, b := range []*built{older, newer} {
-		if err := b.build(); err != nil {
+		if err := b.build(programs); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
-	server := exec.Command("go", "build", "-o", newer.dir+"/etcd", "./test/etcdserver")
-	server.Dir = repository
-	server.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := server.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", server, err, out)
+	if err := command("env", "CGO_ENABLED=0", "go", "build", "-C", repository, "-o", newer.dir+"/etcd",
+		"./test/etcdserver"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
+// command runs what may take long.
+func command(args ...string) error {
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%q: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
 // built are the packages of a version.
 type built struct{ version, dir string }
 
-func (b *built) build() (err error) {
+// build makes them of the same programs, for either version.
+func (b *built) build(programs string) (err error) {
 	if b.dir, err = os.MkdirTemp("", "packages"); err != nil {
 		return err
 	}
@@ -65,11 +82,7 @@ func (b *built) build() (err error) {
 	if err != nil {
 		return fmt.Errorf("dpkg --print-architecture: %w", err)
 	}
-	cmd := exec.Command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
-	}
-	return nil
+	return command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir, programs)
 }
 
 func (b *built) remove() {
