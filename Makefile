@@ -185,6 +185,11 @@ programs:
 	mkdir -p $(INTO)
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(INTO)/ $(RELEASED:%=./cmd/%)
 
+.PHONY: windows
+windows: ## mutexctl for Windows, into dist/windows; the daemons run on Linux
+	for arch in $(ARCHITECTURES); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch go build -trimpath -buildvcs=false \
+		-ldflags '$(LDFLAGS)' -o dist/windows/$$arch/ ./cmd/mutexctl; done
+
 ARCHITECTURES ?= amd64 arm64
 
 .PHONY: packages
@@ -192,6 +197,18 @@ packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/
 	rm -rf dist/packages
 	for arch in $(ARCHITECTURES); do deploy/packages/build $(NFPM) $(VERSION) $$arch dist/packages; done
 	ls -l dist/packages
+
+PLATFORMS ?=
+
+.PHONY: release
+release: $(NFPM) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+	@command -v zip > /dev/null || .ci/need zip zip
+	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+
+.PHONY: release-dry-run
+release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
+	@command -v zip > /dev/null || .ci/need zip zip
+	.ci/release $(NFPM) $(PLATFORMS)
 
 .PHONY: packages-test
 packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says
