@@ -45,11 +45,14 @@ func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
 	m.prints(t, "curl -s http://127.0.0.1:9093/-/ready", "OK")
 	m.run(t, "cp /root/cert.pem /root/ca.crt && cp /packages/new/*.deb /root/")
 
+	here := strings.NewReplacer("https://etcd-1.example:2379", "https://127.0.0.1:2379",
+		"--retry 10 ", "--retry 100 ", "sleep 10\n", // a busy machine takes longer
+		"until amtool alert query --alertmanager.url http://127.0.0.1:9093 | grep -q nightly/report; do sleep 0.2; done\n")
 	var script strings.Builder
 	script.WriteString("cd /root\n")
 	for _, block := range found {
 		script.WriteString("echo '== next'\n")
-		script.WriteString(strings.ReplaceAll(block[1], "https://etcd-1.example:2379", "https://127.0.0.1:2379"))
+		script.WriteString(here.Replace(block[1]))
 	}
 	printed := strings.Split(m.run(t, "{\n"+script.String()+"kill %1\n} 2>&1"), "== next\n")[1:]
 	for i, block := range found {

@@ -189,11 +189,11 @@ func (m *machine) command(script string) *exec.Cmd {
 // run runs a script as root and returns what it prints.
 func (m *machine) run(t *testing.T, script string) string {
 	t.Helper()
-	r := proctest.Run(t, m.command(script))
-	if r.Code != 0 {
-		t.Fatalf("%s\nexit status %d\n%s%s", script, r.Code, r.Stdout, r.Stderr)
+	out, err := m.command(script).CombinedOutput() // as long as it takes
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", script, err, out)
 	}
-	return r.Stdout + r.Stderr
+	return string(out)
 }
 
 // prints expects the output of a script, as soon as it prints it.
@@ -217,9 +217,11 @@ func (m *machine) etcd(t *testing.T, flags string) {
 
 func must(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	r := proctest.Run(t, cmd)
-	if r.Code != 0 {
-		t.Fatalf("%v: exit status %d\n%s%s", cmd, r.Code, r.Stdout, r.Stderr)
+	var errors strings.Builder
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", cmd, err, out, errors.String())
 	}
-	return r.Stdout
+	return string(out)
 }
