@@ -69,7 +69,8 @@ asking etcd.`,
 	fs.StringArrayVar(&o.clients, "client", nil, "`user` of a program that takes locks; repeatable")
 	fs.BoolVar(&o.witness, "witness", false, "also role and user of the witnesses")
 	fs.BoolVar(&o.forceUnlock, "force-unlock", false, "let the dashboard end holds")
-	fs.StringVar(&o.roles, "role-prefix", "locks", "first `word` of the names of the roles, one for each prefix of locks")
+	fs.StringVar(&o.roles, "role-prefix", "locks",
+		"first `word` of the names of the roles, one for each prefix of locks")
 	fs.StringVar(&o.passwords, "password-dir", "", "`directory` of the files with the passwords of new users")
 	fs.BoolVar(&o.enableAuth, "enable-auth", false, "switch authentication on, as the last step")
 	return cmd

@@ -35,12 +35,14 @@ func TestDebFromInstallationToPurge(t *testing.T) {
 		t.Errorf("installed, and not as in the package:\n%s", changed)
 	}
 	for file, want := range map[string]string{
-		"/etc/unlocker": "755 root root", "/usr/share": "755 root root", "/usr/share/zsh/site-functions": "755 root root",
-		"/etc/unlocker/unlocker.env": "640 root root", "/etc/unlocker/unlocker-witness.env": "640 root root",
+		"/etc/unlocker": "755 root root", "/usr/share": "755 root root",
+		"/usr/share/zsh/site-functions": "755 root root",
+		"/etc/unlocker/unlocker.env":    "640 root root", "/etc/unlocker/unlocker-witness.env": "640 root root",
 		"/etc/unlocker/mutexdash.env": "640 root root", "/usr/bin/unlocker": "755 root root",
 		"/usr/lib/systemd/system/unlocker.service": "644 root root",
-		"/usr/share/doc/unlocker/copyright":        "644 root root", "/usr/share/doc/mutexctl/copyright": "644 root root",
-		"/usr/share/man/man8/unlocker.8.gz": "644 root root", "/usr/share/man/man1/mutexctl-run.1.gz": "644 root root",
+		"/usr/share/doc/unlocker/copyright":        "644 root root",
+		"/usr/share/doc/mutexctl/copyright":        "644 root root",
+		"/usr/share/man/man8/unlocker.8.gz":        "644 root root", "/usr/share/man/man1/mutexctl-run.1.gz": "644 root root",
 	} {
 		if got := m.run(t, "stat -c '%a %U %G' "+file); got != want+"\n" {
 			t.Errorf("%s is %s, want %s", file, got, want)
@@ -56,7 +58,8 @@ func TestDebFromInstallationToPurge(t *testing.T) {
 	held := m.run(t, "etcdctl get --prefix /mutexes/upgrade")
 	stays := func(after string) {
 		t.Helper()
-		if now := m.run(t, "etcdctl get --prefix /mutexes/upgrade"); now != held || !strings.Contains(now, "disk is full") {
+		now := m.run(t, "etcdctl get --prefix /mutexes/upgrade")
+		if now != held || !strings.Contains(now, "disk is full") {
 			t.Errorf("the lock after the %s:\n%s\nand before it:\n%s", after, now, held)
 		}
 	}
@@ -88,7 +91,8 @@ func TestDebFromInstallationToPurge(t *testing.T) {
 		"/etc/unlocker/unlocker.password\n" {
 		t.Errorf("after the purge there are\n%s", left)
 	}
-	m.run(t, "rm /etc/unlocker/unlocker.password && dpkg -i /packages/new/*.deb && dpkg --purge unlocker mutexdash mutexctl")
+	m.run(t, "rm /etc/unlocker/unlocker.password && dpkg -i /packages/new/*.deb")
+	m.run(t, "dpkg --purge unlocker mutexdash mutexctl")
 	if _, err := os.Stat(filepath.Join(m.root, "etc/unlocker")); !os.IsNotExist(err) {
 		t.Errorf("/etc/unlocker: %v", err)
 	}

@@ -47,7 +47,7 @@ func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
 
 	here := strings.NewReplacer("https://etcd-1.example:2379", "https://127.0.0.1:2379",
 		"--retry 10 ", "--retry 100 ", "sleep 10\n", // a busy machine takes longer
-		"until amtool alert query --alertmanager.url http://127.0.0.1:9093 | grep -q nightly/report; do sleep 0.2; done\n")
+		"until amtool alert query --alertmanager.url http://127.0.0.1:9093 | grep -q nightly; do sleep 0.2; done\n")
 	var script strings.Builder
 	script.WriteString("cd /root\n")
 	for _, block := range found {

@@ -44,7 +44,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(programs)
-	if err := command("make", "-s", "-C", repository, "programs", "VERSION="+newer.version, "INTO="+programs); err != nil {
+	if err := command("make", "-s", "-C", repository, "programs", "VERSION="+newer.version,
+		"INTO="+programs); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -82,7 +83,8 @@ func (b *built) build(programs string) (err error) {
 	if err != nil {
 		return fmt.Errorf("dpkg --print-architecture: %w", err)
 	}
-	return command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir, programs)
+	return command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir,
+		programs)
 }
 
 func (b *built) remove() {

@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// write writes the files of each program into a directory of its own, where a package installs them below /usr/share.
+// write writes the files of each program into a directory of its own. A package has them below /usr/share, readable for
+// everybody, which is up to whoever makes it.
 func write(dir string) error {
 	for _, p := range []struct {
 		program *cobra.Command
@@ -35,7 +36,8 @@ func write(dir string) error {
 		{cli.Command(cli.Process{}), 1}, {unlocker.Command(), 8}, {mutexdash.Command(), 8},
 	} {
 		share := filepath.Join(dir, p.program.Name())
-		if err := pages(filepath.Join(share, "man", fmt.Sprintf("man%d", p.section)), p.program, p.section); err != nil {
+		man := filepath.Join(share, "man", fmt.Sprintf("man%d", p.section))
+		if err := pages(man, p.program, p.section); err != nil {
 			return err
 		}
 		if err := completions(share, p.program); err != nil {
@@ -90,7 +92,7 @@ func completions(share string, program *cobra.Command) error {
 		},
 	} {
 		to := filepath.Join(share, path)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
 			return err
 		}
 		if err := generate(to); err != nil {
@@ -101,8 +103,8 @@ func completions(share string, program *cobra.Command) error {
 }
 
 func file(dir, name, text string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
 }

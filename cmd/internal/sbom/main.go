@@ -77,7 +77,8 @@ type (
 func bill(info *debug.BuildInfo, program, version string) (document, error) {
 	purl := func(path, version string) string { return "pkg:golang/" + path + "@" + version }
 	main := component{
-		Type: "application", Name: program, Version: version, Ref: purl(info.Path, version), PURL: purl(info.Path, version),
+		Type: "application", Name: program, Version: version,
+		Ref: purl(info.Path, version), PURL: purl(info.Path, version),
 	}
 	all := []component{{
 		Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
@@ -92,8 +93,8 @@ func bill(info *debug.BuildInfo, program, version string) (document, error) {
 			return document{}, fmt.Errorf("module %s: %w", m.Path, err)
 		}
 		all = append(all, component{
-			Type: "library", Name: m.Path, Version: m.Version, Ref: purl(m.Path, m.Version), PURL: purl(m.Path, m.Version),
-			Hashes: []hash{{"SHA-256", sum}},
+			Type: "library", Name: m.Path, Version: m.Version, Hashes: []hash{{"SHA-256", sum}},
+			Ref: purl(m.Path, m.Version), PURL: purl(m.Path, m.Version),
 		})
 	}
 	d := document{
