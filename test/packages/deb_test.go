@@ -42,7 +42,8 @@ func TestDebFromInstallationToPurge(t *testing.T) {
 		"/usr/lib/systemd/system/unlocker.service": "644 root root",
 		"/usr/share/doc/unlocker/copyright":        "644 root root",
 		"/usr/share/doc/mutexctl/copyright":        "644 root root",
-		"/usr/share/man/man8/unlocker.8.gz":        "644 root root", "/usr/share/man/man1/mutexctl-run.1.gz": "644 root root",
+		"/usr/share/man/man8/unlocker.8.gz":        "644 root root",
+		"/usr/share/man/man1/mutexctl-run.1.gz":    "644 root root",
 	} {
 		if got := m.run(t, "stat -c '%a %U %G' "+file); got != want+"\n" {
 			t.Errorf("%s is %s, want %s", file, got, want)

@@ -202,9 +202,10 @@ func (m *machine) run(t *testing.T, script string) string {
 func (m *machine) prints(t *testing.T, script, want string) {
 	t.Helper()
 	proctest.Eventually(t, script, func() error {
-		out, err := m.command(script).CombinedOutput()
+		cmd := m.command(script)
+		out, _ := cmd.CombinedOutput()
 		if !strings.Contains(string(out), want) {
-			return fmt.Errorf("no %q in (%v)\n%s", want, err, out)
+			return fmt.Errorf("no %q in (%v)\n%s", want, cmd.ProcessState, out)
 		}
 		return nil
 	})
