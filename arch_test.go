@@ -143,6 +143,8 @@ func table() []room {
 		{"cmd/internal/wiring", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
+		{"cmd/internal/manuals", []string{"*"}, ""},
+		{"cmd/internal/sbom", nil, "what a program is made of stands in the program"},
 		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/metadata", "internal/protocol"},
 			"the demo services are users: they have what users have, and the keys that a script writes by hand"},
 	}
