@@ -107,8 +107,14 @@ peers:
 	@.ci/need redis-server redis-server
 	@test -e /usr/share/java/zookeeper.jar || .ci/need /usr/share/zookeeper/bin/zkServer.sh zookeeper
 
+CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
+
 .PHONY: clients
-clients: $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk)) ## every client in another language: lint, tests, package, README
+clients: $(CLIENTS) clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+
+.PHONY: clients-demo
+clients-demo: $(CLIENTS)
+	go test -tags clients -count=1 -run EveryLanguage ./cmd/mutexdev
 
 include $(wildcard clients/*/client.mk test/conformance/*.mk)
 
