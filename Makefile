@@ -98,6 +98,11 @@ bench-deaths: build ## how long a killed holder's lock stays, and who loses one 
 	@.ci/need redis-server redis-server
 	cd bench && go run ./deaths -bin $(CURDIR)/bin $(ARGS)
 
+.PHONY: bench-clients
+bench-clients: ## an uncontended lock with the client of each language (needs Python, Ruby, Node, curl, jq); ARGS="-n 1000"
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	cd bench && go run ./clients $(ARGS)
+
 .PHONY: bench-test
 bench-test: ## go vet, and the tests of the benchmarks' own parts
 	cd bench && go vet ./... && go test ./...
