@@ -101,6 +101,11 @@ bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, 
 	@.ci/need redis-server redis-server
 	cd bench && go run ./deaths -bin $(CURDIR)/bin -kube-apiserver $(KUBE_APISERVER) $(ARGS)
 
+.PHONY: bench-clients
+bench-clients: ## an uncontended lock with the client of each language (needs Python, Ruby, Node, curl, jq); ARGS="-n 1000"
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	cd bench && go run ./clients $(ARGS)
+
 .PHONY: bench-test
 bench-test: ## go vet, and the tests of the benchmarks' own parts
 	cd bench && go vet ./... && go test ./...
@@ -110,8 +115,14 @@ peers:
 	@.ci/need redis-server redis-server
 	@test -e /usr/share/java/zookeeper.jar || .ci/need /usr/share/zookeeper/bin/zkServer.sh zookeeper
 
+CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
+
 .PHONY: clients
-clients: $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk)) ## every client in another language: lint, tests, package, README
+clients: $(CLIENTS) clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+
+.PHONY: clients-demo
+clients-demo: $(CLIENTS)
+	go test -tags clients -count=1 -run EveryLanguage ./cmd/mutexdev
 
 include $(wildcard clients/*/client.mk test/conformance/*.mk)
 

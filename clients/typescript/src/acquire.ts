@@ -50,6 +50,12 @@ export async function acquire(gateway: Gateway, k: Keys, settings: Settings, fac
 }
 
 class Attempt {
+  private readonly gateway: Gateway;
+  private readonly k: Keys;
+  private readonly settings: Settings;
+  private readonly facts: Facts;
+  private readonly giveUpAt: number;
+  private readonly lastSend: number;
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
   #doubtful: Moment | undefined; // when the first such send of the turn began
@@ -57,10 +63,10 @@ class Attempt {
   #position = "";
   #holder: Holder | undefined;
 
-  constructor(
-    private readonly gateway: Gateway, private readonly k: Keys, private readonly settings: Settings,
-    private readonly facts: Facts, private readonly giveUpAt: number, private readonly lastSend: number,
-  ) {}
+  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, giveUpAt: number, lastSend: number) {
+    [this.gateway, this.k, this.settings, this.facts] = [gateway, k, settings, facts];
+    [this.giveUpAt, this.lastSend] = [giveUpAt, lastSend];
+  }
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
   async take(): Promise<Hold | undefined> {

@@ -9,18 +9,18 @@ export class MutexError extends Error {}
 export class HeldError extends MutexError {
   override readonly name: string = "HeldError";
 
-  constructor(
-    readonly lock: string,
-    /** The record of the holder; undefined if nobody holds the lock and others are waiting for it. */
-    readonly holder: Holder | undefined,
-    /** How many wait in the queue, not counting this call. */
-    readonly waiting: number,
-    prefix = "",
-  ) {
+  readonly lock: string;
+  /** The record of the holder; undefined if nobody holds the lock and others are waiting for it. */
+  readonly holder: Holder | undefined;
+  /** How many wait in the queue, not counting this call. */
+  readonly waiting: number;
+
+  constructor(lock: string, holder: Holder | undefined, waiting: number, prefix = "") {
     const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
     super(prefix + (holder
       ? `lock ${plain(lock)} is held by ${describe(holder)}${waiting ? `; ${queue}` : ""}`
       : `nobody holds lock ${plain(lock)}, ${queue}`));
+    [this.lock, this.holder, this.waiting] = [lock, holder, waiting];
   }
 }
 
@@ -44,15 +44,17 @@ export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "de
 export class LostError extends MutexError {
   override readonly name = "LostError";
 
+  readonly lock: string;
+  readonly reason: Reason;
   /** Who ended the hold, and why, if it was written down. */
   readonly by: string | undefined;
   readonly why: string | undefined;
 
-  constructor(readonly lock: string, readonly reason: Reason, ending: Record<string, unknown> = {}) {
+  constructor(lock: string, reason: Reason, ending: Record<string, unknown> = {}) {
     const [by, why] = [asText(ending.by), asText(ending.why)];
     const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
     super(`lock ${plain(lock)} was lost: ${sentences[reason]}${note}`);
-    [this.by, this.why] = [by, why];
+    [this.lock, this.reason, this.by, this.why] = [lock, reason, by, why];
   }
 }
 

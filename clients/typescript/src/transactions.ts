@@ -71,10 +71,13 @@ export type Step = keyof typeof transactions;
 
 /** The keys of one lock. */
 export class Keys {
+  readonly prefix: string;
+  readonly lock: string;
   readonly record: string;
   readonly queue: string;
 
-  constructor(readonly prefix: string, readonly lock: string) {
+  constructor(prefix: string, lock: string) {
+    [this.prefix, this.lock] = [prefix, lock];
     this.record = `${prefix}${segment(lock)}/`;
     this.queue = `${prefix}.queue/${segment(lock)}/`;
   }
