@@ -91,9 +91,16 @@ def describe($now):
   + (if .purpose then " for \"\(.purpose | plain)\"" else "" end)
   + (if .auto_unlock_at then "; unless extended, it is auto-unlocked \(.auto_unlock_at | moment($now))" else "" end);
 def others: if . == 0 then "" elif . == 1 then "; one is waiting" else "; \(.) are waiting" end;
-def refusal($lock; $holder; $waiting; $now):
-  "lock \($lock | plain | tojson) " + if $holder then "is held by \($holder | describe($now))" + ($waiting | others)
-  else "is held by nobody" + ($waiting | others) end;
+# A lock delay, in words, as far as it can be read.
+def describe_delay($now):
+  ((.at | text(64) | select(is_time) | tonumber) // null) as $at
+  | "a lock delay" + if .owner | type == "string" then " after the hold of \(.owner | plain)" else "" end
+  + if (.hostname | type == "string") and .owner then " on \(.hostname | plain)" else "" end
+  + if $at and (.seconds | type == "number") then ", which ends \($at + .seconds | moment($now))" else "" end;
+def refusal($lock; $holder; $waiting; $delay; $now):
+  "lock \($lock | plain | tojson) " + if $holder then "is held by \($holder | describe($now))"
+  elif $delay then "is held by nobody, but there is \($delay | describe_delay($now))"
+  else "is held by nobody" end + ($waiting | others);
 
 # -- Keys and parts of transactions. The state: {lock, uuid, …}.
 
@@ -103,6 +110,7 @@ def ticket: queue + .uuid;
 def tail: queue + ".tail";
 def tombstone: $prefix + ".cancelled/" + .uuid;
 def history: $prefix + ".history/" + .uuid;
+def delay: $prefix + ".delays/" + (.lock | segment);
 def period: $prefix + ".periods/" + (.lock | segment);
 
 def created($key; $revision): { key: ($key | @base64), target: "CREATE", result: "EQUAL", create_revision: $revision };
@@ -129,7 +137,8 @@ def nonempty: with_entries(select(.value | length > 0));
 
 def body($step):
   if $step == "acquire" then
-    { compare: [absent(rec + "uuid"), absent(tail), absent(tombstone)], success: puts(null), failure: [{ request_range: below(rec) }] }
+    { compare: [absent(rec + "uuid"), absent(tail), absent(tombstone), absent(delay)], success: puts(null),
+      failure: [{ request_range: below(rec) }, get(delay)] }
   elif $step == "try" then body("acquire") + { compare: (body("acquire").compare + [absent(ticket)]) }
   elif $step == "alive" then
     { compare: mine,
@@ -150,10 +159,10 @@ def body($step):
       success: [put(ticket; .ticket; .lease), put(tail; .uuid; .lease)], failure: [get(ticket)] }
   elif $step == "look" then
     { success: [get(ticket), get(rec + "uuid"), get(tail),
-        (.position as $p | tickets("1") | .request_range.max_create_revision = ($p | minus_one)), tickets("1")] }
+        (.position as $p | tickets("1") | .request_range.max_create_revision = ($p | minus_one)), tickets("1"), get(delay)] }
   elif $step == "turn" then
-    { compare: [absent(rec + "uuid"), absent(tombstone), created(ticket; .position)], success: (puts(null) + leaving),
-      failure: [{ request_range: below(rec) }, get(ticket)] }
+    { compare: [absent(rec + "uuid"), absent(tombstone), created(ticket; .position), absent(delay)],
+      success: (puts(null) + leaving), failure: [{ request_range: below(rec) }, get(ticket), get(delay)] }
   elif $step == "leave" then { compare: [equals(tail; .uuid)], success: [tickets("2")], failure: [remove(ticket)] }
   elif $step == "leave_as_tail" then
     { compare: ([equals(tail; .uuid)] + if .older then [created(queue + .older.ticket; .older.create_revision)] else [] end),
@@ -164,7 +173,8 @@ def body($step):
   elif $step == "read" then { success: why }
   elif $step == "standing" then
     { success: [{ request_range: below(rec) },
-        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), count_only: true }) }] }
+        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), count_only: true }) },
+        get(delay)] }
   elif $step == "period" then { success: [get(period)] }
   elif $step == "mark" then
     { compare: (mine + [{ key: (period | @base64), target: "MOD", result: "EQUAL", mod_revision: .seen }]),
@@ -208,7 +218,8 @@ def failure($a):
 def result($step; $a):
   if $step == "acquire" or $step == "try" then
     if $a.body.succeeded then { verdict: "held", token: $a.body.header.revision }
-    else earlier($a; 0) // (held($a; 0) | { verdict: "refused", holder: (if .is then .uuid | unb64 else null end) }) end
+    else earlier($a; 0) // (held($a; 0) | { verdict: "refused", holder: (if .is then .uuid | unb64 else null end),
+      delayed: (kvs($a; 1) | length > 0), facts: (if .is then .fields | facts else null end) }) end
   elif $step == "alive" then if $a.body.succeeded then { verdict: "still_held" } else loss($a; 0) end
   elif $step == "release" or $step == "release_in_doubt" then
     if $a.body.succeeded then { verdict: "released" }
@@ -220,10 +231,10 @@ def result($step; $a):
     if $a.body.succeeded then { verdict: "joined", position: $a.body.header.revision }
     else (kvs($a; 0)[0] | if . then { verdict: "joined_by_earlier_send", position: .create_revision } else { verdict: "lost" } end) end
   elif $step == "look" then
-    . as $in | [range(5) as $n | kvs($a; $n)[0]] as [$own, $uuid, $tail, $older, $newest]
+    . as $in | [range(6) as $n | kvs($a; $n)[0]] as [$own, $uuid, $tail, $older, $newest, $delay]
     | if $uuid and $uuid.value == (.uuid | @base64) then { verdict: "held_by_earlier_send", token: $uuid.create_revision }
       elif $own.create_revision != .position then { verdict: "lost" }
-      elif $older or $uuid then { verdict: "wait", watch: ($older // $uuid | .key | unb64) }
+      elif $older or $uuid or $delay then { verdict: "wait", watch: ($older // $uuid // $delay | .key | unb64) }
         + if $tail then {} else { restore: ($newest | named) } end
       else { verdict: "turn" } end
   elif $step == "turn" then
@@ -244,7 +255,8 @@ def result($step; $a):
     else loss($a; 0) end
   elif $step == "standing" then
     held($a; 0) as $held | { verdict: "read", holder: (if $held.is then $held.fields | facts else null end),
-      waiting: ($a.body.responses[1].response_range.count // "0" | tonumber) }
+      waiting: ($a.body.responses[1].response_range.count // "0" | tonumber),
+      delay: (kvs($a; 2)[0] | if . then .value | unb64 | document else null end) }
   elif $step == "period" then kvs($a; 0)[0] | { verdict: "read", seen: (.mod_revision // "0"), mark: (.value | unb64) }
   elif $step == "mark" then
     if $a.body.succeeded or ((kvs($a; 0)[0].value | unb64) == .mark) then { verdict: "marked" } else { verdict: "again" } end
@@ -482,10 +494,10 @@ _mutex_write() { # FILE TEXT
 
 _mutex_say() { [ -n "$quiet" ] || printf 'mutex.sh: %s\n' "$1" >&2; }
 
-# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE [HOLDER WAITING]. Returns the status.
+# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE [HOLDER WAITING DELAY]. Returns the status.
 _mutex_fail() {
 	jq -nc --arg error "$1" --arg message "$3" --argjson holder "${4:-null}" --argjson waiting "${5:-null}" \
-		--arg reason "${reason:-}" '$ARGS.named' >"$hold/error"
+		--argjson delayed "$([ -n "${6:-}" ] && echo true || echo false)" --arg reason "${reason:-}" '$ARGS.named' >"$hold/error"
 	printf 'mutex.sh: %s\n' "$3" >&2
 	return "$2"
 }
@@ -594,7 +606,7 @@ _mutex_acquire() {
 		outcome=$?
 		if [ $outcome = 0 ] && [ "$v_verdict" != refused ]; then return 0; fi
 		if [ $outcome = 0 ]; then
-			refused=yes
+			refused=yes refused_by=$v_facts
 			if [ "$wait_" = 0 ]; then
 				_mutex_give_up
 				_mutex_refuse held
@@ -630,9 +642,14 @@ _mutex_limit() {
 
 _mutex_refuse() { # held or timeout
 	_mutex_now
-	if _mutex_step standing $((now + timeout)); then :; else v_holder='' v_waiting=''; fi
-	_mutex_fail "$1" 3 "$(jq -nr --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${v_waiting:-0}" \
-		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; now)')" "$v_holder" "$v_waiting"
+	_mutex_step standing $((now + timeout)) || v_holder=$refused_by v_waiting='' v_delay=''
+	_mutex_fail "$1" 3 "$(_mutex_describe "$v_waiting")" "$v_holder" "$v_waiting" "$v_delay"
+}
+
+# What the latest look at the lock found, in words; how many are WAITING.
+_mutex_describe() {
+	jq -nr --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${1:-0}" --argjson delay "${v_delay:-null}" \
+		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; $delay; now)'
 }
 
 # Times from now by both clocks: at, in milliseconds since 1970, and sent.
@@ -744,9 +761,8 @@ _mutex_queue() {
 _mutex_tell_waiting() {
 	_mutex_now
 	_mutex_step standing "$((now + timeout))" || return 0
-	[ -n "$v_holder" ] || return 0
-	_mutex_say "waiting: $(jq -nr --arg lock "$name" --argjson holder "$v_holder" --argjson waiting "$((v_waiting - 1))" \
-		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; now)')"
+	[ -n "$v_holder$v_delay" ] || return 0
+	_mutex_say "waiting: $(_mutex_describe $((v_waiting - 1)))"
 }
 
 _mutex_call() { _mutex_send call "$1" "$3" "$2"; } # PATH BODY TILL

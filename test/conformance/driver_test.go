@@ -76,6 +76,7 @@ type answer struct {
 	Token   json.RawMessage
 	Holder  *holder
 	Waiting *int
+	Delayed bool
 
 	Lost  *string
 	Asked *askedBy
@@ -386,7 +387,12 @@ func (l *lock) check() answer {
 // event waits for the first event of this kind about the lock.
 func (l *lock) event(kind string) answer {
 	l.d.t.Helper()
-	deadline := time.After(*limit)
+	return l.eventWithin(kind, *limit)
+}
+
+func (l *lock) eventWithin(kind string, limit time.Duration) answer {
+	l.d.t.Helper()
+	deadline := time.After(limit)
 	for {
 		l.d.mu.Lock()
 		changed := l.d.changed
@@ -402,7 +408,7 @@ func (l *lock) event(kind string) answer {
 		case <-l.d.ended:
 			l.d.t.Fatalf("%s ended without an event %q for %q", l.d.client.name, kind, l.name)
 		case <-deadline:
-			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, *limit)
+			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, limit)
 		}
 	}
 }

@@ -36,6 +36,7 @@ def refusal(error: clustermutex.MutexError) -> Object:
         holder = error.holder
         answer["error"] = "timeout" if isinstance(error, clustermutex.WaitTimeoutError) else "held"
         answer["waiting"] = error.waiting
+        answer["delayed"] = error.delayed
         answer["holder"] = holder and {"uuid": holder.uuid, "owner": holder.owner, "hostname": holder.hostname,
                                        "purpose": holder.purpose}
     elif isinstance(error, clustermutex.LostError):
@@ -158,6 +159,7 @@ def do_verdict(r: Object) -> Object:
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
     holder = record.read(i["lock"], t.base, got.record)
     said["holder"] = holder and {"uuid": holder.uuid}
+    said["delayed"] = got.delay is not None
     return said
 
 

@@ -4,5 +4,5 @@ export { Client, type ClientOptions } from "./client.js";
 export { HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 export type { Reason } from "./errors.js";
 export { Lock } from "./lock.js";
-export type { Attributes, Holder } from "./record.js";
+export type { Attributes, Delay, Holder } from "./record.js";
 export type { LockOptions, Request } from "./settings.js";

@@ -122,9 +122,9 @@ class Hold:
         while not self.over.is_set():
             opened = clock()
             try:
-                self._watch = await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+                self._watch = await self._open()
                 await self._look(RECHECK)
-                while not self.over.is_set():
+                while self._watch is not None and not self.over.is_set():
                     events = await self._watch.events(RECHECK)
                     if not events or any(self._matters(e) for e in events):
                         await self._look(WHY_TIMEOUT, events)
@@ -137,6 +137,13 @@ class Hold:
                     self._watch.close()
             pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
             await self.over.wait(pause)
+
+    async def _open(self) -> Optional[Watch]:
+        """Open the watch on the record; without one, only what is read tells."""
+        try:
+            return await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+        except OSError:
+            return None
 
     def _matters(self, event: Dict[str, Any]) -> bool:
         """Of extensions, which are mine, there is nothing to learn."""

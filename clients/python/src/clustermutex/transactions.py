@@ -46,6 +46,7 @@ class Verdict:
     restore: Optional[Ticket] = None  # look: there is no tail, and this ticket is to be named by one
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
     record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
+    delay: Optional[Key] = None  # refused: the lock delay of an ended hold
 
 
 class Transactions:
@@ -64,12 +65,14 @@ class Transactions:
         self.held = self.base + "uuid"
         self.cancelled = f"{prefix}.cancelled/{uuid}"
         self.history = f"{prefix}.history/{uuid}"
+        self.delay = f"{prefix}.delays/{name}"
 
     # -- getting the lock
 
     def acquire(self, fields: Mapping[str, str]) -> Body:
-        """Take the lock if nobody holds it and nobody waits for it."""
-        return txn([absent(self.held), absent(self.tail), absent(self.cancelled)], self._put(fields), [self._record()])
+        """Take the lock if nobody holds it, nobody waits for it, and no lock delay keeps it back."""
+        return txn([absent(self.held), absent(self.tail), absent(self.cancelled), absent(self.delay)],
+                   self._put(fields), [self._record(), get(self.delay)])
 
     def try_(self, fields: Mapping[str, str]) -> Body:
         """Acquire by a client that will join the queue: a late send of it must not pass its own ticket."""
@@ -84,12 +87,18 @@ class Transactions:
     def look(self, position: int) -> Body:
         newest = {"limit": "1", "sort_order": "DESCEND", "sort_target": "CREATE"}
         return txn([], [get(self.ticket), get(self.held), get(self.tail),
-                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest)], [])
+                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest),
+                        get(self.delay)], [])
 
     def turn(self, position: int, fields: Mapping[str, str]) -> Body:
         """Take the lock as the first of the queue."""
-        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position))],
-                   self._put(fields) + self._leave(), [self._record(), get(self.ticket)])
+        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position)),
+                    absent(self.delay)],
+                   self._put(fields) + self._leave(), [self._record(), get(self.ticket), get(self.delay)])
+
+    def survey(self) -> Body:
+        """Read who holds the lock, what delays it, and the names of the tickets."""
+        return txn([], [self._record(), get(self.delay), self._tickets(keys_only=True)], [])
 
     # -- holding it
 
@@ -162,7 +171,7 @@ class Transactions:
         tail = txn([compare(self.tail, "VALUE", self.uuid)], [delete(self.tail)], [])
         return [delete(self.ticket), {"request_txn": tail}]
 
-    def _tickets(self, **options: str) -> Body:
+    def _tickets(self, **options: Any) -> Body:
         return get(self.queue + "/", self.queue_end, **options)
 
     def _as_read(self, ticket: Ticket) -> Body:
@@ -200,7 +209,7 @@ class Transactions:
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
-            return Verdict("refused", record=list(reads[0]))
+            return Verdict("refused", record=list(reads[0]), delay=self._find(reads[1], self.delay))
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
 
@@ -209,7 +218,7 @@ class Transactions:
         return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
 
     def _look(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        ticket, held, tail, older, newest = reads
+        ticket, held, tail, older, newest, delay = reads
         if held and held[0].value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held[0].create_revision)
         if not ticket:
@@ -217,7 +226,9 @@ class Transactions:
         restore = None if tail or not newest else self._ticket(newest[0])
         if older:
             return Verdict("wait", watch=older[0].key, restore=restore)
-        return Verdict("wait", watch=self.held, restore=restore) if held else Verdict("turn", restore=restore)
+        if held or delay:
+            return Verdict("wait", watch=self.held if held else self.delay, restore=restore)
+        return Verdict("turn", restore=restore)
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
         record, history = reads
