@@ -115,6 +115,7 @@ def period: $prefix + ".periods/" + (.lock | segment);
 
 def created($key; $revision): { key: ($key | @base64), target: "CREATE", result: "EQUAL", create_revision: $revision };
 def absent($key): created($key; "0");
+def unchanged($key; $revision): { key: ($key | @base64), target: "MOD", result: "EQUAL", mod_revision: $revision };
 def equals($key; $value): { key: ($key | @base64), target: "VALUE", result: "EQUAL", value: ($value | @base64) };
 def put($key; $value): { request_put: ({ key: ($key | @base64) } + if $value == "" then {} else { value: ($value | @base64) } end) };
 def put($key; $value; $lease): put($key; $value) | .request_put.lease = $lease;
@@ -141,7 +142,7 @@ def body($step):
       failure: [{ request_range: below(rec) }, get(delay)] }
   elif $step == "try" then body("acquire") + { compare: (body("acquire").compare + [absent(ticket)]) }
   elif $step == "alive" then
-    { compare: mine,
+    { compare: (mine + if (.seen // "") == "" then [] else [unchanged(rec + "alive"; .seen)] end),
       success: ([{ request_txn: {
           compare: [{ key: (rec + "auto_unlock_at" | @base64), target: "VALUE", result: "LESS", value: (.fields.auto_unlock_at | @base64) }],
           success: puts(["alert_at", "auto_unlock_at"]) } }] + puts(["alive"])),
@@ -177,7 +178,7 @@ def body($step):
         get(delay)] }
   elif $step == "period" then { success: [get(period)] }
   elif $step == "mark" then
-    { compare: (mine + [{ key: (period | @base64), target: "MOD", result: "EQUAL", mod_revision: .seen }]),
+    { compare: (mine + [unchanged(period; .seen)]),
       success: [put(period; .mark)], failure: [get(period)] }
   else error("no step \($step)") end;
 
@@ -220,7 +221,14 @@ def result($step; $a):
     if $a.body.succeeded then { verdict: "held", token: $a.body.header.revision }
     else earlier($a; 0) // (held($a; 0) | { verdict: "refused", holder: (if .is then .uuid | unb64 else null end),
       delayed: (kvs($a; 1) | length > 0), facts: (if .is then .fields | facts else null end) }) end
-  elif $step == "alive" then if $a.body.succeeded then { verdict: "still_held" } else loss($a; 0) end
+  elif $step == "alive" then
+    held($a; 0) as $held
+    | if $a.body.succeeded then { verdict: "still_held", reported: $a.body.header.revision }
+      elif $held.uuid == (.uuid | @base64) and $held.token == .token then { verdict: "again",
+        reported: ([$held.keys[] | select(.name == "alive") | .mod_revision][0] // "0"),
+        progress: ($held.fields.alive // "" | split(" ")[1:] | join(" ")),
+        alert_at: ($held.fields.alert_at // "" | select(is_time) // "0" | tonumber * 1000 | floor) }
+      else loss($a; 0) end
   elif $step == "release" or $step == "release_in_doubt" then
     if $a.body.succeeded then { verdict: "released" }
     else (if $step == "release" then 0 else 1 end) as $n | loss($a; $n) as $loss
@@ -677,11 +685,13 @@ _mutex_claim() {
 
 # Writes down the hold, whose record was sent at that time.
 _mutex_held() {
+	since=$1
 	printf '%s\n' "$name" >"$hold/name"
 	printf '%s\n' "uuid=$uuid token=$token queued=$queued doubt=$doubt alert=$alert unlock=$unlock margin=$margin" \
-		"at=$at since=$1 heartbeat=$heartbeat" >"$hold/state"
+		"at=$at since=$since heartbeat=$heartbeat" >"$hold/state"
 	printf '%s\n' "$on_lost" >"$hold/on_lost"
 	printf '%s\n' "$on_asked" >"$hold/on_asked"
+	_mutex_write reported 0
 	_mutex_write alert_at $((at + alert * 10))
 	_mutex_write unlock_at $((at + unlock * 10))
 	_mutex_write deadline $(($1 + unlock - margin))
@@ -889,8 +899,12 @@ _mutex_extend() {
 	unlock_at=${fields%% *} fields=${fields#* }
 	limit=$((now + 5 * timeout))
 	[ $limit -le "$deadline" ] || limit=$deadline
+	seen=''
+	[ "$2" != yes ] || read -r seen <"$hold/reported"
 	_mutex_step alive $limit
-	case $? in
+	result=$?
+	seen=''
+	case $result in
 	1)
 		_mutex_now
 		[ "$now" -ge "$deadline" ] || _mutex_fail unavailable 1 "etcd did not answer: $v_message" || return
@@ -904,6 +918,12 @@ _mutex_extend() {
 		_mutex_is_lost || return
 	fi
 	_mutex_now
+	_mutex_write reported "$v_reported"
+	if [ "$v_verdict" = again ]; then # another process has reported progress, which the heartbeat takes over
+		_mutex_write progress "$v_progress"
+		[ "$v_alert_at" = 0 ] || _mutex_write alert_at "$v_alert_at"
+		return 1
+	fi
 	[ "$2" = yes ] || _mutex_write alert_at "$alert_at"
 	_mutex_raise unlock_at "$unlock_at"
 	_mutex_raise deadline $((sent + unlock - margin))
@@ -1248,7 +1268,6 @@ _mutex_run() {
 	[ -z "$session" ] || command=-$pid
 	printf '%s\n' "$command $grace" >"$hold/command"
 	parent=$(exec sh -c 'echo $PPID')
-	since=$sent
 	_mutex_start_keeper 8>&-
 	printf '%s\n' "$uuid $token" >&8
 	exec 8>&-

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,6 +118,14 @@ func heartbeat(t *testing.T, w *world, c *client) {
 	d := s.open(c)
 	l := d.acquire("heartbeat", want{try: true, alert: 4, unlock: 6, heartbeat: true})
 	first := s.record(l.name)
+	eventually(t, "a heartbeat", func() error {
+		if s.record(l.name).Alive == nil {
+			return errors.New("there was none")
+		}
+		return nil
+	})
+	const beside = "4 of 9, says a process beside it"
+	s.write(l.name, []metadata.Field{{Name: metadata.FieldAlive, Value: metadata.FormatTime(time.Now()) + " " + beside}})
 	end := first.AutoUnlockAt.Add(8 * time.Second)
 	eventually(t, "more than its time", func() error { return past(end) })
 	if got := l.check(); got.Lost != nil {
@@ -125,6 +134,9 @@ func heartbeat(t *testing.T, w *world, c *client) {
 	r := s.record(l.name)
 	if r.UUID != l.uuid || !r.AutoUnlockAt.After(first.AutoUnlockAt) {
 		t.Errorf("the record is %+v", r.Record)
+	}
+	if progress(r) != beside {
+		t.Errorf("a heartbeat is no progress, and it made %q of what another process with the uuid reported", progress(r))
 	}
 	if alert := r.AlertAt.Sub(r.LockedAt); alert > 5*time.Second {
 		t.Errorf("a heartbeat is no progress, and it moved the alert to %v after the acquisition", alert)

@@ -104,6 +104,8 @@ func faults() []*fault {
 			says: `no event "lost"`, answer: readOnce()},
 		{name: "compare of delay", about: "a lock in its delay is taken", check: "lock delay",
 			says: "want held, no holder, delayed", short: true, txn: dropCompares("/.delays/", pb.Compare_CREATE, true)},
+		{name: "compare of progress", about: "a heartbeat does not compare M(alive)", check: "heartbeat",
+			says: "a heartbeat is no progress, and it made", txn: dropCompares("/alive", pb.Compare_MOD, false)},
 		{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release",
 			says: "has no lease", short: true, txn: eachBranch(unleased("/.cancelled/"))},
 		slowClock(),

@@ -125,6 +125,10 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		return txn
 	case "alive":
 		txn := locktxn.Alive(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"))
+		if i.Seen != "" {
+			txn = locktxn.Beat(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"),
+				number(t, i.Seen))
+		}
 		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
 		txn.Then[0] = clientv3.OpTxn(compares, puts, nil)
 		txn.Else = whyLost

@@ -22,7 +22,7 @@ type transaction struct {
 }
 
 type input struct {
-	Lock, UUID, Token, Ticket, Lease, Position string
+	Lock, UUID, Token, Ticket, Lease, Position, Seen string
 
 	Fields             fields
 	Older              *waiter

@@ -167,7 +167,9 @@ func (r reader) holds(a *clientv3.TxnResponse) verdict {
 			return verdict{Verdict: "lost", Reason: e.Ended}
 		}
 	}
-	switch _, held := r.holder(a, first); {
+	switch holder, held := r.holder(a, first); {
+	case r.in.Seen != "" && holder.Value == r.in.UUID && text(holder.CreateRevision) == r.in.Token:
+		return verdict{Verdict: "again"}
 	case r.step != "alive" && r.in.Unanswered:
 		return verdict{Verdict: "released"}
 	case held:

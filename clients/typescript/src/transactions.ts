@@ -43,6 +43,8 @@ export interface Input {
   older?: Ticket | undefined;
   /** The attempt joined the queue, or may have. */
   queued?: boolean;
+  /** Of a heartbeat: mod revision of `alive`, as far as it is known. */
+  seen?: string;
   /** An earlier send of the same transaction got no answer. */
   unanswered?: boolean;
 }
@@ -103,6 +105,8 @@ const created = (key: string, revision = "0") =>
   ({ key: base64(key), target: "CREATE", result: "EQUAL", create_revision: revision });
 const valued = (key: string, value: string, result = "EQUAL") =>
   ({ key: base64(key), target: "VALUE", result, value: base64(value) });
+const unchanged = (key: string, revision: string) =>
+  ({ key: base64(key), target: "MOD", result: "EQUAL", mod_revision: revision });
 const put = (key: string, value: string, lease?: string) =>
   ({ request_put: { key: base64(key), ...(value && { value: base64(value) }), ...(lease && { lease }) } });
 const get = (key: string) => ({ request_range: { key: base64(key) } });
@@ -140,7 +144,7 @@ export const transactions = {
     failure: [readAll(k), get(k.delay)],
   }),
   alive: (k: Keys, i: Input) => ({
-    compare: held(k, i),
+    compare: [...held(k, i), ...(i.seen === undefined ? [] : [unchanged(k.field("alive"), i.seen)])],
     success: [
       {
         request_txn: {
@@ -283,7 +287,12 @@ function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
   return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
 }
 
-const stands: Meaning = (k, i, answer) => answer.succeeded ? { verdict: "still_held" } : lost(k, i, answer, 0);
+const stands: Meaning = (k, i, answer) => {
+  if (answer.succeeded) return { verdict: "still_held" };
+  const { uuid, token } = readFields(k, keysIn(answer, 0));
+  // If it is mine, another process with my uuid reported progress that this heartbeat did not know.
+  return uuid === i.uuid && String(token) === i.token ? { verdict: "again" } : lost(k, i, answer, 0);
+};
 
 const given = (n: number): Meaning => (k, i, answer) => {
   if (answer.succeeded) return { verdict: "released" };

@@ -39,6 +39,7 @@ class Verdict:
     word: str
     token: int = 0
     position: int = 0
+    revision: int = 0  # still_held: of what was written
     reason: str = ""  # lost: one word
     detail: str = ""  # lost, report: a sentence
     doubt: bool = False  # this send may have been done, or may yet be
@@ -102,11 +103,15 @@ class Transactions:
 
     # -- holding it
 
-    def alive(self, token: int, fields: Mapping[str, str]) -> Body:
-        """Write ``alive``, and the deadlines unless they are as late already."""
+    def alive(self, token: int, fields: Mapping[str, str], seen: Optional[int] = None) -> Body:
+        """Write ``alive``, and the deadlines unless they are as late already.
+
+        A heartbeat says which ``alive`` it has seen, by mod revision, so that it takes back nobody's progress.
+        """
+        beat = [] if seen is None else [compare(self.base + "alive", "MOD", str(seen))]
         deadlines = txn([compare(self.base + "auto_unlock_at", "VALUE", fields["auto_unlock_at"], "LESS")],
                         self._put({name: fields[name] for name in ("alert_at", "auto_unlock_at")}), [])
-        return txn(self._mine(token), [{"request_txn": deadlines}] + self._put({"alive": fields["alive"]}),
+        return txn(self._mine(token) + beat, [{"request_txn": deadlines}] + self._put({"alive": fields["alive"]}),
                    self._why())
 
     def verify(self, token: int) -> Body:
@@ -195,7 +200,7 @@ class Transactions:
             return self._look(reads)
         if step in ("alive", "verify", "release", "release_in_doubt"):
             if done:
-                return Verdict("released" if step.startswith("release") else "still_held",
+                return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
                                record=reads[0] if reads else [])
             return self._lost(step, reads, token, answer.unanswered)
         if step == "leave":
@@ -236,6 +241,8 @@ class Transactions:
         if not ending and unanswered and step.startswith("release"):
             return Verdict("released", detail="by the send that got no answer")
         holder = self._find(record, self.held)
+        if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
+            return Verdict("again", record=list(record))  # another process with this uuid has reported progress
         reason = str(ending.get("ended", "deleted")) if ending else "replaced" if holder else "deleted"
         by, why = ending.get("by"), ending.get("why")
         detail = f"{reason} by {by}: {why}" if isinstance(by, str) and isinstance(why, str) else ""
@@ -297,7 +304,7 @@ def txn(compares: List[Body], success: List[Body], failure: List[Body]) -> Body:
 
 
 def compare(key: str, target: str, value: str, result: str = "EQUAL") -> Body:
-    member = {"CREATE": "create_revision", "VALUE": "value"}[target]
+    member = {"CREATE": "create_revision", "MOD": "mod_revision", "VALUE": "value"}[target]
     return {"key": b64(key), "target": target, "result": result, member: b64(value) if target == "VALUE" else value}
 
 

@@ -36,11 +36,12 @@ module ClusterMutex
       acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
     end
 
-    def alive(lock:, uuid:, token:, fields:, **)
+    # seen: of a heartbeat, the mod revision of alive as last read, so that it takes back nobody's progress.
+    def alive(lock:, uuid:, token:, fields:, seen: nil, **)
       deadline = field(lock, "auto_unlock_at")
       later = { key: b64(deadline), target: "VALUE", result: "LESS", value: b64(fields["auto_unlock_at"]) }
       move = puts(lock, fields.slice("alert_at", "auto_unlock_at"))
-      { compare: held(lock, uuid, token),
+      { compare: [*held(lock, uuid, token), *(modified(field(lock, "alive"), seen) if seen)],
         success: [{ request_txn: { compare: [later], success: move } }, *puts(lock, fields.slice("alive"))],
         failure: why(lock, uuid) }
     end
@@ -189,7 +190,12 @@ module ClusterMutex
     alias try_verdict acquire_verdict
 
     def alive_verdict(input, body)
-      body["succeeded"] ? { verdict: :still_held } : loss(input, body, 0)
+      return { verdict: :still_held, revision: revision(body) } if body["succeeded"]
+
+      fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
+      return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
+
+      { verdict: :again, fields:, modified: } # another process with this uuid has reported progress
     end
 
     def release_verdict(input, body, first = 0)
@@ -307,6 +313,10 @@ module ClusterMutex
 
     def created(key, revision)
       { key: b64(key), target: "CREATE", result: "EQUAL", create_revision: revision.to_s }
+    end
+
+    def modified(key, revision)
+      [{ key: b64(key), target: "MOD", result: "EQUAL", mod_revision: revision.to_s }]
     end
 
     def puts(lock, fields) = fields.map { |name, value| put(field(lock, name), value) }
