@@ -350,14 +350,17 @@ _mutex_sleep() {
 	sleep "$seconds" 2>/dev/null || sleep 1
 }
 
-# Runs jq with the state as its input, and what stdin says as $raw.
+# Runs jq with the state as its input, and what stdin says as $raw: PROGRAM [OPTION...]. It takes long to start, so do
+# as much as possible in one run.
 _mutex_eval() {
-	jq -Rsrc --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
+	program_=$1
+	shift
+	jq -Rsrc "$@" --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
 		--arg position "$position" --arg ticket "$ticket" --arg seen "$seen" --arg mark "$mark" \
 		--argjson fields "${fields:-null}" --argjson older "${older:-null}" --argjson queued "$queued" \
-		--argjson unanswered "$unanswered" "$_mutex_program"' . as $raw | { lock: $lock, uuid: $uuid, token: $token,
+		--argjson unanswered "$unanswered" --argjson settings "${settings:-null}" "$_mutex_program"' . as $raw | { lock: $lock, uuid: $uuid, token: $token,
 			lease: $lease, position: $position, ticket: $ticket, seen: $seen, mark: $mark, fields: $fields, older: $older,
-			queued: $queued, unanswered: $unanswered } | '"$1"
+			queued: $queued, unanswered: $unanswered } | '"$program_"
 }
 
 # endpoint: the one that answered last. The processes of a hold share which that is.
@@ -437,9 +440,9 @@ _mutex_send() {
 	done
 }
 
-_mutex_step() { # STEP TILL
-	_mutex_send "$1" /v3/kv/txn "$2" "$(_mutex_eval "body(\"$1\")" </dev/null)"
-}
+_mutex_step() { _mutex_send "$1" /v3/kv/txn "$2" "${3:-$(_mutex_body "$1")}"; } # STEP TILL [BODY]
+
+_mutex_body() { _mutex_eval "body(\"$1\")" </dev/null; }
 
 # The password is in no argument and no file. Without an answer what follows fails, and is sent again.
 _mutex_login() {
@@ -660,23 +663,23 @@ _mutex_describe() {
 		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; $delay; now)'
 }
 
-# Times from now by both clocks: at, in milliseconds since 1970, and sent.
-_mutex_stamp() {
+# The body of a step that puts a record, with times from now by both clocks: at, in milliseconds since 1970, and sent.
+_mutex_stamp() { # STEP
 	_mutex_now
 	sent=$now
-	fields=$(jq -nr --arg prefix "$prefix" --arg uuid "$uuid" --argjson settings "$settings" \
-		"$_mutex_program"' (now * 1000 | floor) as $at | "\($at) \(fields($uuid; $at; $settings) | tojson)"')
-	at=${fields%% *} fields=${fields#* }
+	body=$(_mutex_eval "(now * 1000 | floor) as \$at | .fields = fields(\$uuid; \$at; \$settings)
+		| \"\\(\$at) \\(body(\"$1\") | tojson)\"" </dev/null)
+	at=${body%% *} body=${body#* }
 }
 
 # Sends what takes the lock: the request is good for a third of the time that it asks for.
 _mutex_claim() {
-	_mutex_stamp
+	_mutex_stamp "$1"
 	_mutex_limit
 	: "${first:=$sent}"
 	claimed=yes
 	[ "$limit" -lt $((sent + unlock / 3)) ] || limit=$((sent + unlock / 3))
-	_mutex_step "$1" "$limit" || return
+	_mutex_step "$1" "$limit" "$body" || return
 	case $v_verdict in
 	held*) token=$v_token; _mutex_held "$sent" ;;
 	*) [ $doubt = true ] || claimed='' ;;
@@ -713,6 +716,7 @@ _mutex_queue() {
 	_mutex_step join "$((now + 1000))" || return 1
 	[ "$v_verdict" != lost ] || return 1
 	position=$v_position watching=''
+	look=$(_mutex_body look)
 	[ -n "$quiet" ] || _mutex_tell_waiting
 	while :; do
 		_mutex_now
@@ -727,11 +731,11 @@ _mutex_queue() {
 		if [ -n "$watching" ]; then
 			left=$((till - now))
 			[ $left -le 300 ] || left=300
-			_mutex_watch $left "$(jq -nj --arg a "$watching" --arg b "${prefix}.queue/$(_mutex_eval '.lock | segment' </dev/null)/$uuid" \
-				'{ create_request: { key: ($a, $b | @base64), filters: ["NOPUT"] } }')" 2 || { _mutex_fail_over; _mutex_sleep 10; }
+			_mutex_watch $left "$(_mutex_eval '[$watching, ticket | { create_request: { key: @base64, filters: ["NOPUT"] } }
+				| tojson] | add' --arg watching "$watching" </dev/null)" 2 || { _mutex_fail_over; _mutex_sleep 10; }
 		fi
 		_mutex_now
-		_mutex_step look "$((now + timeout))"
+		_mutex_step look "$((now + timeout))" "$look"
 		case $? in
 		1) _mutex_unwatch; continue ;;
 		2) _mutex_unwatch; return 2 ;;
@@ -889,22 +893,23 @@ _mutex_extend() {
 	[ "$2" = yes ] || _mutex_write progress "$1"
 	read -r alert_at <"$hold/alert_at"
 	# Never behind a wall clock that was set back.
-	fields=$(jq -nr --arg prefix "$prefix" --arg progress "$1" --arg beat "$2" --argjson least "$((at + (sent - since) * 10))" \
-		--argjson alert "$((alert * 10))" --argjson unlock "$((unlock * 10))" --argjson stored "$alert_at" "$_mutex_program"'
-		([now * 1000 | floor, $least] | max) as $at | ($at + $unlock) as $unlock_at
-		| ([if $beat == "yes" then $stored else $at + $alert end, $unlock_at] | min) as $alert_at
-		| "\($alert_at) \($unlock_at) \({ alert_at: ($alert_at | time), auto_unlock_at: ($unlock_at | time),
-			alive: (($at | time) + if $progress == "" then "" else " " + ($progress | cut(1024)) end) } | tojson)"')
-	alert_at=${fields%% *} fields=${fields#* }
-	unlock_at=${fields%% *} fields=${fields#* }
-	limit=$((now + 5 * timeout))
-	[ $limit -le "$deadline" ] || limit=$deadline
 	seen=''
 	[ "$2" != yes ] || read -r seen <"$hold/reported"
-	_mutex_step alive $limit
-	result=$?
+	body=$(_mutex_eval '
+		([now * 1000 | floor, $least] | max) as $at | ($at + $unlock) as $unlock_at
+		| ([if $beat == "yes" then $stored else $at + $alert end, $unlock_at] | min) as $alert_at
+		| .fields = { alert_at: ($alert_at | time), auto_unlock_at: ($unlock_at | time),
+			alive: (($at | time) + if $progress == "" then "" else " " + ($progress | cut(1024)) end) }
+		| "\($alert_at) \($unlock_at) \(body("alive") | tojson)"' --arg progress "$1" --arg beat "$2" \
+		--argjson least "$((at + (sent - since) * 10))" --argjson alert "$((alert * 10))" --argjson unlock "$((unlock * 10))" \
+		--argjson stored "$alert_at" </dev/null)
 	seen=''
-	case $result in
+	alert_at=${body%% *} body=${body#* }
+	unlock_at=${body%% *} body=${body#* }
+	limit=$((now + 5 * timeout))
+	[ $limit -le "$deadline" ] || limit=$deadline
+	_mutex_step alive $limit "$body"
+	case $? in
 	1)
 		_mutex_now
 		[ "$now" -ge "$deadline" ] || _mutex_fail unavailable 1 "etcd did not answer: $v_message" || return
@@ -941,8 +946,9 @@ _mutex_keep() {
 	trap '' HUP INT
 	beat_at=999999999999 asked='' extended=''
 	[ -z "$heartbeat" ] || beat_at=$((since + (unlock - margin) / 3))
-	watches=$(_mutex_eval '[rec + "uuid", rec + "asked", rec + "extended" | { create_request: { key: @base64 } }]
-		| .[0].create_request.filters = ["NOPUT"] | map(tojson) | add' </dev/null)
+	reads=$(_mutex_eval '([rec + "uuid", rec + "asked", rec + "extended" | { create_request: { key: @base64 } }]
+		| .[0].create_request.filters = ["NOPUT"] | map(tojson) | add) + " " + (body("read") | tojson)' </dev/null)
+	watches=${reads%% *} reads=${reads#* }
 	while [ -e "$hold/state" ] && [ ! -e "$hold/over" ]; do
 		_mutex_now
 		read -r deadline <"$hold/deadline" || return
@@ -971,7 +977,7 @@ _mutex_keep() {
 		_mutex_now
 		left=$timeout
 		[ $((deadline - now)) -ge $left ] || left=$((deadline - now))
-		if [ $left -gt 0 ] && _mutex_step read $((now + left)) && [ ! -e "$hold/over" ]; then
+		if [ $left -gt 0 ] && _mutex_step read $((now + left)) "$reads" && [ ! -e "$hold/over" ]; then
 			case $v_verdict in
 			lost) _mutex_lose "$v_reason" "$v_held" ;;
 			still_held) _mutex_learn ;;
@@ -1151,7 +1157,7 @@ mutex_alive() {
 _mutex_alive() {
 	_mutex_load "${MUTEX_HOLD:-}" || { echo "mutex.sh: there is no lock" >&2; return 4; }
 	progress=''
-	case ${1-} in --expect | --auto-unlock-after | '') ;; *) progress=$1; shift ;; esac
+	case ${1-} in --expect | --auto-unlock-after) ;; *) progress=${1-}; [ $# -eq 0 ] || shift ;; esac
 	known_unlock=$unlock
 	while [ $# -ge 2 ]; do
 		_mutex_option "$1" "$2" || _mutex_fail refused 2 "what does $1 $2 mean?" || return

@@ -36,12 +36,7 @@ func TestConformance(t *testing.T) {
 	w := newWorld(t)
 	m := &matrix{clients: clients, began: time.Now(), cells: map[string]map[string]string{},
 		took: map[string]map[string]time.Duration{}}
-	t.Cleanup(func() {
-		m.print(t)
-		if *matrixFile != "" {
-			m.write(t, *matrixFile)
-		}
-	})
+	t.Cleanup(func() { m.print(t) })
 	for _, c := range checks() {
 		if testing.Short() && !c.short {
 			continue
@@ -106,6 +101,9 @@ func (m *matrix) run(t *testing.T, c check, label string, who []*client, do func
 				t.Logf("%s: %s (docs/protocol.md#%s)", c.name, c.wants, c.rule)
 			}
 			m.note(c.name, label, result, time.Since(began))
+			if *matrixFile != "" { // as far as it is known, should the run be ended
+				m.write(t, *matrixFile)
+			}
 		})
 		do(t)
 	})

@@ -22,6 +22,8 @@ const (
 // write writes the matrix as Markdown: into the page between its marks, or as a file of its own.
 func (m *matrix) write(t *testing.T, file string) {
 	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	content := m.markdown()
 	if page, err := os.ReadFile(file); err == nil {
 		before, rest, found := strings.Cut(string(page), matrixBegins)
@@ -39,8 +41,6 @@ func (m *matrix) write(t *testing.T, file string) {
 
 // markdown has a table of what each client does alone, and one of pairs: how long each check took, in seconds.
 func (m *matrix) markdown() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var alone, both []check
 	counts := map[string]int{}
 	for _, c := range checks() {
