@@ -4,7 +4,9 @@ package conformance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -24,16 +26,20 @@ func (m *matrix) write(t *testing.T, file string) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	content := m.markdown()
-	if page, err := os.ReadFile(file); err == nil {
-		before, rest, found := strings.Cut(string(page), matrixBegins)
-		_, after, closed := strings.Cut(rest, matrixEnds)
-		if !found || !closed {
-			t.Errorf("%s is a page without the marks of the matrix", file)
-			return
-		}
-		content = before + matrixBegins + content + matrixEnds + after
+	page, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		page = []byte(matrixBegins + matrixEnds)
+	} else if err != nil {
+		t.Error(err)
+		return
 	}
+	before, rest, found := strings.Cut(string(page), matrixBegins)
+	_, after, closed := strings.Cut(rest, matrixEnds)
+	if !found || !closed {
+		t.Errorf("%s is a page without the marks of the matrix", file)
+		return
+	}
+	content := before + matrixBegins + m.markdown() + matrixEnds + after
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Error(err)
 	}
