@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -124,13 +125,18 @@ func (c *client) start(t testing.TB) *driver {
 		ended: make(chan struct{})}
 	cmd := c.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill gets its children, too
+	scratch, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+scratch)
+	t.Cleanup(func() { os.RemoveAll(scratch) }) // last: a driver that was killed cannot
 	cmd.Stderr = &d.stderr
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	d.in = in
 	if d.proc, err = proctest.Launch(cmd); err != nil {
 		t.Fatalf("start the driver of %s: %v", c.name, err)
