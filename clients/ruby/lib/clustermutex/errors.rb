@@ -22,8 +22,9 @@ module ClusterMutex
       @holder = holder
       @waiting = waiting
       @delay = delay
-      who = holder ? "is held by #{holder}" : "is held by nobody, but #{delay ? "there is #{delay}" : "others are ahead"}"
-      super("lock #{lock.inspect} #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
+      ahead = delay ? "there is #{delay}" : "others are ahead"
+      who = holder || "nobody, but #{ahead}"
+      super("lock #{lock.inspect} is held by #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
     end
   end
 

@@ -277,11 +277,7 @@ module ClusterMutex
     def loss(input, body, first)
       ending = ending(Transactions.keys(body, first + 1).first, input[:token])
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
-      { verdict: :lost, reason: if ending
-                                  ending["ended"]
-                                else
-                                  (held ? "replaced" : "deleted")
-                                end, ending: }
+      { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
     end
 
     def ending(note, token)
