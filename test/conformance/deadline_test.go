@@ -125,7 +125,8 @@ func heartbeat(t *testing.T, w *world, c *client) {
 		return nil
 	})
 	const beside = "4 of 9, says a process beside it"
-	s.write(l.name, []metadata.Field{{Name: metadata.FieldAlive, Value: metadata.FormatTime(time.Now()) + " " + beside}})
+	alive := metadata.FormatTime(time.Now()) + " " + beside
+	s.write(l.name, []metadata.Field{{Name: metadata.FieldAlive, Value: alive}})
 	end := first.AutoUnlockAt.Add(12 * time.Second)
 	eventually(t, "more than its time", func() error { return past(end) })
 	if got := l.check(); got.Lost != nil {
@@ -136,7 +137,8 @@ func heartbeat(t *testing.T, w *world, c *client) {
 		t.Errorf("the record is %+v", r.Record)
 	}
 	if progress(r) != beside {
-		t.Errorf("a heartbeat is no progress, and it made %q of what another process with the uuid reported", progress(r))
+		t.Errorf("a heartbeat is no progress, and it made %q of what another process with the uuid reported",
+			progress(r))
 	}
 	if alert := r.AlertAt.Sub(r.LockedAt); alert > 9*time.Second {
 		t.Errorf("a heartbeat is no progress, and it moved the alert to %v after the acquisition", alert)

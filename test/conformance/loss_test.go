@@ -310,7 +310,8 @@ func slowAnswer(t *testing.T, w *world, c *client) {
 	for _, l := range []*lock{taken, extended} {
 		e := l.lostAs("deadline")
 		if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
-			t.Errorf("%s: it was told %v after the time from which on the lock could be removed", l.name, e.at.Sub(over))
+			t.Errorf("%s: it was told %v after the time from which on the lock could be removed", l.name,
+				e.at.Sub(over))
 		}
 	}
 }

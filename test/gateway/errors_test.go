@@ -122,7 +122,7 @@ func outOfSpace(t *testing.T) reply {
 	c := &caller{endpoint: s.Endpoint()}
 	c.must(t, "/v3/lease/grant", `{"TTL": "3600", "ID": "7"}`)
 	s.Fill(t, "/filler/")
-	const absent = `{"compare": [{"key": "` + demo + `", "target": "CREATE", "result": "EQUAL", "create_revision": "0"}], `
+	const absent = `{"compare": [{"key": "` + demo + `", "target": "CREATE", "create_revision": "0"}], `
 	for _, r := range []struct {
 		path, body string
 		status     int
