@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage is where people and programs wait, the longest wait first.
+// waitingPage is where people and programs wait, the lock that most wait for first.
 type waitingPage struct {
 	site.SearchPage
 	Known   bool // waiters are recorded
@@ -91,8 +91,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(locks.Instant(a.longest), locks.Instant(b.longest)),
-			cmp.Compare(len(b.queue), len(a.queue)),
+		return cmp.Or(cmp.Compare(len(b.queue), len(a.queue)),
+			cmp.Compare(locks.Instant(a.longest), locks.Instant(b.longest)),
 			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"strings"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -82,21 +81,6 @@ func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return said.Say(". Nothing is unlocked because of that.")
 	}
 	return nil
-}
-
-// abandonedSentence says which holder ended longest ago, and what follows.
-func (p *Pages) abandonedSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
-	var first *locks.Row
-	ended := func(r *locks.Row) time.Time { return protocol.EndedAt(r.Death) }
-	for _, r := range s.Rows {
-		if r.Display == locks.Abandoned && (first == nil || ended(r).Before(ended(first))) {
-			first = r
-		}
-	}
-	said := phrase.Say(phrase.Plural(s.All.Abandoned, "lock", "locks")+" abandoned: ").Link(
-		text.Clip(first.Name, site.MaxNameShown), p.site.URLs.Lock(first.Name, first.UUID)).Say(", ").
-		Sentence(howItEnded(first.Death, l)).Say(". ")
-	return append(said, afterDeath(first, l, unlockers, false)...)
 }
 
 func capital(s string) string {
