@@ -164,7 +164,7 @@ func (b *banner) name(said phrase.Sentence, r *locks.Row) phrase.Sentence {
 
 // shortHost is the end of a long name of a host: pods of one deployment differ only there.
 func shortHost(host string) string {
-	const most = 20
+	const most = 16
 	if i := strings.LastIndexByte(host, '-'); len(host) > most && i > 0 && len(host)-i <= most && i+1 < len(host) {
 		return "…" + host[i+1:]
 	}
