@@ -76,8 +76,14 @@ func (s *Snapshot) lost(i *Impact) int64 {
 			since = Earlier(r.Verdict.AlertAt, r.Verdict.AutoUnlockAt)
 		}
 	}
-	if since.IsZero() || since.After(s.at) {
+	return Lost(max(1, i.Waiters), since, s.at)
+}
+
+// Lost is how many seconds as many processes lose that all wait since an instant. That is the most that those in a
+// queue can have lost, of whom only the longest wait is looked at.
+func Lost(waiters int, longest, now time.Time) int64 {
+	if longest.IsZero() || longest.After(now) {
 		return 0
 	}
-	return int64(max(1, i.Waiters)) * int64(s.at.Sub(since)/time.Second)
+	return int64(waiters) * int64(now.Sub(longest)/time.Second)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -157,13 +158,10 @@ type lockPast struct {
 	URL     string
 }
 
-const (
-	maxLockPast = 50
-	minTypical  = 5 // holds before a percentile says anything
-)
+const maxLockPast = 50
 
-// pastOf is the history of one lock.
-func (p *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
+// pastOf is the history of one lock, as the page shows it and as it is known.
+func (p *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) (lockPast, []metadata.Ending) {
 	all, err := p.site.History.Endings(r.Context(), r.Now, name)
 	past := lockPast{URL: p.site.URLs.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, etcdread.ErrSilent) {
@@ -171,22 +169,16 @@ func (p *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPa
 	} else if err != nil {
 		past.Unread = p.site.Config.Explain(err)
 	}
-	var held []time.Duration
 	for i := range all {
-		e := &all[i]
-		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
-			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
-		}
 		if past.More = len(past.Holds) == maxLockPast; !past.More {
-			view := p.pastView(e, at)
+			view := p.pastView(&all[i], at)
 			view.Own = true
 			past.Holds = append(past.Holds, view)
 		}
 	}
-	if past.N = len(held); past.N >= minTypical {
-		slices.Sort(held)
-		past.Typical = text.Duration(held[past.N/2])
-		past.Longest = text.Duration(held[min(past.N-1, past.N*95/100)])
+	usual, most, n := diagnosis.Usual(all)
+	if past.N = n; most > 0 {
+		past.Typical, past.Longest = text.Duration(usual), text.Duration(most)
 	}
-	return past
+	return past, all
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage is where people and programs wait, the lock that most wait for first.
+// waitingPage is where people and programs wait, the lock first at which most time is lost.
 type waitingPage struct {
 	site.SearchPage
 	Known   bool // waiters are recorded
@@ -91,9 +91,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(len(b.queue), len(a.queue)),
-			cmp.Compare(locks.Instant(a.longest), locks.Instant(b.longest)),
-			cmp.Compare(a.lock, b.lock))
+		return cmp.Or(cmp.Compare(locks.Lost(len(b.queue), b.longest, v.AsOf), locks.Lost(len(a.queue), a.longest, v.AsOf)),
+			cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
