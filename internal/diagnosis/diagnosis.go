@@ -69,13 +69,18 @@ const (
 
 // Of is the diagnosis of a holder.
 func Of(f Facts) Diagnosis {
+	if r := f.Record; r.Alive != nil && r.Alive.At.Before(r.LockedAt) { // about another hold, or by another clock
+		silent := *r
+		silent.Alive = nil
+		f.Record = &silent
+	}
 	r := f.Record
 	switch {
 	case r.Token == 0 || r.Misplaced || reserved(r):
 		return Diagnosis{Word: Unknown}
 	case r.Proven():
 		return Diagnosis{Dead, "Dead", ended(r.Death)}
-	case r.Suspicion != nil && !r.Disputed() && !heardSince(r, r.Suspicion):
+	case Suspected(r):
 		return Diagnosis{ProbablyDead, "Probably dead", append(ended(r.Suspicion),
 			Part{Text: "; this is a suspicion, not proof"})}
 	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
@@ -167,9 +172,10 @@ func ended(s *metadata.Statement) []Part {
 	return why
 }
 
-// heardSince reports whether the holder reported after the statement.
-func heardSince(r *metadata.Record, s *metadata.Statement) bool {
-	return r.Alive != nil && r.Alive.Revision > s.Revision
+// Suspected reports whether a witness believes that the holder has ended, and nothing was heard of the holder since.
+func Suspected(r *metadata.Record) bool {
+	s := r.Suspicion
+	return s != nil && !r.Disputed() && !(r.Alive != nil && r.Alive.Revision > s.Revision)
 }
 
 func reserved(r *metadata.Record) bool {

@@ -99,6 +99,7 @@ func TestADiagnosisIsNeverMoreCertainThanTheFacts(t *testing.T) {
 			"Slow or stuck: past its alert for 1m; held for 50m, usually 40m."},
 		"it waits for another lock": {facts(alerting(time.Minute), waits("shop/prices", "pricing on pricing-2:17")),
 			diagnosis.Waiting, "Waiting: its process waits for shop/prices for 3m, held by pricing on pricing-2:17."},
+		"a report from before the lock was taken": {facts(reported(time.Hour)), diagnosis.Unknown, ""},
 		"that nobody holds": {facts(waits("shop/\u202eprices", "")), diagnosis.Waiting,
 			`Waiting: its process waits for shop/\u202eprices for 3m.`},
 	} {

@@ -69,7 +69,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	if p.site.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.Display != locks.Held || l.full || r.Death != nil {
+	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil {
 		p.fillDetails(&v, c, r, at)
 	}
 	return v

@@ -13,11 +13,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// verdict is the answer of the list in one sentence, and how bad it is.
+// verdict is the answer of the list, and how bad it is.
 type verdict struct {
-	Level string // bad, alerting, warn, calm: a class
-	Text  phrase.Sentence
+	Level string          // bad, alerting, warn, calm: a class
+	Lead  phrase.Sentence // what matters most
+	Then  phrase.Sentence // who is the cause of it, what happens next, and what else there is
 }
+
+// String is the answer for programs.
+func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " " + v.Then.String()) }
 
 // Verdict says what a person must know first: which lock is in the way, who holds it, and what happens next. That the
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
@@ -46,10 +50,14 @@ type banner struct {
 }
 
 func (b *banner) verdict() verdict {
-	v := verdict{Level: b.level(), Text: b.lead()}
+	v := verdict{Level: b.level()}
+	if v.Lead = b.calm(); b.worst != nil {
+		v.Lead, v.Then = b.impact(), b.then()
+	}
 	if b.known && len(b.unlockers) == 0 && !b.at.Stale {
 		v.Level = "bad"
-		v.Text = phrase.Say("No unlocker is running: nothing is alerted or removed. ").Sentence(v.Text)
+		v.Then = v.Lead.Say(" ").Sentence(v.Then)
+		v.Lead = phrase.Say("No unlocker is running: nothing is alerted or removed.")
 	}
 	return v
 }
@@ -71,19 +79,21 @@ func (b *banner) level() string {
 	return "calm"
 }
 
-// lead is the answer without what it says of unlockers.
-func (b *banner) lead() phrase.Sentence {
-	if b.worst == nil {
-		switch all := b.all; {
-		case all.Malformed > 0:
-			return phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
-				": a field that the protocol acts on is missing or cannot be read.")
-		case all.Total > 0:
-			return b.quiet()
-		}
-		return phrase.Say("No locks held.")
+// calm is the answer where no lock is in the way.
+func (b *banner) calm() phrase.Sentence {
+	switch all := b.all; {
+	case all.Malformed > 0:
+		return phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
+			": a field that the protocol acts on is missing or cannot be read.")
+	case all.Total > 0:
+		return b.quiet()
 	}
-	said := b.impact().Sentence(b.holder()).Sentence(b.next())
+	return phrase.Say("No locks held.")
+}
+
+// then says who holds the lock that is in the way, what becomes of it, and what else there is.
+func (b *banner) then() phrase.Sentence {
+	said := b.holder().Sentence(b.next())
 	if r := b.worst.Row(); b.expired != nil && r.Display != locks.Expired {
 		said = said.Say(" ").Sentence(b.expiredSentence(pause(b.unlockers) != nil && r.Display.Troubled()))
 	}
@@ -125,7 +135,7 @@ func (b *banner) holder() phrase.Sentence {
 		return b.sharers()
 	}
 	r := b.worst.Row()
-	said := b.name(phrase.Say(" Held"), r)
+	said := b.name(phrase.Say("Held"), r)
 	switch {
 	case r.Proven():
 		return said.Say("; ").Sentence(howItEnded(r.Death, b.at)).Say(".")
@@ -143,7 +153,7 @@ func (b *banner) holder() phrase.Sentence {
 
 // sharers says how a lock is taken that several can hold, and which of them is the trouble.
 func (b *banner) sharers() phrase.Sentence {
-	said := phrase.Say(" " + capital(locks.UseOf(b.worst.Holders).Words()))
+	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
 	r := b.worst.Row()
 	if r.Display.Troubled() {
 		said = b.name(said.Say("; one "+string(r.Display)+", held"), r)

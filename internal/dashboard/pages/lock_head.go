@@ -15,14 +15,10 @@ import (
 // blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
 func blocked(r *locks.Row, at phrase.Viewpoint, counted bool) phrase.Sentence {
 	said := waitingSentence(r.Queue, at, counted)
-	alive := r.Alive != nil && !r.Alive.At.IsZero() && !r.Proven()
-	switch {
-	case alive && r.Display.Troubled():
-		said = said.When(said != nil, " ").Say("Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
-	case alive && !r.Verdict.AlertsAtUnlock():
-		said = said.When(said != nil, " ").Say("Last report ").Time(at.Lasting(r.Alive.At)).Say(" ago.")
+	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !r.Display.Troubled() {
+		return said
 	}
-	return said
+	return said.When(said != nil, " ").Say("Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
 }
 
 // waitingSentence says how many wait, and for how long.
@@ -36,11 +32,10 @@ func waitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Se
 	case longest == nil:
 		return phrase.Sentence{}.Value(phrase.Plural(q.Waiters, "waiter", "waiters")).Say(".")
 	}
-	said := phrase.Sentence{}.Value(phrase.Plural(q.Waiters, "waits", "wait"))
 	if q.Waiters == 1 {
-		return said.Say(", for ").Time(longest).Say(".")
+		return phrase.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
 	}
-	return said.Say(", longest ").Time(longest).Say(".")
+	return phrase.Sentence{}.Value(phrase.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,9 +23,11 @@ func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
 	return said.When(how != "", " "+how)
 }
 
-// witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
+// witnessed is what a row of the list says of a holder that is dead, for certain or probably, or disputes it.
 func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
+	case r.Death == nil && diagnosis.Suspected(r):
+		return phrase.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
 	case r.Proven():
 		return howItEnded(r.Death, at)
 	case r.Disputed():
