@@ -3,6 +3,7 @@ package chart
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,10 +73,31 @@ func TestEveryPodOfEveryScenarioPassesPodSecurityRestricted(t *testing.T) {
 	}
 }
 
-// mayWatch reports whether the pod is a witness, and what it is refused for is that it sees the processes of its node.
+// mayWatch reports whether the pod is a witness, and what it is refused for is what it needs: it sees the processes of
+// its node and, if it remembers boots, a directory of the node and which machine that is.
 func mayWatch(pod corev1.PodTemplateSpec, result policy.CheckResult) bool {
-	return pod.Labels["app.kubernetes.io/component"] == "witness" && result.ForbiddenReason == "host namespaces" &&
-		result.ForbiddenDetail == "hostPID=true"
+	if pod.Labels["app.kubernetes.io/component"] != "witness" {
+		return false
+	}
+	switch result.ForbiddenReason {
+	case "host namespaces":
+		return result.ForbiddenDetail == "hostPID=true"
+	case "hostPath volumes", "restricted volume types":
+		return hostPaths(pod.Spec) == "/etc/machine-id /var/lib/unlocker-witness"
+	}
+	return false
+}
+
+// hostPaths returns what the pod sees of its node's files, sorted.
+func hostPaths(spec corev1.PodSpec) string {
+	var paths []string
+	for _, volume := range spec.Volumes {
+		if volume.HostPath != nil {
+			paths = append(paths, volume.HostPath.Path)
+		}
+	}
+	slices.Sort(paths)
+	return strings.Join(paths, " ")
 }
 
 // A check that accepts everything proves nothing.

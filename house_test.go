@@ -1,0 +1,66 @@
+package unlocker_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The drawing in docs/architecture.md has every room of the house, and no other.
+func TestTheDrawingHasEveryRoom(t *testing.T) {
+	drawn := drawing(t)
+	for room := range drawn {
+		if info, err := os.Stat(room); err != nil || !info.IsDir() {
+			t.Errorf("docs/architecture.md draws %s: %v", room, err)
+		}
+	}
+	for room := range rooms(t) {
+		if !drawn[room] {
+			t.Errorf("docs/architecture.md does not draw %s", room)
+		}
+	}
+}
+
+// drawing returns the folders of the drawing: two more spaces in front of a name lead one folder down.
+func drawing(t *testing.T) map[string]bool {
+	t.Helper()
+	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "## The rooms\n\n```\n")
+	text, _, found := strings.Cut(text, "\n```\n")
+	if !found {
+		t.Fatal("docs/architecture.md has no drawing")
+	}
+	folders := map[string]bool{}
+	var path []string
+	for line := range strings.SplitSeq(text, "\n") {
+		name, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		if folder, is := strings.CutSuffix(name, "/"); is && depth <= len(path) {
+			path = append(path[:depth], folder)
+			folders[filepath.Join(path...)] = true
+		}
+	}
+	return folders
+}
+
+// rooms returns the folders below cmd, pkg and internal that have Go code besides tests.
+func rooms(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, top := range []string{"cmd", "pkg", "internal"} {
+		err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				found[filepath.Dir(path)] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
