@@ -62,8 +62,11 @@ func (b *banner) verdict() verdict {
 	return v
 }
 
-// level is how bad it is: what the worst state of all locks is, whichever is named.
+// level is how bad it is: the state of the lock that is named or, if that is sound, the worst state of all locks.
 func (b *banner) level() string {
+	if b.worst != nil && b.worst.Row().Display.Troubled() {
+		return string(b.worst.Row().Display)
+	}
 	switch all := b.all; {
 	case all.Expired > 0:
 		return "expired"
