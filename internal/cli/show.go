@@ -137,7 +137,8 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
 	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
 	now := o.app.Now()
-	j := lockjson.Document{Diagnosis: lockjson.NewDiagnosis(diagnosed(doc, now), now), Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
+	j := lockjson.Document{Diagnosis: lockjson.NewDiagnosis(diagnosed(doc, now), now),
+		Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range holders {
 		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))

@@ -142,8 +142,10 @@ func TestASuspicionIsAQuietNote(t *testing.T) {
 	if !strings.Contains(page, `class="badge held"`) || strings.Contains(page, "badge abandoned") {
 		t.Error("it changes the state")
 	}
-	if strings.Contains(ok(t, d, "/?q="+quiet), "its pod was deleted") {
-		t.Error("it is in the list")
+	list := ok(t, d, "/?q="+quiet)
+	wantWords(t, list, "probably dead: its pod was deleted 1m ago")
+	if strings.Contains(list, `class="dead"`) || strings.Contains(list, "badge abandoned") {
+		t.Error("the list shows it as a fact")
 	}
 }
 

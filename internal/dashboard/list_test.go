@@ -68,8 +68,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		"one alerting, and some wait": {func(*scene) {},
 			lead + "Auto-unlock in 1:42 under 2 minutes. 1 more alerting, 1 malformed. 5 locks"},
 		"one alerting, and nobody waits": {func(s *scene) { s.queues = map[string][]metadata.Waiter{} },
-			"billing/invoice-run has been alerting for 14m; nobody waits. Held by billing on billing-7f9c, silent for 1m. " +
-				"Auto-unlock in 1:42"},
+			"billing/invoice-run has been alerting for 14m; nobody waits. Held by billing on billing-7f9c, " +
+				"silent for 1m. Auto-unlock in 1:42"},
 		"one began to alert just now, and many wait for another": {func(s *scene) {
 			s.add(hold{name: "drm/now", owner: "drm", held: time.Second, alert: -time.Second, unlock: time.Minute})
 			s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 50 * time.Minute,
@@ -77,15 +77,19 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			throng(s, "orders/settle", 94, 40*time.Minute)
 		}, "orders/settle blocks 94 (longest 40m). Held by orders on …x2k7p for 50m. Auto-unlock in 4m. " +
 			"3 more alerting, 1 malformed."},
-		"many wait for a lock that does not alert yet": {func(s *scene) { throng(s, "drm/rotate-keys", 12, 5*time.Minute) },
-			"drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. 2 alerting, 1 malformed."},
+		"many wait for a lock that does not alert yet": {func(s *scene) {
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+		},
+			"drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. 2 alerting, " +
+				"1 malformed."},
 		"a busy lock whose waits are short is not the trouble": {func(s *scene) {
 			throng(s, "drm/rotate-keys", 9, 2*time.Second)
 		}, lead},
 		"many wait, and nothing is wrong": {func(s *scene) {
 			s.locks = s.locks[2:4]
 			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. No locks alerting. 2 locks"},
+		}, "drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. " +
+			"No locks alerting. 2 locks"},
 		"it keeps itself alive": {func(s *scene) {
 			s.locks = nil
 			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour, alive: "42"})
@@ -93,8 +97,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		}, "heart blocks 1 (longest 1m). Held by o, alive 1m ago. If it falls silent, alert in 1h. No locks alerting."},
 		"the holder is dead": {func(s *scene) {
 			s.state("billing/invoice-run", 40*time.Second)
-		}, "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago with " +
-			"exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
+		}, "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
+			"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
 		"dead, and nobody waits": {func(s *scene) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.locks = s.locks[2:3]
@@ -103,8 +107,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		"several hold it": {func(s *scene) {
 			shared := pool()
 			s.locks, s.queues = shared.locks, shared.queues
-		}, "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by media on media-0. " +
-			"Auto-unlock in 1h."},
+		}, "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by media " +
+			"on media-0. Auto-unlock in 1h."},
 		"about to be unlocked": {func(s *scene) {
 			s.locks = nil
 			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
@@ -125,7 +129,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			second := expired
 			second.name = "reports-2"
 			s.add(second)
-		}, "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 1 more expired, 2 alerting,"},
+		}, "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 1 more expired, " +
+			"2 alerting,"},
 		"expired, and an unlocker says why": {func(s *scene) {
 			s.add(expired)
 			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
@@ -185,7 +190,8 @@ func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 	const want = "many two/early two/late one nobody's calm"
 	for sort, want := range map[string]string{"": want, "urgency": want,
 		"-urgency": "calm nobody's one two/late two/early many",
-		"waiters":  "many two/early two/late one calm nobody's", "-waiters": "one two/late two/early many calm nobody's",
+		"waiters":  "many two/early two/late one calm nobody's",
+		"-waiters": "one two/late two/early many calm nobody's",
 	} {
 		if got := strings.Join(names(t, d, "/api/v1/locks?sort="+sort), " "); got != want {
 			t.Errorf("sorted by %q: %s, want %s", sort, got, want)

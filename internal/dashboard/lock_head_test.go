@@ -28,12 +28,14 @@ func settling() *scene {
 func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 	s := settling()
 	const path = "/lock?name=orders/settle"
-	wantWords(t, ok(t, s.dashboard(t), path), "alerting orders/settle 50 wait, longest 25m. Silent for 19m. Held by orders",
+	wantWords(t, ok(t, s.dashboard(t), path),
+		"alerting orders/settle 50 wait, longest 25m. Silent for 19m. Held by orders",
 		"Slow or stuck: past its alert for 18m; last report 19m ago.")
 	for i := range 7 {
 		began := s.now.Add(-time.Duration(i+2) * time.Hour)
-		s.endings[fmt.Sprint(i)] = &metadata.Ending{Lock: "orders/settle", UUID: fmt.Sprint(i), Ended: metadata.EndedForced,
-			LockedAt: metadata.Time{Time: began}, EndedAt: metadata.Time{Time: began.Add(6 * time.Minute)}}
+		s.endings[fmt.Sprint(i)] = &metadata.Ending{Lock: "orders/settle", UUID: fmt.Sprint(i),
+			Ended: metadata.EndedForced, LockedAt: metadata.Time{Time: began},
+			EndedAt: metadata.Time{Time: began.Add(6 * time.Minute)}}
 	}
 	s.queues["orders/settle"] = s.queues["orders/settle"][:1]
 	page := ok(t, s.dashboard(t), path)
@@ -48,7 +50,8 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 
 func TestAHolderThatWaitsForAnotherLockIsSaidToWait(t *testing.T) {
 	s := settling()
-	s.add(hold{name: "ledger", owner: "books", host: "books-0", held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
+	s.add(hold{name: "ledger", owner: "books", host: "books-0", held: time.Hour, alert: time.Hour,
+		unlock: 2 * time.Hour})
 	w := s.waiter("ledger", "orders", "orders-7c9d8f6b5-x2k7p", 17)
 	w.Since = metadata.Time{Time: s.now.Add(-3 * time.Minute)}
 	s.queues["ledger"] = append(s.queues["ledger"], w)

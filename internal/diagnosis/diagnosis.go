@@ -94,38 +94,26 @@ func Of(f Facts) Diagnosis {
 
 // pace judges a holder by how long it takes and how often it reports.
 func (f *Facts) pace() Diagnosis {
-	r := f.Record
 	var why [][]Part
-	slow := false
-	if held := f.Now.Sub(r.LockedAt); f.Usual > 0 && !r.LockedAt.IsZero() && held >= 0 {
-		why = append(why, []Part{{Text: "held for "}, {Since: r.LockedAt}, {Text: ", usually " + text.Duration(f.Usual)}})
-		slow = held > f.Most
+	took, long := f.took()
+	if f.late() && !long {
+		why = append(why, []Part{{Text: "past its alert for "}, {Since: f.Judged.AlertAt}})
 	}
-	if f.late() && !slow {
-		slow = true
-		why = append([][]Part{{{Text: "past its alert for "}, {Since: f.Judged.AlertAt}}}, why...)
+	slow := f.late() || long
+	if took != nil {
+		why = append(why, took)
 	}
-	stuck := r.Alive == nil || r.Alive.At.Before(f.Judged.AlertAt)
-	switch {
-	case r.Alive == nil:
-	case f.Every > 0 && f.silence() > silentTimes*f.Every:
-		slow, stuck = true, true
-		why = append(why, []Part{{Text: "it reported about every " + text.Duration(f.Every) + ", but not for "},
-			{Since: r.Alive.At}})
-	case f.Every > 0:
-		stuck = false
-		why = append(why, []Part{{Text: "it reports about every " + text.Duration(f.Every) + ", last "},
-			{Since: r.Alive.At}, {Text: " ago"}})
-	default:
-		why = append(why, []Part{{Text: "last report "}, {Since: r.Alive.At}, {Text: " ago"}})
+	reports, missing := f.reports()
+	if reports != nil {
+		why = append(why, reports)
 	}
 	switch {
-	case len(why) == 0:
+	case why == nil:
 		return Diagnosis{Word: Unknown}
-	case slow && r.Alive == nil && len(why) == 1 && f.Usual == 0:
-		return Diagnosis{Slow, "Slow or stuck", append(why[0], Part{Text: "; it never reported, and too few past holds " +
-			"are known to compare"})}
-	case slow && stuck:
+	case slow && took == nil && reports == nil:
+		return Diagnosis{Slow, "Slow or stuck", append(why[0],
+			Part{Text: "; it never reported, and too few past holds are known to compare"})}
+	case missing, slow && !f.heard():
 		return Diagnosis{Slow, "Slow or stuck", join(why)}
 	case slow:
 		return Diagnosis{Slow, "Slow", join(why)}
@@ -133,6 +121,37 @@ func (f *Facts) pace() Diagnosis {
 		return Diagnosis{Working, "Working", join(why)}
 	}
 	return Diagnosis{Working, "Nothing unusual", join(why)}
+}
+
+// took says how long the hold took so far beside earlier ones, and whether that is unusually long.
+func (f *Facts) took() (why []Part, long bool) {
+	held := f.Now.Sub(f.Record.LockedAt)
+	if f.Usual == 0 || f.Record.LockedAt.IsZero() || held < 0 {
+		return nil, false
+	}
+	return []Part{{Text: "held for "}, {Since: f.Record.LockedAt},
+		{Text: ", usually " + text.Duration(f.Usual)}}, held > f.Most
+}
+
+// reports says how the holder reports, and whether reports are missing.
+func (f *Facts) reports() (why []Part, missing bool) {
+	switch r := f.Record; {
+	case r.Alive == nil:
+		return nil, false
+	case f.Every == 0:
+		return []Part{{Text: "last report "}, {Since: r.Alive.At}, {Text: " ago"}}, false
+	case f.silence() > silentTimes*f.Every:
+		return []Part{{Text: "it reported about every " + text.Duration(f.Every) + ", but not for "},
+			{Since: r.Alive.At}}, true
+	default:
+		return []Part{{Text: "it reports about every " + text.Duration(f.Every) + ", last "}, {Since: r.Alive.At},
+			{Text: " ago"}}, false
+	}
+}
+
+// heard reports whether the holder reported when it was to: since its alert, or as often as before.
+func (f *Facts) heard() bool {
+	return f.Record.Alive != nil && (f.Every > 0 || !f.Record.Alive.At.Before(f.Judged.AlertAt))
 }
 
 // late reports whether the holder missed its alert.

@@ -81,7 +81,8 @@ func (o Order) position(r *Row) position {
 	return p
 }
 
-// waitersBits is what the number of waiters may take of the group of a position, which is 32 bits while rows are sorted.
+// waitersBits is what the number of waiters may take of the group of a position, which has 32 bits while rows are
+// sorted.
 const waitersBits = 24
 
 // waiters is how many wait for the lock, as far as a position can say it.

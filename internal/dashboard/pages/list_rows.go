@@ -40,6 +40,7 @@ type rowView struct {
 	Purpose  string
 	Problem  string
 	Ended    phrase.Sentence // what witnesses say of the holder
+	Doubt    phrase.Sentence // what they only suspect
 	Frame    string          // of the program's own code, where it is known
 	Alive    *phrase.Moment
 	Progress string
@@ -85,6 +86,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	v.Ended = witnessed(r.Record, at)
+	v.Doubt = suspected(r.Record, at)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
 		v.Progress = text.Clip(r.Alive.Progress, site.MaxLineShown)
@@ -95,7 +97,8 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	if v.Frame != "" {
 		v.Version += "-at"
 	}
-	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil
+	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
+		v.Doubt != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.

@@ -90,8 +90,9 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 		v.Longest = v.Lasting(locks.Earlier(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
+	lost := func(one queued) int64 { return locks.Lost(len(one.queue), one.longest, v.AsOf) }
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(locks.Lost(len(b.queue), b.longest, v.AsOf), locks.Lost(len(a.queue), a.longest, v.AsOf)),
+		return cmp.Or(cmp.Compare(lost(b), lost(a)),
 			cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)

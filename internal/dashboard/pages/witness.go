@@ -23,11 +23,17 @@ func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
 	return said.When(how != "", " "+how)
 }
 
-// witnessed is what a row of the list says of a holder that is dead, for certain or probably, or disputes it.
+// suspected is what a row of the list says of a holder that is probably dead.
+func suspected(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+	if r.Death != nil || !diagnosis.Suspected(r) {
+		return nil
+	}
+	return phrase.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
+}
+
+// witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
 func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
-	case r.Death == nil && diagnosis.Suspected(r):
-		return phrase.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
 	case r.Proven():
 		return howItEnded(r.Death, at)
 	case r.Disputed():
