@@ -135,7 +135,8 @@ func table() []room {
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
 			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
-			"internal/lockview", "internal/diagnosis", "internal/holderproc", "internal/flags", "internal/text", "internal/build",
+			"internal/lockview", "internal/diagnosis", "internal/holderproc", "internal/flags", "internal/text",
+			"internal/build",
 			"internal/cli/term", "internal/cli/childproc",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},

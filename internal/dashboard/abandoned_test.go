@@ -142,7 +142,7 @@ func TestASuspicionIsAQuietNote(t *testing.T) {
 	if !strings.Contains(page, `class="badge held"`) || strings.Contains(page, "badge abandoned") {
 		t.Error("it changes the state")
 	}
-	list := ok(t, d, "/?q="+quiet)
+	list := ok(t, d, "/?q=name:="+quiet)
 	wantWords(t, list, "probably dead: its pod was deleted 1m ago")
 	if strings.Contains(list, `class="dead"`) || strings.Contains(list, "badge abandoned") {
 		t.Error("the list shows it as a fact")
