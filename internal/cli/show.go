@@ -58,6 +58,10 @@ More time:
 
 ` + lockjson.ExtendedShape().Help() + `
 
+An acknowledgement:
+
+` + lockjson.AcknowledgedShape().Help() + `
+
 A lock delay:
 
 ` + lockjson.DelayShape().Help() + `

@@ -98,7 +98,7 @@ func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
 		return texts
 	}
 	helpful := []string{"logs", "copy kubectl logs", "copy for the incident"}
-	want := append([]string{"Give more time…", "Ask to finish…", "Force unlock…"}, helpful...)
+	want := append([]string{"Give more time…", "Ask to finish…", "Acknowledge…", "Force unlock…"}, helpful...)
 	if got := bar("chief"); !slices.Equal(got, want) {
 		t.Errorf("who may everything sees %q, want %q", got, want)
 	}
