@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -73,6 +74,9 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
 	p.witness(&doc.Record)
+	if d := diagnosed(doc, p.now); d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
+		p.fact("diagnosis", d.String(p.now))
+	}
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
 		p.fact("kind", shareText(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {
@@ -108,6 +112,12 @@ func (p *page) lock(doc *metadata.Document) {
 	for _, problem := range doc.Problems {
 		p.fact("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
 	}
+}
+
+// diagnosed is what is probably the matter with the holder, as far as its record tells.
+func diagnosed(doc *metadata.Document, now time.Time) diagnosis.Diagnosis {
+	return diagnosis.Of(diagnosis.Facts{Record: &doc.Record, Judged: judge(&doc.Record, now), Now: now,
+		Every: diagnosis.Every(&doc.Record, doc.Fields)})
 }
 
 // operators shows what was done to the hold by others than its holder.

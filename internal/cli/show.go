@@ -42,6 +42,10 @@ A process:
 
 ` + lockjson.ProcessShape().Help() + `
 
+A diagnosis, from this record alone; the dashboard also compares with past holds and other queues:
+
+` + lockjson.DiagnosisShape().Help() + `
+
 A statement of a witness:
 
 ` + lockjson.StatementShape().Help() + `
@@ -137,7 +141,8 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
 	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
 	now := o.app.Now()
-	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
+	j := lockjson.Document{Diagnosis: lockjson.NewDiagnosis(diagnosed(doc, now), now),
+		Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range holders {
 		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))

@@ -44,7 +44,8 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 	page := ok(t, d, "/")
 	wantWords(t, page,
 		"etcd unreachable since 03:12:39 UTC (4m): no leader. Showing the last known state; locks may have changed.",
-		"As of 03:12:39: 2 locks alerting. The auto-unlock of billing/invoice-run was due, outcome unknown.",
+		"As of 03:12:39: billing/invoice-run blocks 2 (longest 8m). Held by billing on billing-7f9c, silent for 58s. "+
+			"Its auto-unlock was due, outcome unknown. 1 more alerting",
 		"alerting billing/invoice-run billing billing-7f9c:17 21m 13m ago outcome unknown",
 		"held drm/rotate-keys-2") // its alert time passed meanwhile: nobody knows whether it is still held
 	if strings.Contains(page, "says etcd-0:2379") {
@@ -200,7 +201,8 @@ func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
 	}
 	summary, _ := fetch[map[string]any](t, busy().dashboard(t), "/api/v1/summary")
 	for name, want := range map[string]any{
-		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0,
+		"verdict": "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c, silent for 1m. " +
+			"Auto-unlock in 1:42. 1 more alerting, 1 malformed.", "held": 2.0, "alerting": 2.0,
 		"expiring": 0.0, "malformed": 1.0,
 		"waiting": 2.0, "next_auto_unlock": "billing/invoice-run", "next_auto_unlock_at_in_seconds": 102.0,
 	} {

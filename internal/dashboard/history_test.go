@@ -191,7 +191,7 @@ func TestAuditShowsWhoDidWhat(t *testing.T) {
 	}
 }
 
-func TestWaitingShowsTheLongestWaitFirst(t *testing.T) {
+func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
 	s := busy()
 	s.wait("drm/rotate-keys", "catalog", 40*time.Minute)
 	for i := range 8 {

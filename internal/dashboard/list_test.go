@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
@@ -52,35 +53,109 @@ func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 	}
 }
 
-func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
+func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	expired := hold{name: "reports", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute}
+	const lead = "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c, silent for 1m. "
+	throng := func(s *scene, lock string, n int, longest time.Duration) {
+		for range n {
+			s.wait(lock, "web", longest)
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*scene)
 		says   string
 	}{
+		"one alerting, and some wait": {func(*scene) {},
+			lead + "Auto-unlock in 1:42 under 2 minutes. 1 more alerting, 1 malformed. 5 locks"},
+		"one alerting, and nobody waits": {func(s *scene) { s.queues = map[string][]metadata.Waiter{} },
+			"billing/invoice-run has been alerting for 14m; nobody waits. Held by billing on billing-7f9c, " +
+				"silent for 1m. Auto-unlock in 1:42"},
+		"one began to alert just now, and many wait for another": {func(s *scene) {
+			s.add(hold{name: "drm/now", owner: "drm", held: time.Second, alert: -time.Second, unlock: time.Minute})
+			s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 50 * time.Minute,
+				alert: -18 * time.Minute, unlock: 4 * time.Minute})
+			throng(s, "orders/settle", 94, 40*time.Minute)
+		}, "orders/settle blocks 94 (longest 40m). Held by orders on …x2k7p for 50m. Auto-unlock in 4m. " +
+			"3 more alerting, 1 malformed."},
+		"many wait for a lock that does not alert yet": {func(s *scene) {
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+		},
+			"drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. 2 alerting, " +
+				"1 malformed."},
+		"a busy lock whose waits are short is not the trouble": {func(s *scene) {
+			throng(s, "drm/rotate-keys", 9, 2*time.Second)
+		}, lead},
+		"many wait, and nothing is wrong": {func(s *scene) {
+			s.locks = s.locks[2:4]
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+		}, "drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. " +
+			"No locks alerting. 2 locks"},
+		"it keeps itself alive": {func(s *scene) {
+			s.locks = nil
+			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour, alive: "42"})
+			s.wait("heart", "w", time.Minute)
+		}, "heart blocks 1 (longest 1m). Held by o, alive 1m ago. If it falls silent, alert in 1h. No locks alerting."},
+		"the holder is dead": {func(s *scene) {
+			s.state("billing/invoice-run", 40*time.Second)
+		}, "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
+			"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
+		"dead, and nobody waits": {func(s *scene) {
+			s.queues = map[string][]metadata.Waiter{}
+			s.locks = s.locks[2:3]
+			s.state("drm/rotate-keys", time.Minute)
+		}, "drm/rotate-keys is abandoned; nobody waits. Held by drm on drm-9; its container ended 1m ago"},
+		"several hold it": {func(s *scene) {
+			shared := pool()
+			s.locks, s.queues = shared.locks, shared.queues
+		}, "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by media " +
+			"on media-0. Auto-unlock in 1h."},
+		"about to be unlocked": {func(s *scene) {
+			s.locks = nil
+			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
+		}, "soon is about to be auto-unlocked; nobody waits. Held by o for 1h. Auto-unlock in 1:00"},
 		"no unlocker": {func(s *scene) { s.unlockers = nil },
-			"No unlocker is running: nothing is alerted or removed. 2 locks alerting."},
+			"No unlocker is running: nothing is alerted or removed. " + lead},
+		"auto-unlock is paused": {func(s *scene) { s.unlockers[0].HeldBack = []string{string(staleness.Clock)} },
+			lead + "Auto-unlock is paused: the unlocker's clock cannot be trusted. 1 more"},
+		"the unlocker only watches": {func(s *scene) { s.unlockers[0].Mode = "alert-only" },
+			lead + "The unlocker only watches (alert-only): nothing is removed. 1 more"},
+		"expired, and some wait": {func(s *scene) {
+			s.add(expired)
+			throng(s, "reports", 3, time.Hour)
+		}, "reports blocks 3 (longest 1h). Held for 1h. It should have been removed. 2 alerting, 1 malformed."},
+		"two expired": {func(s *scene) {
+			s.queues = map[string][]metadata.Waiter{}
+			s.add(expired)
+			second := expired
+			second.name = "reports-2"
+			s.add(second)
+		}, "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 1 more expired, " +
+			"2 alerting,"},
 		"expired, and an unlocker says why": {func(s *scene) {
 			s.add(expired)
 			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
-		}, "1 lock expired by 2m: reports. Auto-unlock is paused: its clock disagrees."},
+		}, lead + "Auto-unlock is paused: its clock disagrees. 1 lock expired by 2m: reports. 1 more alerting,"},
 		"expired, and nobody knows why": {func(s *scene) { s.add(expired) },
-			"1 lock expired by 2m: reports. It should have been removed."},
+			"Auto-unlock in 1:42 under 2 minutes. 1 lock expired by 2m: reports. It should have been removed. 1 more"},
 		"expired, in its warning time": {func(s *scene) {
 			late := expired
 			late.unlock = -10 * time.Second
 			s.add(late)
 		}, "1 lock expired by 10s: reports. It is about to be removed."},
-		"expired, and nobody removes": {func(s *scene) {
-			s.add(expired)
-			s.unlockers[0].Mode = "alert-only"
-		}, "The unlocker only watches (alert-only): nothing is removed."},
-		"alerting": {func(*scene) {},
-			"2 locks alerting. Next auto-unlock in 1:42 under 2 minutes: billing/invoice-run"},
+		"two wait for each other": {func(s *scene) {
+			s.locks = s.locks[2:4]
+			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
+			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
+		}, "drm/rotate-keys blocks 1 (longest 0s). Held by drm on drm-9 for 4m. Alert in 6m. " +
+			"1 deadlock likely: processes wait for each other. 2 locks"},
 		"malformed": {func(s *scene) { s.locks = s.locks[4:] },
 			"1 malformed lock: a field that the protocol acts on is missing or cannot be read."},
+		"malformed, and some wait": {func(s *scene) {
+			s.locks = s.locks[4:]
+			s.wait("legacy/cron", "w", time.Minute)
+		}, "legacy/cron blocks 1 (longest 1m). Held on old-box. Its record is malformed."},
 		"quiet": {func(s *scene) { s.locks = s.locks[2:4] },
-			"No locks alerting. 2 held, oldest 3h 10m."},
+			"No locks alerting. 2 held, oldest 3h 10m. 2 locks"},
 		"nothing": {func(s *scene) { s.locks = nil },
 			"No locks held. 0 locks"},
 	} {
@@ -89,6 +164,53 @@ func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
 			c.change(s)
 			wantWords(t, ok(t, s.dashboard(t), "/"), c.says)
 		})
+	}
+}
+
+func TestAnswerDoesNotTellWhoWaitsWhereNobodyRecordsIt(t *testing.T) {
+	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
+	wantWords(t, ok(t, d, "/"), "billing/invoice-run has been alerting for 14m. Held by billing")
+}
+
+func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
+	s := newScene()
+	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {
+		s.add(hold{name: name, owner: "o-" + name, held: time.Hour, alert: -time.Minute, unlock: 2 * time.Hour})
+	}
+	s.add(hold{name: "nobody's", held: time.Hour, alert: -2 * time.Minute, unlock: time.Hour})
+	s.wait("one", "w", time.Hour)
+	s.wait("two/late", "w", time.Minute)
+	s.wait("two/late", "w", time.Minute)
+	s.wait("two/early", "w", 2*time.Minute)
+	s.wait("two/early", "w", time.Minute)
+	for range 5 {
+		s.wait("many", "w", time.Second)
+	}
+	d := s.dashboard(t)
+	const want = "many two/early two/late one nobody's calm"
+	for sort, want := range map[string]string{"": want, "urgency": want,
+		"-urgency": "calm nobody's one two/late two/early many",
+		"waiters":  "many two/early two/late one calm nobody's",
+		"-waiters": "one two/late two/early many calm nobody's",
+	} {
+		if got := strings.Join(names(t, d, "/api/v1/locks?sort="+sort), " "); got != want {
+			t.Errorf("sorted by %q: %s, want %s", sort, got, want)
+		}
+	}
+	for path, pattern := range map[string]string{
+		"/":        `class="name" href="[^"]*">([^<]+)<`,
+		"/owners":  `<th scope="row">(?:<a[^>]*>o-|<i class="muted">)([^<]+)<`,
+		"/waiting": `<th scope="row"><span class="state">.*</span> <a class="mono" href="[^"]*">([^<]+)<`,
+	} {
+		var got []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(ok(t, d, path), -1) {
+			got = append(got, m[1])
+		}
+		says := strings.NewReplacer("&#39;", "'", "unknown", "nobody's").Replace(strings.Join(got, " "))
+		if wants := map[string]string{"/": want, "/owners": "many two/early two/late one calm nobody's",
+			"/waiting": "one two/early two/late many"}[path]; says != wants {
+			t.Errorf("%s shows %s, want %s", path, says, wants)
+		}
 	}
 }
 
@@ -408,7 +530,7 @@ func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
 	wantWords(t, ok(t, d, "/?cols=hold,alive,revision"), uuid("billing/invoice-run")+" 918274 1m")
 }
 
-func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T) {
+func TestListInSectionsByOwnerShowsWhoBlocksMostFirstAndHidesWhatIsWell(t *testing.T) {
 	s := busy()
 	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour,
 		unlock: -34 * time.Second})
@@ -419,7 +541,7 @@ func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T)
 	for _, m := range section.FindAllStringSubmatch(page, -1) {
 		sections = append(sections, m[2]+m[1])
 	}
-	if want := []string{"reports", "", "billing", "catalog", "drm"}; !slices.Equal(sections, want) {
+	if want := []string{"billing", "reports", "", "catalog", "drm"}; !slices.Equal(sections, want) {
 		t.Errorf("the sections are %q, want %q", sections, want)
 	}
 	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock",

@@ -17,8 +17,9 @@ import (
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
 	wantWords(t, page,
-		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in "+
-			"1:42 under 2 minutes.",
+		"alerting billing/invoice-run 2 wait, longest 9m. Silent for 1m. "+
+			"Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes. "+
+			"Slow: past its alert for 14m; last report 1m ago.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
 		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC",
 		"auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
@@ -117,8 +118,8 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 			s.add(hold{name: "a", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: c.trace})
 			page := ok(t, s.dashboard(t), "/lock?name=a")
 			wantWords(t, page, c.first, c.folded)
-			start := strings.Index(page, `<p class="first">`)
-			if got := words(page[start : start+strings.Index(page[start:], "</p>")]); got != c.first {
+			start := strings.Index(page, `<li class="first">`)
+			if got := words(page[start : start+strings.Index(page[start:], "</li>")]); got != c.first {
 				t.Errorf("the first own frame is %q, want %q", got, c.first)
 			}
 			if raw := ok(t, s.dashboard(t), "/lock/backtrace?name=a"); raw != c.trace {

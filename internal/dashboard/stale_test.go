@@ -29,7 +29,8 @@ func gone() *scene {
 func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
 	d := gone().dashboard(t)
 	page := ok(t, d, "/")
-	wantWords(t, page, "As of 03:11:41: 1 lock alerting.", "3 locks 2 held 1 alerting",
+	wantWords(t, page, "As of 03:11:41: unlock/passed has been alerting for 4m; nobody waits. Held by o for 9m. "+
+		"Its auto-unlock was due, outcome unknown.", "3 locks 2 held 1 alerting",
 		"held alert/passed o unknown 9m was due 1h",
 		"alerting unlock/passed o unknown 9m 4m ago outcome unknown",
 		"held all/ahead o unknown 9m in 5m 1h",

@@ -26,7 +26,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 		s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		d := s.dashboard(t)
-		wantWords(t, ok(t, d, "/"), "1 lock expired by 2m: reports. "+says)
+		wantWords(t, ok(t, d, "/"), "1 lock expired by 2m: reports.", says)
 		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
 			t.Error("the status says that an unlocker holds back")
 		}

@@ -4,20 +4,36 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Document is one lock in full.
 type Document struct {
 	Lock
-	Client    *string  `json:"client"`
-	Backtrace *string  `json:"backtrace,omitempty"`
-	Queue     []Waiter `json:"queue"`
-	Holders   []Lock   `json:"holders,omitempty"`
-	Delays    []Delay  `json:"delays,omitempty"`
-	Fields    []Field  `json:"fields,omitempty"`
-	Ending    *Ending  `json:"ending,omitempty"`
-	Unread    *string  `json:"unread,omitempty"`
+	Client    *string    `json:"client"`
+	Diagnosis *Diagnosis `json:"diagnosis"`
+	Backtrace *string    `json:"backtrace,omitempty"`
+	Queue     []Waiter   `json:"queue"`
+	Holders   []Lock     `json:"holders,omitempty"`
+	Delays    []Delay    `json:"delays,omitempty"`
+	Fields    []Field    `json:"fields,omitempty"`
+	Ending    *Ending    `json:"ending,omitempty"`
+	Unread    *string    `json:"unread,omitempty"`
+}
+
+// Diagnosis is what is probably the matter with a holder.
+type Diagnosis struct {
+	Holder string `json:"holder"`
+	Why    string `json:"why"`
+}
+
+// NewDiagnosis describes a diagnosis; nil where nothing is known.
+func NewDiagnosis(d diagnosis.Diagnosis, now time.Time) *Diagnosis {
+	if d.Word == diagnosis.Unknown {
+		return nil
+	}
+	return &Diagnosis{string(d.Word), d.Reason(now)}
 }
 
 // Waiter is a process that waits for a lock.

@@ -53,6 +53,7 @@ func LockShape() Shape {
 func DocumentShape() Shape {
 	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
 		{"client", "the client library that wrote the record"},
+		{"diagnosis", "what is probably the matter with the holder; null when too little is known"},
 		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 		{"queue", "the waiters in their order"},
 		{"holders", "the holds of a shared lock, each as a lock; else absent"},
@@ -60,6 +61,14 @@ func DocumentShape() Shape {
 		{"fields", "each key of the record; absent unless asked for"},
 		{"ending", "how the requested hold ended, if it is over; only the page's API has it"},
 		{"unread", "why etcd could not be read and members are missing; only the page's API has it"},
+	}}
+}
+
+// DiagnosisShape describes [Diagnosis].
+func DiagnosisShape() Shape {
+	return Shape{"A diagnosis", Diagnosis{}, []Line{
+		{"holder", "dead, probably_dead, waiting (for another lock), slow or working; dead only with proof"},
+		{"why", "the reason, in a sentence for people"},
 	}}
 }
 

@@ -237,12 +237,12 @@ func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
 		t.Errorf("before anything happens it is said %q", text)
 	}
 	alerts("c")
-	b.until("the news", `document.getElementById("news").textContent.includes("1 lock alerting.")`)
+	b.until("the news", `document.getElementById("news").textContent.includes("c has been alerting")`)
 	first := time.Now()
 	alerts("a")
 	b.until("the row", `document.querySelectorAll("tbody.alerting").length === 2`)
 	alerts("d")
-	b.until("more news", `document.getElementById("news").textContent.includes("3 locks alerting.")`)
+	b.until("more news", `document.getElementById("news").textContent.includes("2 more alerting.")`)
 	if soon := time.Since(first); soon < 9*time.Second {
 		t.Errorf("the next news comes after %v: ears hear of nothing else then", soon)
 	}

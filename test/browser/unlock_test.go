@@ -121,7 +121,7 @@ func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
 	s.night()
 	b.login("bob@example.org")
 	b.open(s.url + "lock?name=" + held)
-	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b,
+	if text := ask[string](b, `document.querySelector(".nope").textContent`); ask[bool](b,
 		`!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
 		t.Errorf("bob sees %q", text)
 	}

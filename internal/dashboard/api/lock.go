@@ -28,6 +28,13 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
 	j := a.documentJSON(lock, now)
+	if lock.Row != nil {
+		past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
+		if err != nil {
+			past = nil
+		}
+		j.Diagnosis = lockjson.NewDiagnosis(a.pages.Diagnose(r, lock, past), now)
+	}
 	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
 		j.Backtrace = lockjson.Known(lock.Document.Backtrace)
 	}

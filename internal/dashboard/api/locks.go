@@ -171,7 +171,7 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
-	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).Text.String(), Held: c.Held,
+	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).String(), Held: c.Held,
 		Alerting: c.Alerting, Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired,
 		Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)

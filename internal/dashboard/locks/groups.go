@@ -19,7 +19,16 @@ func (g *Group) Late() int { return g.Alerting + g.Abandoned + g.Expired }
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50
 
-// ByOwner divides the result among owners, who needs a person first. It is done once for all who ask.
+// unknown is 1 for the locks of nobody in particular.
+func (g *Group) unknown() int {
+	if g.Owner == "" {
+		return 1
+	}
+	return 0
+}
+
+// ByOwner divides the result among owners: first who blocks most, then who needs a person. It is done once for all who
+// ask.
 func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
 		all := map[string]*Group{}
@@ -38,9 +47,9 @@ func (r *Result) ByOwner() []*Group {
 			}
 		}
 		slices.SortFunc(r.groups, func(a, b *Group) int {
-			return cmp.Or(cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
-				cmp.Compare(b.Waiting, a.Waiting),
-				cmp.Compare(b.Total, a.Total), cmp.Compare(a.Owner, b.Owner))
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
+				cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
+				cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
 		})
 	})
 	return r.groups

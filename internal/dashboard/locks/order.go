@@ -14,7 +14,7 @@ type Order struct {
 	Reverse bool
 }
 
-// MostUrgent is the default order.
+// MostUrgent is the default order: by state; in it those locks first that most wait for, and longest; then by deadline.
 const MostUrgent = "urgency"
 
 // Orders are what a list can be sorted by.
@@ -63,19 +63,30 @@ func (o Order) position(r *Row) position {
 		p.At = Instant(r.Verdict.AlertAt)
 	case "unlock":
 		p.At = Instant(r.Verdict.AutoUnlockAt)
-	case "waiters": // the longest wait first
+	case "waiters": // most of them first, then the longest wait
+		p.Group = -r.waiters()
 		p.At = Instant(r.Longest)
 	default:
-		p.Group = r.Display.urgency()
-		p.At = Instant(r.deadline())
+		p.Group = (r.Display.urgency()+1)<<waitersBits - r.waiters()
+		p.At = Instant(r.Longest)
+		if r.Waiters == 0 {
+			p.At = Instant(r.deadline())
+		}
 	}
 	if o.unknown(&p) {
-		p.Group = 1
-	} else if o.Reverse && o.By == MostUrgent {
+		p.Group = 1 << waitersBits
+	} else if o.Reverse {
 		p.Group = -p.Group
 	}
 	return p
 }
+
+// waitersBits is what the number of waiters may take of the group of a position, which has 32 bits while rows are
+// sorted.
+const waitersBits = 24
+
+// waiters is how many wait for the lock, as far as a position can say it.
+func (r *Row) waiters() int64 { return int64(min(r.Waiters, 1<<waitersBits-1)) }
 
 // unknown reports whether the position lacks what this order sorts by.
 func (o Order) unknown(p *position) bool {

@@ -21,6 +21,7 @@ type Snapshot struct {
 	All     Counts // of the rows
 	Queues  map[string][]metadata.Waiter
 	Cycles  func() []deadlock.Cycle // found when they are first asked for
+	Worst   func() *Impact          // the lock that a person should hear of first; nil: there is none
 	Next    time.Time               // when a state changes by itself; zero = never
 	Version uint64                  // changes with anything that a list shows
 
@@ -149,6 +150,7 @@ func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadat
 		came, went = append(came, b.came...), append(went, b.went...)
 	}
 	s.changes = newChanges(came, went, len(locks))
+	s.Worst = sync.OnceValue(s.worst)
 	return s
 }
 

@@ -174,6 +174,10 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
+	if w := s.Worst(); w != nil {
+		h = locks.Hash(h, xxhash.Sum64String(w.Lock), uint64(w.Waiters), uint64(w.Longest.UnixNano()))
+	}
+	h = locks.Hash(h, uint64(len(s.Cycles())))
 	unlockers, _ := p.site.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),

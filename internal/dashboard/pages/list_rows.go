@@ -40,6 +40,7 @@ type rowView struct {
 	Purpose  string
 	Problem  string
 	Ended    phrase.Sentence // what witnesses say of the holder
+	Doubt    phrase.Sentence // what they only suspect
 	Looked   *lookedView     // who looks at the lock; nil = nobody
 	Frame    string          // of the program's own code, where it is known
 	Alive    *phrase.Moment
@@ -70,7 +71,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	if p.site.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.Display != locks.Held || l.full || r.Death != nil || r.Looked != nil {
+	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil || r.Looked != nil {
 		p.fillDetails(&v, c, r, at)
 	}
 	return v
@@ -86,6 +87,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	v.Ended = witnessed(r.Record, at)
+	v.Doubt = suspected(r.Record, at)
 	v.Looked = newLookedView(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
@@ -98,7 +100,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
-		v.Looked != nil
+		v.Doubt != nil || v.Looked != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.

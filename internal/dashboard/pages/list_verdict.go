@@ -8,114 +8,335 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// verdict is the answer of the list in one sentence, and how bad it is.
+// verdict is the answer of the list, and how bad it is.
 type verdict struct {
-	Level string // bad, alerting, warn, calm: a class
-	Text  phrase.Sentence
+	Level string          // bad, alerting, warn, calm: a class
+	Lead  phrase.Sentence // what matters most
+	Then  phrase.Sentence // who is the cause of it, what happens next, and what else there is
 }
 
-// Verdict says what a person must know first. The first sentence that applies wins; that the snapshot is stale is said
-// by the banner of the page, and the sentence here then is about the last known state.
+// String is the answer for programs.
+func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " " + v.Then.String()) }
+
+// Verdict says what a person must know first: which lock is in the way, who holds it, and what happens next. That the
+// snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(s *locks.Snapshot, at phrase.Viewpoint) verdict {
-	all := s.All
-	switch unlockers, known := p.site.Unlockers(); {
-	case known && len(unlockers) == 0 && !at.Stale:
-		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
-		return verdict{"bad", text.When(all.Alerting+all.Abandoned+all.Expired > 0, " "+needy(all))}
+	b := banner{all: s.All, worst: s.Worst(), at: at, policy: p.site.Config.Policy, urls: p.site.URLs,
+		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: p.site.Unclaimed()}
+	b.unlockers, b.known = p.site.Unlockers()
+	if s.All.Expired > 0 {
+		b.expired = oldestExpired(s.Rows)
+	}
+	return b.verdict()
+}
+
+// banner is what the answer of the list is made of.
+type banner struct {
+	all       locks.Counts
+	worst     *locks.Impact // nil where nothing is wrong and nobody waits
+	expired   *locks.Row    // the lock that expired longest ago; nil where none has
+	cycles    []deadlock.Cycle
+	unclaimed []unclaimed.Lock // free, and nobody in their queues takes them
+	unlockers []setup.Unlocker
+	known     bool // the unlockers are
+	counted   bool // waiters are recorded
+	at        phrase.Viewpoint
+	policy    staleness.Policy
+	urls      site.URLs
+}
+
+func (b *banner) verdict() verdict {
+	v := verdict{Level: b.level()}
+	if v.Lead = b.calm(); b.worst != nil {
+		v.Lead, v.Then = b.impact(), b.then()
+	}
+	if l := b.longestUnclaimed(); l != nil && !b.at.Stale {
+		v.Then = v.Lead.Say(" ").Sentence(v.Then)
+		v.Lead = phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), b.urls.Lock(l.Name, "")).
+			Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
+			Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
+	}
+	if b.known && len(b.unlockers) == 0 && !b.at.Stale {
+		v.Level = "bad"
+		v.Then = v.Lead.Say(" ").Sentence(v.Then)
+		v.Lead = phrase.Say("No unlocker is running: nothing is alerted or removed.")
+	}
+	return v
+}
+
+// level is how bad it is: the state of the lock that is named or, if that is sound, the worst state of all locks.
+func (b *banner) level() string {
+	if b.longestUnclaimed() != nil && !b.at.Stale {
+		return "bad"
+	}
+	if b.worst != nil && b.worst.Row().Display.Troubled() {
+		return string(b.worst.Row().Display)
+	}
+	switch all := b.all; {
 	case all.Expired > 0:
-		return verdict{"expired", p.expiredSentence(s, at, unlockers)}
+		return "expired"
 	case all.Abandoned > 0:
-		return verdict{"abandoned", p.abandonedSentence(s, at, unlockers)}
-	case all.Alerting > 0:
-		return verdict{"alerting", p.nextUnlock(phrase.Say(phrase.Plural(all.Alerting, "lock", "locks")+" alerting."),
-			all, at)}
+		return "abandoned"
+	case all.Alerting > 0 || len(b.cycles) > 0:
+		return "alerting"
 	case all.Expiring > 0:
-		return verdict{"expiring", p.nextUnlock(phrase.Say(phrase.Plural(all.Expiring, "lock", "locks")+" expiring."),
-			all, at)}
+		return "expiring"
 	case all.Malformed > 0:
-		return verdict{"warn", phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
-			": a field that the protocol acts on is missing or cannot be read.")}
-	case all.Total > 0:
-		return verdict{"calm", quiet(all, at)}
+		return "warn"
 	}
-	return verdict{"calm", phrase.Say("No locks held.")}
+	return "calm"
 }
 
-// needy counts what would need an unlocker.
-func needy(all locks.Counts) string {
-	var parts []string
-	if all.Expired > 0 {
-		parts = append(parts, phrase.Plural(all.Expired, "lock", "locks")+" expired")
-	}
-	if all.Abandoned > 0 {
-		parts = append(parts, phrase.Plural(all.Abandoned, "lock", "locks")+" abandoned")
-	}
-	if all.Alerting > 0 {
-		parts = append(parts, phrase.Plural(all.Alerting, "lock", "locks")+" alerting")
-	}
-	return strings.Join(parts, ", ") + "."
-}
-
-func quiet(all locks.Counts, at phrase.Viewpoint) phrase.Sentence {
-	text := phrase.Say("No locks alerting. " + phrase.Thousands(all.Total) + " held")
-	if oldest := at.Lasting(all.Oldest); oldest != nil {
-		text = text.Say(", oldest ").Time(oldest)
-	}
-	if all.Waiting > 0 {
-		text = text.Say(", " + phrase.Thousands(all.Waiting) + " waiting")
-		if longest := at.Lasting(all.Longest); longest != nil {
-			text = text.Say(" (longest ").Time(longest).Say(")")
+// longestUnclaimed is the lock that nobody takes for the longest time, if it blocks more than the worst that is held.
+func (b *banner) longestUnclaimed() *unclaimed.Lock {
+	var found *unclaimed.Lock
+	for i := range b.unclaimed {
+		if l := &b.unclaimed[i]; found == nil || l.Since.Before(found.Since) {
+			found = l
 		}
 	}
-	return text.Say(".")
+	if found != nil && b.worst != nil && b.worst.Waiters > found.Waiters {
+		return nil
+	}
+	return found
 }
 
-func (p *Pages) nextUnlock(said phrase.Sentence, all locks.Counts, at phrase.Viewpoint) phrase.Sentence {
-	next := all.NextUnlock
-	if next == nil {
-		return said.Say(" None of them auto-unlocks.")
+// calm is the answer where no lock is in the way.
+func (b *banner) calm() phrase.Sentence {
+	switch all := b.all; {
+	case all.Malformed > 0:
+		return phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
+			": a field that the protocol acts on is missing or cannot be read.")
+	case all.Total > 0:
+		return b.quiet()
 	}
-	name := text.Clip(next.Name, site.MaxNameShown)
-	url := p.site.URLs.Lock(next.Name, next.UUID)
-	left := at.Next(next.UnlockAt())
-	switch left.Kind {
-	case "over": // the snapshot is a moment old
-		left = &phrase.Moment{At: left.At, Text: "due"}
-	case "":
-		return said.Say(" The auto-unlock of ").Link(name, url).Say(" was due, outcome unknown.")
-	}
-	return said.Say(" Next auto-unlock ").Time(left).Say(": ").Link(name, url)
+	return phrase.Say("No locks held.")
 }
 
-// expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
-func (p *Pages) expiredSentence(s *locks.Snapshot, at phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
-	var oldest *locks.Row
-	for _, r := range s.Rows {
+// then says who holds the lock that is in the way, what becomes of it, and what else there is.
+func (b *banner) then() phrase.Sentence {
+	said := b.holder().Sentence(b.next())
+	if r := b.worst.Row(); b.expired != nil && r.Display != locks.Expired {
+		said = said.Say(" ").Sentence(b.expiredSentence(pause(b.unlockers) != nil && r.Display.Troubled()))
+	}
+	return said.Sentence(b.rest())
+}
+
+// impact names the lock that is most in the way, and says whom it blocks.
+func (b *banner) impact() phrase.Sentence {
+	w := b.worst
+	r := w.Row()
+	uuid := r.UUID
+	if w.Lock != r.Name {
+		uuid = ""
+	}
+	said := phrase.Sentence{}.Link(text.Clip(w.Lock, site.MaxNameShown), b.urls.Lock(w.Lock, uuid))
+	if w.Waiters > 0 {
+		said = said.Say(" blocks " + phrase.Thousands(w.Waiters))
+		if longest := b.at.Lasting(w.Longest); longest != nil {
+			said = said.Say(" (longest ").Time(longest).Say(")")
+		}
+		return said.Say(".")
+	}
+	switch r.Display {
+	case locks.Expired:
+		said = said.Say(" expired ").Time(b.at.Since(r.Verdict.AutoUnlockAt))
+	case locks.Abandoned:
+		said = said.Say(" is abandoned")
+	case locks.Alerting:
+		said = said.Say(" has been alerting for ").Time(b.at.Lasting(r.Verdict.AlertAt))
+	default:
+		said = said.Say(" is about to be auto-unlocked")
+	}
+	return said.When(b.counted, "; nobody waits").Say(".")
+}
+
+// holder says who holds that lock, and when it was last heard of.
+func (b *banner) holder() phrase.Sentence {
+	if b.worst.Lock != b.worst.Row().Name || len(b.worst.Holders) > 1 {
+		return b.sharers()
+	}
+	r := b.worst.Row()
+	said := b.name(phrase.Say("Held"), r)
+	switch {
+	case r.Proven():
+		return said.Say("; ").Sentence(howItEnded(r.Death, b.at)).Say(".")
+	case r.Alive != nil && b.at.Lasting(r.Alive.At) != nil && r.Display.Troubled():
+		said = said.Say(", silent for ").Time(b.at.Lasting(r.Alive.At))
+	case r.Alive != nil && b.at.Lasting(r.Alive.At) != nil:
+		said = said.Say(", alive ").Time(b.at.Lasting(r.Alive.At)).Say(" ago")
+	default:
+		if held := b.at.Lasting(r.LockedAt); held != nil {
+			said = said.Say(" for ").Time(held)
+		}
+	}
+	return said.Say(".")
+}
+
+// sharers says how a lock is taken that several can hold, and which of them is the trouble.
+func (b *banner) sharers() phrase.Sentence {
+	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
+	r := b.worst.Row()
+	if r.Display.Troubled() {
+		said = b.name(said.Say("; one "+string(r.Display)+", held"), r)
+	}
+	return said.Say(".")
+}
+
+// name adds the owner and the end of the host, by which pods differ.
+func (b *banner) name(said phrase.Sentence, r *locks.Row) phrase.Sentence {
+	if r.Owner != "" {
+		said = said.Say(" by ").Value(text.Clip(r.Owner, site.MaxWordShown))
+	}
+	if r.Hostname != "" {
+		said = said.Say(" on ").Value(text.Clip(shortHost(r.Hostname), site.MaxWordShown))
+	}
+	return said
+}
+
+// shortHost is the end of a long name of a host: pods of one deployment differ only there.
+func shortHost(host string) string {
+	const most = 16
+	if i := strings.LastIndexByte(host, '-'); len(host) > most && i > 0 && len(host)-i <= most && i+1 < len(host) {
+		return "…" + host[i+1:]
+	}
+	return host
+}
+
+// next says what becomes of that lock by itself.
+func (b *banner) next() phrase.Sentence {
+	r := b.worst.Row()
+	switch r.Display {
+	case locks.Expired:
+		return phrase.Say(" ").Sentence(b.removal(r))
+	case locks.Abandoned:
+		return phrase.Say(" ").Sentence(afterDeath(r, b.at, b.unlockers, false))
+	case locks.Malformed:
+		return phrase.Say(" Its record is malformed.")
+	case locks.Held:
+		return b.nextAlert(r)
+	}
+	mode, agree := commonMode(b.unlockers)
+	switch left := b.at.Next(r.UnlockAt()); {
+	case left == nil:
+		return phrase.Say(" It never unlocks by itself.")
+	case pause(b.unlockers) != nil:
+		return phrase.Say(" ").Sentence(pause(b.unlockers))
+	case agree && mode != "auto-unlock":
+		return phrase.Say(" ").Sentence(onlyWatches(mode))
+	case left.Kind == "over": // the snapshot is a moment old
+		return phrase.Say(" Auto-unlock ").Time(&phrase.Moment{At: left.At, Text: "due"}).Say(".")
+	case left.Kind == "":
+		return phrase.Say(" Its auto-unlock was due, outcome unknown.")
+	default:
+		return phrase.Say(" Auto-unlock ").Time(left).Say(".")
+	}
+}
+
+// nextAlert says when people will be alerted about a lock that is in the way as it was meant to be.
+func (b *banner) nextAlert(r *locks.Row) phrase.Sentence {
+	alert := b.at.Alert(r.Verdict.AlertAt)
+	switch {
+	case alert == nil:
+		return phrase.Say(" It never alerts.")
+	case !r.Verdict.AlertsAtUnlock():
+		return phrase.Say(" Alert ").Time(alert).Say(".")
+	case staleness.KeptAlive(r.Record):
+		return phrase.Say(" If it falls silent, alert ").Time(alert).Say(".")
+	}
+	return phrase.Say(" Alert and auto-unlock ").Time(alert).Say(".")
+}
+
+// rest counts what else there is.
+func (b *banner) rest() phrase.Sentence {
+	var parts []string
+	own := b.worst.Row()
+	for _, c := range []struct {
+		n     int
+		state locks.DisplayState
+	}{{b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting}, {b.all.Malformed, locks.Malformed}} {
+		more := ""
+		if c.state == own.Display {
+			c.n--
+			more = "more "
+		}
+		if c.n > 0 {
+			parts = append(parts, phrase.Thousands(c.n)+" "+more+string(c.state))
+		}
+	}
+	if b.expired != nil && own.Display == locks.Expired && b.all.Expired > 1 {
+		parts = append([]string{phrase.Thousands(b.all.Expired-1) + " more expired"}, parts...)
+	}
+	var said phrase.Sentence
+	if len(parts) > 0 {
+		said = phrase.Say(" " + strings.Join(parts, ", ") + ".")
+	}
+	if n := len(b.cycles); n > 0 {
+		said = said.Say(" ").Link(phrase.Plural(n, "deadlock", "deadlocks"), b.urls.To("waiting")).
+			Say(" likely: processes wait for each other.")
+	}
+	if len(said) == 0 && b.level() == "calm" {
+		return phrase.Say(" No locks alerting.")
+	}
+	return said
+}
+
+func (b *banner) quiet() phrase.Sentence {
+	said := phrase.Say("No locks alerting. " + phrase.Thousands(b.all.Total) + " held")
+	if oldest := b.at.Lasting(b.all.Oldest); oldest != nil {
+		said = said.Say(", oldest ").Time(oldest)
+	}
+	return said.Say(".")
+}
+
+// oldestExpired is the lock whose deadline passed first.
+func oldestExpired(rows []*locks.Row) (oldest *locks.Row) {
+	for _, r := range rows {
 		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {
 			oldest = r
 		}
 	}
-	said := phrase.Say(phrase.Plural(s.All.Expired, "lock", "locks") + " expired")
-	if !at.Stale {
-		said = said.Say(" by ").Time(at.Age(oldest.Verdict.AutoUnlockAt))
+	return oldest
+}
+
+// expiredSentence says that locks should be gone by now that are not those that the answer begins with, and why they
+// are not, unless that was said.
+func (b *banner) expiredSentence(explained bool) phrase.Sentence {
+	said := phrase.Say(phrase.Plural(b.all.Expired, "lock", "locks") + " expired")
+	if !b.at.Stale {
+		said = said.Say(" by ").Time(b.at.Age(b.expired.Verdict.AutoUnlockAt))
 	}
-	said = said.Say(": ").Link(text.Clip(oldest.Name, site.MaxNameShown),
-		p.site.URLs.Lock(oldest.Name, oldest.UUID)).Say(". ")
-	if why := pause(unlockers); why != nil {
-		return append(said, why...)
+	said = said.Say(": ").Link(text.Clip(b.expired.Name, site.MaxNameShown),
+		b.urls.Lock(b.expired.Name, b.expired.UUID)).Say(".")
+	if explained {
+		return said
 	}
-	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
-		return said.Say("The unlocker only watches (").Value(mode).Say("): nothing is removed.")
+	return said.Say(" ").Sentence(b.removal(b.expired))
+}
+
+// removal says why an expired lock is still there, where an unlocker tells.
+func (b *banner) removal(r *locks.Row) phrase.Sentence {
+	if why := pause(b.unlockers); why != nil {
+		return why
 	}
-	grace := p.site.Config.Policy.ClockSkew + p.site.Config.Policy.MinWarning + 5*time.Second
-	if at.Now.Sub(oldest.Verdict.AutoUnlockAt) > grace {
-		return said.Say("It should have been removed.")
+	if mode, all := commonMode(b.unlockers); all && mode != "auto-unlock" {
+		return onlyWatches(mode)
 	}
-	return said.Say("It is about to be removed.")
+	grace := b.policy.ClockSkew + b.policy.MinWarning + 5*time.Second
+	if b.at.Now.Sub(r.Verdict.AutoUnlockAt) > grace {
+		return phrase.Say("It should have been removed.")
+	}
+	return phrase.Say("It is about to be removed.")
+}
+
+func onlyWatches(mode string) phrase.Sentence {
+	return phrase.Say("The unlocker only watches (").Value(mode).Say("): nothing is removed.")
 }
 
 // pause says why none of the unlockers that may remove locks does; nil where one is free to.

@@ -8,7 +8,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -29,44 +28,47 @@ func (p *Pages) lockFrame(r *site.Request, name string) lockFrame {
 // lockPage is the page of one lock.
 type lockPage struct {
 	lockFrame
-	Look     locks.DisplayState
-	Death    phrase.Sentence // how the holder ended and what follows; nil where that is not known
-	Doubt    phrase.Sentence // what a witness says that proves nothing
-	Sentence phrase.Sentence
-	Share    string     // what the holder has of a lock that several can hold
-	Whole    *WholeLock // that lock
-	Purpose  string
-	Progress string
-	Timeline *timeline
-	Facts    []fact
-	Times    []timeFact
-	Problems []metadata.Problem
-	Fate     string // what the unlocker does with a malformed record
-	Clock    string // the holder's clock, where it is off
-	Skew     string // what follows from it
-	Trace    *stacktrace.Trace
-	Hidden   string // why there is no backtrace
-	RawTrace string
-	Delays   []string // lock delays, in sentences
-	Waiters  []WaiterView
-	Recorded bool // waiters are
-	Commands []Command
-	Links    []choice
-	Fields   []fieldView
-	Unread   string // why etcd could not be read
-	Ended    *endedView
-	Free     bool // nobody holds the lock any more
-	Life     life
-	Trend    *trend
-	Cycles   []cycleView
-	Current  string       // link to the current hold when another was asked for
-	Done     []string     // what operators did to the hold, in sentences
-	Gentle   []gentleLink // what can be done without taking anything away
-	Ack      ackView
-	Force    string // where the hold can be ended by force
-	Framed   bool   // the page may be in a frame, where that one is not shown
-	NoForce  string // why it cannot
-	Unlock   string // how to end the hold on the command line
+	Look      locks.DisplayState
+	Death     phrase.Sentence // how the holder ended and what follows; nil where that is not known
+	Doubt     phrase.Sentence // what a witness says that proves nothing
+	Blocked   phrase.Sentence // who waits, and since when the holder has been silent
+	Sentence  phrase.Sentence
+	Diagnosis phrase.Sentence // what is probably the matter with the holder; nil where nothing is known
+	Share     string          // what the holder has of a lock that several can hold
+	Whole     *WholeLock      // that lock
+	Purpose   string
+	Progress  string
+	Timeline  *timeline
+	Facts     []fact
+	Times     []timeFact
+	Problems  []metadata.Problem
+	Fate      string // what the unlocker does with a malformed record
+	Clock     string // the holder's clock, where it is off
+	Skew      string // what follows from it
+	Trace     *traceView
+	Hidden    string // why there is no backtrace
+	RawTrace  string
+	Delays    []string // lock delays, in sentences
+	Waiters   []WaiterView
+	Recorded  bool // waiters are
+	Commands  []Command
+	Links     []choice
+	Copies    []copyView
+	Fields    []fieldView
+	Unread    string // why etcd could not be read
+	Ended     *endedView
+	Free      bool // nobody holds the lock any more
+	Life      life
+	Trend     *trend
+	Cycles    []cycleView
+	Current   string       // link to the current hold when another was asked for
+	Done      []string     // what operators did to the hold, in sentences
+	Gentle    []gentleLink // what can be done without taking anything away
+	Ack       ackView
+	Force     string // where the hold can be ended by force
+	Framed    bool   // the page may be in a frame, where that one is not shown
+	NoForce   string // why it cannot
+	Unlock    string // how to end the hold on the command line
 }
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
@@ -86,6 +88,10 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	v := p.lockPage(r, lock)
 	v.Life = p.lifeOf(r, lock)
 	v.Trend = p.trendOf(r, lock, v.Life.past)
+	if lock.Ending == nil {
+		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
+		p.fillCopies(&v, r, lock.Row)
+	}
 	v.Cycles = p.cyclesOf(r, v.Name)
 	v.Delays = p.site.Delays(v.Name)
 	return p.site.Render("lock", v)
@@ -106,6 +112,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Recorded = p.site.Config.Waiters != nil
 	v.Death = p.deathSentence(row, at)
 	v.Doubt = doubt(row.Record, at)
+	v.Blocked = blocked(row, at, v.Recorded)
 	v.Sentence = HolderSentence(row, at, lock.Document.Fields)
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)
@@ -143,11 +150,11 @@ func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *site.Lock) {
 	case p.site.NoBacktraces(c, row.Owner) != "":
 		v.Hidden = p.site.NoBacktraces(c, row.Owner)
 	case lock.Unread != "":
-		if v.Trace = p.traces.Read(p.traces.Of(row).Text); v.Trace == nil {
+		if v.Trace = newTraceView(p.traces.Read(p.traces.Of(row).Text)); v.Trace == nil {
 			v.Hidden = "Not read from etcd: " + lock.Unread + "."
 		}
 	default:
-		v.Trace = p.traces.Read(lock.Document.Backtrace)
+		v.Trace = newTraceView(p.traces.Read(lock.Document.Backtrace))
 		v.RawTrace = p.site.URLs.Backtrace(row.Name, row.UUID)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -54,29 +55,10 @@ func known(list []fact) []fact {
 
 // extended says how often the holder moved the deadline.
 func extended(fields []metadata.Field) string {
-	if n := extensions(fields); n > 0 {
+	if n := diagnosis.Extensions(fields); n > 0 {
 		return phrase.Plural(n, "time", "times")
 	}
 	return ""
-}
-
-// extensions is how often the holder moved the deadline: each time writes its key once more.
-func extensions(fields []metadata.Field) int {
-	for _, f := range fields {
-		if f.Name == metadata.FieldAutoUnlockAt {
-			return int(max(0, f.Version-1))
-		}
-	}
-	return 0
-}
-
-// rhythm is how often the holder extended so far, on average; 0 = not known.
-func rhythm(r *locks.Row, fields []metadata.Field) time.Duration {
-	n := extensions(fields)
-	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
-		return 0
-	}
-	return r.Alive.At.Sub(r.LockedAt) / time.Duration(n)
 }
 
 func times(r *locks.Row, at phrase.Viewpoint) []timeFact {

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -45,7 +46,6 @@ const (
 	maxLifeHolds   = 50
 	maxLifeWaiters = 5
 	maxLifeHolders = 10
-	minTypical     = 5 // holds before a percentile says anything
 )
 
 // lifeOf is the life of the lock that was found.
@@ -163,20 +163,15 @@ func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoi
 		l.Unread = p.site.Config.Explain(err)
 	}
 	l.past = all
-	var held []time.Duration
 	for i := range all {
 		e := &all[i]
-		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
-			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
-		}
 		if l.More = i >= maxLifeHolds; !l.More {
 			l.addEnding(p, e, e.Lock != name, at)
 		}
 	}
-	if l.N = len(held); l.N >= minTypical {
-		slices.Sort(held)
-		l.Typical = text.Duration(held[l.N/2])
-		l.Longest = text.Duration(held[min(l.N-1, l.N*95/100)])
+	usual, most, n := diagnosis.Usual(all)
+	if l.N = n; most > 0 {
+		l.Typical, l.Longest = text.Duration(usual), text.Duration(most)
 	}
 }
 

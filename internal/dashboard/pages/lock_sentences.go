@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -46,7 +47,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
 	}
 	s = s.Say(" Extended")
-	if every := rhythm(r, fields); every > 0 {
+	if every := diagnosis.Every(r.Record, fields); every > 0 {
 		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").

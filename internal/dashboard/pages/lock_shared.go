@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -12,7 +13,8 @@ type sharedPage struct {
 	lockFrame
 	Look     locks.DisplayState // the worst of the holders
 	Use      string
-	Other    int // another limit that a holder believes in
+	Blocked  phrase.Sentence // who waits
+	Other    int             // another limit that a holder believes in
 	Table    table
 	More     int      // holders that are not shown
 	Delays   []string // lock delays, in sentences
@@ -34,6 +36,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
 	v.Follows = true
+	v.Blocked = waitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, v.Recorded)
 	v.Past = p.site.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage is where people and programs wait, the longest wait first.
+// waitingPage is where people and programs wait, the lock first at which most time is lost.
 type waitingPage struct {
 	site.SearchPage
 	Known   bool // waiters are recorded
@@ -90,10 +90,10 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 		v.Longest = v.Lasting(locks.Earlier(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
+	lost := func(one queued) int64 { return locks.Lost(len(one.queue), one.longest, v.AsOf) }
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(locks.Instant(a.longest), locks.Instant(b.longest)),
-			cmp.Compare(len(b.queue), len(a.queue)),
-			cmp.Compare(a.lock, b.lock))
+		return cmp.Or(cmp.Compare(lost(b), lost(a)),
+			cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {

@@ -2,12 +2,12 @@ package pages
 
 import (
 	"strings"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -21,6 +21,14 @@ func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
 		said = said.Say(" ").Time(ended)
 	}
 	return said.When(how != "", " "+how)
+}
+
+// suspected is what a row of the list says of a holder that is probably dead.
+func suspected(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+	if r.Death != nil || !diagnosis.Suspected(r) {
+		return nil
+	}
+	return phrase.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
 }
 
 // witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
@@ -82,21 +90,6 @@ func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return said.Say(". Nothing is unlocked because of that.")
 	}
 	return nil
-}
-
-// abandonedSentence says which holder ended longest ago, and what follows.
-func (p *Pages) abandonedSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
-	var first *locks.Row
-	ended := func(r *locks.Row) time.Time { return protocol.EndedAt(r.Death) }
-	for _, r := range s.Rows {
-		if r.Display == locks.Abandoned && (first == nil || ended(r).Before(ended(first))) {
-			first = r
-		}
-	}
-	said := phrase.Say(phrase.Plural(s.All.Abandoned, "lock", "locks")+" abandoned: ").Link(
-		text.Clip(first.Name, site.MaxNameShown), p.site.URLs.Lock(first.Name, first.UUID)).Say(", ").
-		Sentence(howItEnded(first.Death, l)).Say(". ")
-	return append(said, afterDeath(first, l, unlockers, false)...)
 }
 
 func capital(s string) string {

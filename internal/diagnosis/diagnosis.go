@@ -1,0 +1,238 @@
+// Package diagnosis says what is probably the matter with the holder of a lock, and why: from what is recorded, and
+// never more certain than that.
+package diagnosis
+
+import (
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Word is what a holder is, in a word for programs.
+type Word string
+
+// The words. Only proof makes a holder dead.
+const (
+	Dead         Word = "dead"          // a witness has proof
+	ProbablyDead Word = "probably_dead" // a witness suspects it, or a holder that reported steadily fell silent
+	Waiting      Word = "waiting"       // its process waits for another lock
+	Slow         Word = "slow"          // it takes longer than it used to, or than it promised; perhaps it is stuck
+	Working      Word = "working"       // nothing about it is unusual
+	Unknown      Word = "unknown"       // too little is recorded
+)
+
+// Words returns all words, the worst first.
+func Words() []Word { return []Word{Dead, ProbablyDead, Waiting, Slow, Working, Unknown} }
+
+// Facts are what is known of a hold.
+type Facts struct {
+	Record *metadata.Record
+	Judged staleness.Verdict
+	Now    time.Time
+	Every  time.Duration // how often the holder reported so far, on average; 0 = not known
+	Usual  time.Duration // half of the past holds took at most this; 0 = too few are known
+	Most   time.Duration // 95 of 100 past holds took at most this; 0 = too few are known
+	Waits  *Wait         // nil = not known to wait for anything
+}
+
+// Wait is what the holder's process waits for.
+type Wait struct {
+	Lock   string
+	Since  time.Time // zero = not known
+	Holder string    // owner and host of who holds that lock; empty = nobody, or not known
+}
+
+// Part is a piece of a sentence: words of ours, a length of time since an instant, or a text from outside.
+type Part struct {
+	Text  string
+	Since time.Time
+	Value string
+}
+
+// Diagnosis is what a holder is, and why that is said.
+type Diagnosis struct {
+	Word  Word
+	Label string // the word for people
+	Why   []Part // a sentence that goes on after the label and a colon, without its full stop
+}
+
+// silentTimes is how many times its usual distance between two reports a holder may be silent before that is unusual,
+// and deadTimes before it is probably dead, if it also missed its own alert.
+const (
+	silentTimes = 3
+	deadTimes   = 5
+)
+
+// Of is the diagnosis of a holder.
+func Of(f Facts) Diagnosis {
+	if r := f.Record; r.Alive != nil && r.Alive.At.Before(r.LockedAt) { // about another hold, or by another clock
+		silent := *r
+		silent.Alive = nil
+		f.Record = &silent
+	}
+	r := f.Record
+	switch {
+	case r.Token == 0 || r.Misplaced || reserved(r):
+		return Diagnosis{Word: Unknown}
+	case r.Proven():
+		return Diagnosis{Dead, "Dead", ended(r.Death)}
+	case Suspected(r):
+		return Diagnosis{ProbablyDead, "Probably dead", append(ended(r.Suspicion),
+			Part{Text: "; this is a suspicion, not proof"})}
+	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
+		return Diagnosis{ProbablyDead, "Probably dead", []Part{{Text: "it reported about every " +
+			text.Duration(f.Every) + ", and has been silent for "}, {Since: r.Alive.At}}}
+	case f.Waits != nil:
+		return Diagnosis{Waiting, "Waiting", f.waiting()}
+	}
+	return f.pace()
+}
+
+// pace judges a holder by how long it takes and how often it reports.
+func (f *Facts) pace() Diagnosis {
+	var why [][]Part
+	took, long := f.took()
+	if f.late() && !long {
+		why = append(why, []Part{{Text: "past its alert for "}, {Since: f.Judged.AlertAt}})
+	}
+	slow := f.late() || long
+	if took != nil {
+		why = append(why, took)
+	}
+	reports, missing := f.reports()
+	if reports != nil {
+		why = append(why, reports)
+	}
+	switch {
+	case why == nil:
+		return Diagnosis{Word: Unknown}
+	case slow && took == nil && reports == nil:
+		return Diagnosis{Slow, "Slow or stuck", append(why[0],
+			Part{Text: "; it never reported, and too few past holds are known to compare"})}
+	case missing, slow && !f.heard():
+		return Diagnosis{Slow, "Slow or stuck", join(why)}
+	case slow:
+		return Diagnosis{Slow, "Slow", join(why)}
+	case f.Every > 0:
+		return Diagnosis{Working, "Working", join(why)}
+	}
+	return Diagnosis{Working, "Nothing unusual", join(why)}
+}
+
+// took says how long the hold took so far beside earlier ones, and whether that is unusually long.
+func (f *Facts) took() (why []Part, long bool) {
+	held := f.Now.Sub(f.Record.LockedAt)
+	if f.Usual == 0 || f.Record.LockedAt.IsZero() || held < 0 {
+		return nil, false
+	}
+	return []Part{{Text: "held for "}, {Since: f.Record.LockedAt},
+		{Text: ", usually " + text.Duration(f.Usual)}}, held > f.Most
+}
+
+// reports says how the holder reports, and whether reports are missing.
+func (f *Facts) reports() (why []Part, missing bool) {
+	switch r := f.Record; {
+	case r.Alive == nil:
+		return nil, false
+	case f.Every == 0:
+		return []Part{{Text: "last report "}, {Since: r.Alive.At}, {Text: " ago"}}, false
+	case f.silence() > silentTimes*f.Every:
+		return []Part{{Text: "it reported about every " + text.Duration(f.Every) + ", but not for "},
+			{Since: r.Alive.At}}, true
+	default:
+		return []Part{{Text: "it reports about every " + text.Duration(f.Every) + ", last "}, {Since: r.Alive.At},
+			{Text: " ago"}}, false
+	}
+}
+
+// heard reports whether the holder reported when it was to: since its alert, or as often as before.
+func (f *Facts) heard() bool {
+	return f.Record.Alive != nil && (f.Every > 0 || !f.Record.Alive.At.Before(f.Judged.AlertAt))
+}
+
+// late reports whether the holder missed its alert.
+func (f *Facts) late() bool {
+	return f.Judged.State == staleness.Alerting || f.Judged.State == staleness.Expired
+}
+
+// silence is how long ago the holder last reported; 0 for one that never did.
+func (f *Facts) silence() time.Duration {
+	if f.Record.Alive == nil {
+		return 0
+	}
+	return f.Now.Sub(f.Record.Alive.At)
+}
+
+func (f *Facts) waiting() []Part {
+	why := []Part{{Text: "its process waits for "}, {Value: f.Waits.Lock}}
+	if !f.Waits.Since.IsZero() {
+		why = append(why, Part{Text: " for "}, Part{Since: f.Waits.Since})
+	}
+	if f.Waits.Holder != "" {
+		why = append(why, Part{Text: ", held by "}, Part{Value: f.Waits.Holder})
+	}
+	return why
+}
+
+// ended says how a witness says that the holder ended.
+func ended(s *metadata.Statement) []Part {
+	what, how := protocol.WhatEnded(s)
+	why := []Part{{Text: what}}
+	if at := protocol.EndedAt(s); !at.IsZero() {
+		why = append(why, Part{Text: " "}, Part{Since: at}, Part{Text: " ago"})
+	}
+	if how != "" {
+		why = append(why, Part{Text: " " + how})
+	}
+	return why
+}
+
+// Suspected reports whether a witness believes that the holder has ended, and nothing was heard of the holder since.
+func Suspected(r *metadata.Record) bool {
+	s := r.Suspicion
+	return s != nil && !r.Disputed() && !(r.Alive != nil && r.Alive.Revision > s.Revision)
+}
+
+func reserved(r *metadata.Record) bool {
+	_, is := r.Attributes["reserved"]
+	return is
+}
+
+func join(why [][]Part) []Part {
+	var all []Part
+	for i, part := range why {
+		if i > 0 {
+			all = append(all, Part{Text: "; "})
+		}
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Reason is why, in one line of visible characters, as of the time.
+func (d Diagnosis) Reason(now time.Time) string {
+	var b strings.Builder
+	for _, p := range d.Why {
+		switch {
+		case !p.Since.IsZero():
+			b.WriteString(text.Duration(now.Sub(p.Since)))
+		case p.Value != "":
+			b.WriteString(text.Visible(p.Value))
+		default:
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+// String is the whole sentence as of the time; empty if nothing is known.
+func (d Diagnosis) String(now time.Time) string {
+	if d.Word == Unknown {
+		return ""
+	}
+	return d.Label + ": " + d.Reason(now) + "."
+}

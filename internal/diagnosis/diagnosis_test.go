@@ -1,0 +1,164 @@
+package diagnosis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func now() time.Time { return time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC) }
+
+func ago(d time.Duration) time.Time { return now().Add(-d) }
+
+// held is a hold of 50 minutes that nothing else is known of.
+func held() diagnosis.Facts {
+	return diagnosis.Facts{Now: now(), Judged: staleness.Verdict{State: staleness.Held, AlertAt: now().Add(time.Hour)},
+		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7, Owner: "o", Hostname: "h", PID: 17,
+			LockedAt: ago(50 * time.Minute)}}
+}
+
+type change func(*diagnosis.Facts)
+
+func facts(changes ...change) diagnosis.Facts {
+	f := held()
+	for _, c := range changes {
+		c(&f)
+	}
+	return f
+}
+
+func alerting(since time.Duration) change {
+	return func(f *diagnosis.Facts) { f.Judged = staleness.Verdict{State: staleness.Alerting, AlertAt: ago(since)} }
+}
+
+func reported(last time.Duration, every ...time.Duration) change {
+	return func(f *diagnosis.Facts) {
+		f.Record.Alive = &metadata.Alive{At: ago(last), Revision: 5}
+		for _, d := range every {
+			f.Every = d
+		}
+	}
+}
+
+func usually(usual, most time.Duration) change {
+	return func(f *diagnosis.Facts) { f.Usual, f.Most = usual, most }
+}
+
+func statement(cause string, revision int64) *metadata.Statement {
+	return &metadata.Statement{Lock: "a", UUID: "u", Token: 7, Cause: cause, Revision: revision,
+		EndedAt: metadata.Time{Time: ago(40 * time.Second)}}
+}
+
+func TestADiagnosisIsNeverMoreCertainThanTheFacts(t *testing.T) {
+	dies := func(revision int64) change {
+		return func(f *diagnosis.Facts) { f.Record.Heed(statement(metadata.CauseProcessEnded, revision), nil) }
+	}
+	suspected := func(revision int64) change {
+		return func(f *diagnosis.Facts) { f.Record.Heed(nil, statement(metadata.CausePodDeleted, revision)) }
+	}
+	for name, c := range map[string]struct {
+		facts diagnosis.Facts
+		word  diagnosis.Word
+		says  string
+	}{
+		"nothing is known":     {facts(), diagnosis.Unknown, ""},
+		"nobody holds it":      {facts(func(f *diagnosis.Facts) { f.Record.Token = 0 }), diagnosis.Unknown, ""},
+		"a person reserved it": {facts(alerting(time.Hour), reserved), diagnosis.Unknown, ""},
+		"a witness has proof":  {facts(dies(9)), diagnosis.Dead, "Dead: its process ended 40s ago."},
+		"proof beats everything": {facts(dies(9), reported(time.Second, time.Second), waits("b", "")),
+			diagnosis.Dead, "Dead: its process ended 40s ago."},
+		"the holder disputes it": {facts(dies(3), reported(9*time.Second, 20*time.Second)),
+			diagnosis.Working, "Working: it reports about every 20s, last 9s ago."},
+		"the work outlives": {facts(detached, dies(9)), diagnosis.Unknown, ""},
+		"a witness suspects it": {facts(suspected(9)),
+			diagnosis.ProbablyDead, "Probably dead: its pod was deleted 40s ago; this is a suspicion, not proof."},
+		"suspected, and heard since": {facts(suspected(3), reported(9*time.Second)),
+			diagnosis.Working, "Nothing unusual: last report 9s ago."},
+		"it fell silent after steady reports": {facts(alerting(18*time.Minute),
+			reported(19*time.Minute, 20*time.Second)), diagnosis.ProbablyDead,
+			"Probably dead: it reported about every 20s, and has been silent for 19m."},
+		"as long, but it did not promise to be heard by now": {facts(reported(19*time.Minute, 20*time.Second)),
+			diagnosis.Slow, "Slow or stuck: it reported about every 20s, but not for 19m."},
+		"it missed its alert, not by much": {facts(alerting(10*time.Second), reported(80*time.Second, 20*time.Second)),
+			diagnosis.Slow, "Slow or stuck: past its alert for 10s; it reported about every 20s, but not for 1m."},
+		"one report has no rhythm": {facts(alerting(18*time.Minute), reported(19*time.Minute)), diagnosis.Slow,
+			"Slow or stuck: past its alert for 18m; last report 19m ago."},
+		"late, but it reported since": {facts(alerting(18*time.Minute), reported(40*time.Second)), diagnosis.Slow,
+			"Slow: past its alert for 18m; last report 40s ago."},
+		"late, and it never reported": {facts(alerting(18 * time.Minute)), diagnosis.Slow,
+			"Slow or stuck: past its alert for 18m; it never reported, and too few past holds are known to compare."},
+		"longer than ever": {facts(alerting(18*time.Minute), usually(6*time.Minute, 9*time.Minute)), diagnosis.Slow,
+			"Slow or stuck: held for 50m, usually 6m."},
+		"longer than ever, and it reports": {facts(reported(9*time.Second, 20*time.Second),
+			usually(6*time.Minute, 9*time.Minute)), diagnosis.Slow,
+			"Slow: held for 50m, usually 6m; it reports about every 20s, last 9s ago."},
+		"longer than ever, and silent since": {facts(alerting(18*time.Minute), reported(19*time.Minute),
+			usually(6*time.Minute, 9*time.Minute)), diagnosis.Slow,
+			"Slow or stuck: held for 50m, usually 6m; last report 19m ago."},
+		"as long as others": {facts(usually(40*time.Minute, time.Hour)), diagnosis.Working,
+			"Nothing unusual: held for 50m, usually 40m."},
+		"as long as others, but late": {facts(alerting(time.Minute), usually(40*time.Minute, time.Hour)),
+			diagnosis.Slow, "Slow or stuck: past its alert for 1m; held for 50m, usually 40m."},
+		"it waits for another lock": {facts(alerting(time.Minute), waits("shop/prices", "pricing on pricing-2:17")),
+			diagnosis.Waiting, "Waiting: its process waits for shop/prices for 3m, held by pricing on pricing-2:17."},
+		"a report from before the lock was taken": {facts(reported(time.Hour)), diagnosis.Unknown, ""},
+		"that nobody holds": {facts(waits("shop/\u202eprices", "")), diagnosis.Waiting,
+			`Waiting: its process waits for shop/\u202eprices for 3m.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := diagnosis.Of(c.facts)
+			if says := d.String(now()); d.Word != c.word || says != c.says {
+				t.Errorf("it is %s, %q, want %s, %q", d.Word, says, c.word, c.says)
+			}
+		})
+	}
+}
+
+func reserved(f *diagnosis.Facts) { f.Record.Attributes = map[string]any{"reserved": true} }
+
+func detached(f *diagnosis.Facts) { f.Record.Process = &metadata.Process{Detached: true} }
+
+func waits(lock, holder string) change {
+	return func(f *diagnosis.Facts) {
+		f.Waits = &diagnosis.Wait{Lock: lock, Since: ago(3 * time.Minute), Holder: holder}
+	}
+}
+
+func TestUsualNeedsFiveHolds(t *testing.T) {
+	var past []metadata.Ending
+	for i := range 5 {
+		if usual, most, _ := diagnosis.Usual(past); usual != 0 || most != 0 {
+			t.Errorf("%d holds make %v and %v usual", i, usual, most)
+		}
+		past = append(past, metadata.Ending{LockedAt: metadata.Time{Time: ago(time.Hour)},
+			EndedAt: metadata.Time{Time: ago(time.Hour - time.Duration(i+1)*time.Minute)}})
+	}
+	past = append(past, metadata.Ending{EndedAt: metadata.Time{Time: now()}}) // nobody knows when it began
+	if usual, most, n := diagnosis.Usual(past); usual != 3*time.Minute || most != 5*time.Minute || n != 5 {
+		t.Errorf("%v and %v of %d are usual", usual, most, n)
+	}
+}
+
+func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
+	r := held().Record
+	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
+		return metadata.Waiter{Ticket: metadata.Ticket{Owner: owner, Hostname: host, PID: pid, Holding: holding,
+			Since: metadata.Time{Time: ago(since)}}}
+	}
+	queues := map[string][]metadata.Waiter{
+		"a":     {waiter("o", "h", 17, time.Hour, false)}, // its own
+		"b":     {waiter("o", "h", 18, time.Hour, false), waiter("o", "h-2", 17, time.Hour, false)},
+		"c":     {waiter("o", "h", 17, time.Hour, true)},
+		"d":     {waiter("o", "h", 17, time.Minute, false)},
+		"later": {waiter("o", "h", 17, time.Second, false)},
+	}
+	if w := diagnosis.WaitsFor(r, queues); w == nil || w.Lock != "d" || !w.Since.Equal(ago(time.Minute)) {
+		t.Errorf("it waits for %+v, want d", w)
+	}
+	if r.PID = 0; diagnosis.WaitsFor(r, queues) != nil {
+		t.Error("a process that is not known waits")
+	}
+}

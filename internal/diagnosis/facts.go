@@ -1,0 +1,70 @@
+package diagnosis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Every is how often the holder reported so far, on average, by how often it moved its deadline; 0 = not known. fields
+// are those of the record.
+func Every(r *metadata.Record, fields []metadata.Field) time.Duration {
+	n := Extensions(fields)
+	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
+		return 0
+	}
+	return max(0, r.Alive.At.Sub(r.LockedAt)) / time.Duration(n)
+}
+
+// Extensions is how often the deadline was moved: each time writes its key once more.
+func Extensions(fields []metadata.Field) int {
+	for _, f := range fields {
+		if f.Name == metadata.FieldAutoUnlockAt {
+			return int(max(0, f.Version-1))
+		}
+	}
+	return 0
+}
+
+// minPast is how many past holds are needed before they say what is usual.
+const minPast = 5
+
+// Usual returns what half of the past holds took at most, and 95 of 100; zeros if there are too few.
+func Usual(past []metadata.Ending) (usual, most time.Duration, n int) {
+	var held []time.Duration
+	for i := range past {
+		if e := &past[i]; !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
+			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
+		}
+	}
+	if n = len(held); n < minPast {
+		return 0, 0, n
+	}
+	slices.Sort(held)
+	return held[n/2], held[min(n-1, n*95/100)], n
+}
+
+// WaitsFor is the wait of the record's holder for another lock, the longest one first; nil if none is known. A program
+// that does several things at once may wait in one of them and work in another.
+func WaitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
+	if r.Hostname == "" || r.PID == 0 { // processes that do not identify themselves cannot be told apart
+		return nil
+	}
+	var found *Wait
+	for lock, queue := range queues {
+		if lock == r.Queue() {
+			continue
+		}
+		for i := range queue {
+			w := &queue[i]
+			if w.Holding || w.Hostname != r.Hostname || w.PID != r.PID || w.Owner != r.Owner {
+				continue
+			}
+			if found == nil || w.Since.Before(found.Since) || w.Since.Equal(found.Since) && lock < found.Lock {
+				found = &Wait{Lock: lock, Since: w.Since.Time}
+			}
+		}
+	}
+	return found
+}
