@@ -94,9 +94,9 @@ bench-scale: build ## what 10,000 to 1,000,000 locks cost; ARGS="-locks 10000,10
 	cd bench && go run ./scale -bin $(CURDIR)/bin $(ARGS)
 
 .PHONY: bench-deaths
-bench-deaths: build ## how long a killed holder's lock stays, and who loses one when cut off (installs Redis where it is missing); ARGS="-rounds 50"
+bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, and who loses one when cut off (installs Redis where it is missing); ARGS="-rounds 50"
 	@.ci/need redis-server redis-server
-	cd bench && go run ./deaths -bin $(CURDIR)/bin $(ARGS)
+	cd bench && go run ./deaths -bin $(CURDIR)/bin -kube-apiserver $(KUBE_APISERVER) $(ARGS)
 
 .PHONY: bench-test
 bench-test: ## go vet, and the tests of the benchmarks' own parts

@@ -56,6 +56,7 @@ func table() []room {
 		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
 		{"internal/proctest", nil, "code that starts programs knows nothing of what they do"},
+		{"internal/kubetest", []string{"internal/proctest"}, "an API server for tests knows nothing of locks"},
 		{"internal/etcdtest", []string{"internal/etcdembed", "internal/proctest"},
 			"a test etcd knows nothing of locks, so that every room can use it"},
 		{"internal/build", nil, "a version is told by the tool chain"},
@@ -271,7 +272,8 @@ func TestProductionBinariesStaySmall(t *testing.T) {
 	}
 	for _, dep := range strings.Fields(string(out)) {
 		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed",
-			module + "/internal/etcdtest", module + "/internal/proctest", module + "/internal/etcdmemory"} {
+			module + "/internal/etcdtest", module + "/internal/proctest", module + "/internal/etcdmemory",
+			module + "/internal/kubetest"} {
 			if dep == unwanted || strings.HasPrefix(dep, unwanted+"/") {
 				t.Errorf("a production binary contains %s", dep)
 			}

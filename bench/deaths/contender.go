@@ -6,15 +6,18 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // contender is a kind of lock in one setting, and what was measured of it.
 type contender struct {
 	name   string
 	client client
-	rounds int  // how many holders are killed
-	lanes  int  // how many of these at a time, each with a lock of its own
-	cutOff bool // also cut a living holder off
+	rounds int    // how many holders are killed
+	lanes  int    // how many of these at a time, each with a lock of its own
+	cutOff bool   // also cut a living holder off
+	pods   *nodes // makes a pod of each holder, and reports its end; nil where holders have none
 
 	mu    sync.Mutex
 	waits []time.Duration // from each kill until the waiter had the lock
@@ -55,7 +58,7 @@ func (c *contender) death(ctx context.Context, round int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	name := fmt.Sprintf("dead-%d", round)
-	p, err := startHolder(ctx, c.client, name)
+	p, err := c.start(ctx, c.client, name)
 	if err != nil {
 		return err
 	}
@@ -86,6 +89,14 @@ func (c *contender) death(ctx context.Context, round int) error {
 	c.waits = append(c.waits, took)
 	c.mu.Unlock()
 	return o.lock.unlock()
+}
+
+// start starts a holder that is a client of a server, in a pod if it is to have one.
+func (c *contender) start(ctx context.Context, to client, lock string) (*proctest.Process, error) {
+	if c.pods == nil {
+		return startHolder(ctx, to, lock)
+	}
+	return c.pods.startHolder(ctx, to, lock)
 }
 
 // obtaining is the end of a wait for a lock.

@@ -30,7 +30,7 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 	through := c.client
 	through.Addr = between.addr()
 	const name = "cut-off"
-	p, err := startHolder(ctx, through, name)
+	p, err := c.start(ctx, through, name)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func hold(config string) error {
 }
 
 // startHolder starts a process and returns once that holds the lock.
-func startHolder(ctx context.Context, c client, lock string) (*proctest.Process, error) {
+func startHolder(ctx context.Context, c client, lock string, env ...string) (*proctest.Process, error) {
 	config, err := json.Marshal(holderConfig{Client: c, Lock: lock})
 	if err != nil {
 		return nil, err
@@ -77,6 +77,7 @@ func startHolder(ctx context.Context, c client, lock string) (*proctest.Process,
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), holderVariable+"="+string(config))
+	cmd.Env = append(cmd.Env, env...)
 	p, err := proctest.Launch(cmd)
 	if err != nil {
 		return nil, err

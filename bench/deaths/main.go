@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/kubetest"
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
@@ -24,6 +25,7 @@ type options struct {
 	rounds int
 	peers  int
 	cut    time.Duration
+	api    string
 }
 
 func main() {
@@ -35,6 +37,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 20, "how many holders are killed beside a witness, for each grace")
 	flag.IntVar(&o.peers, "peer-rounds", 5, "how many holders are killed in every other case")
 	flag.DurationVar(&o.cut, "cut", 30*time.Second, "how long a holder is cut off")
+	flag.StringVar(&o.api, "kube-apiserver", "", "API server of Kubernetes; without it, holders in pods are left out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -107,9 +110,15 @@ func measure(ctx context.Context, o options, cases []*contender) error {
 }
 
 // world is the servers and our programs.
-type world struct{ running []*servers.Process }
+type world struct {
+	running []*servers.Process
+	api     *kubetest.Server
+}
 
 func (w *world) stop() {
+	if w.api != nil {
+		w.api.Process.Kill()
+	}
 	for _, p := range w.running {
 		p.Stop()
 	}
@@ -148,10 +157,14 @@ func (w *world) start(ctx context.Context, o options) ([]*contender, error) {
 			return nil, err
 		}
 	}
+	pods, err := w.kubernetes(ctx, o, etcd.Addr)
+	if err != nil {
+		return nil, err
+	}
 	ours := func(prefix string) client { return client{Kind: kindOurs, Addr: etcd.Addr, Prefix: prefix} }
 	byDeadline := ours("/deadline/")
 	byDeadline.AutoUnlockAfter = deadline
-	return []*contender{
+	cases := []*contender{
 		{name: "ours, witness on the machine, grace 0 s", client: ours("/grace0/"), rounds: o.rounds,
 			lanes: 1, cutOff: true},
 		{name: "ours, witness on the machine, grace 10 s (default)", client: ours("/grace10/"), rounds: o.rounds,
@@ -162,7 +175,12 @@ func (w *world) start(ctx context.Context, o options) ([]*contender, error) {
 			rounds: o.peers, lanes: o.peers, cutOff: true},
 		{name: "redislock, TTL of 10 s", client: client{Kind: kindRedis, Addr: redis.Addr}, rounds: o.peers,
 			lanes: o.peers, cutOff: true},
-	}, nil
+	}
+	if pods != nil {
+		cases = append(cases, &contender{name: "ours, witness in Kubernetes, grace 0 s", client: ours("/pods/"),
+			rounds: o.rounds, lanes: 5, cutOff: true, pods: pods})
+	}
+	return cases, nil
 }
 
 // program runs the unlocker, or its witness.

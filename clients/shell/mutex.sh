@@ -47,7 +47,7 @@ def minus_one:
 
 # -- The record that is written. The state: name, uuid, settings; at: milliseconds.
 
-def own_keys: ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "metadata"];
+def own_keys: ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata"];
 def members: ["owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client", "boot_id", "process_start",
   "pid_namespace", "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"];
 def check_text($what): if utf8bytelength > 1024 then refuse("\($what) has \(utf8bytelength) bytes, at most 1024 are allowed") else . end;

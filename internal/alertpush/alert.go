@@ -53,7 +53,8 @@ type need struct {
 	severity string
 	starts   time.Time
 	record   *metadata.Record
-	off      time.Duration // how far the holder's clock is ahead
+	off      time.Duration             // how far the holder's clock is ahead
+	looked   *metadata.Acknowledgement // who looks at the lock now; nil = nobody
 }
 
 // judge calls emit for each alert that a lock needs. It returns when the lock may need another one if it does not
@@ -61,8 +62,12 @@ type need struct {
 func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)) (next time.Time) {
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next
+	looked := r.AcknowledgedAt(now.Wall)
+	if looked != nil {
+		next = earlier(next, looked.Until.Time)
+	}
 	about := func(name, severity string, starts time.Time) {
-		emit(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
+		emit(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff, looked})
 	}
 	if v.ClockOff != 0 { // since the change was observed, on a clock that is right
 		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))

@@ -75,6 +75,31 @@ func TestAnAlertTellsWhoAskedAndWhoGaveTime(t *testing.T) {
 	})
 }
 
+// Who looks at a lock stands in its alert as long as it is so, and silences nothing.
+func TestAnAlertTellsWhoLooksAtTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("nightly")
+		until := time.Now().Add(90 * time.Second).Truncate(time.Second)
+		r.Acknowledged = &metadata.Acknowledgement{By: "ann", Until: metadata.Time{Time: until}, Note: "disk\u202e"}
+		w.holds(r)
+		defer w.start(w.config())()
+		time.Sleep(time.Minute)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAlerting nightly +4m0s")
+		want := "by ann until " + until.UTC().Format("2006-01-02 15:04:05Z") + `: disk\u202e`
+		if got := told[0].Annotations["acknowledged"]; got != want {
+			t.Errorf("acknowledged %s, want %s", got, want)
+		}
+		time.Sleep(time.Until(until)) // its key may outlive it
+		synctest.Wait()
+		told = w.take()
+		if last := told[len(told)-1]; last.Annotations["acknowledged"] != "" || last.EndsAt.Before(time.Now()) {
+			t.Errorf("after its end, the alert is %+v", last)
+		}
+	})
+}
+
 func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -77,7 +77,20 @@ func (p *Pusher) write(n need, frame string) alert {
 		set(a.notes, "asked", asked(n.record))
 		set(a.notes, "extended", extended(n.record))
 	}
+	set(a.notes, "acknowledged", acknowledged(n.looked))
 	return a
+}
+
+// acknowledged is who looks at the lock, and until when. It changes nothing else about the alert.
+func acknowledged(a *metadata.Acknowledgement) string {
+	if a == nil {
+		return ""
+	}
+	by := cmp.Or(oneLine(a.By), "somebody") + " until " + a.Until.UTC().Format("2006-01-02 15:04:05Z")
+	if a.Note == "" {
+		return "by " + by
+	}
+	return "by " + by + ": " + oneLine(a.Note)
 }
 
 // asked is who asked the holder to finish. It has the time and not an age, so that the alert stays the same.

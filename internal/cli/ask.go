@@ -8,15 +8,11 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-type askOptions struct {
-	app  *app
-	deed deed
-}
-
 func newAsk(a *app) *cobra.Command {
-	o := &askOptions{app: a}
+	d := &deed{}
 	cmd := &cobra.Command{
 		Use:   "ask NAME --reason REASON",
 		Short: "Ask the holder of a lock to finish, as an operator",
@@ -31,40 +27,13 @@ Exits with 3 when another process holds the lock, 4 when nobody does. The reques
 lock's record, and in the audit trail with the reason, user@host and the source "cli".`,
 		Example: `  mutexctl ask nightly/report --reason 'the deploy waits'
   mutexctl ask nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'the deploy waits' --ticket OPS-12`,
-		Args:              wants(1, 1, "NAME"),
-		ValidArgsFunction: a.completeNames,
 	}
-	o.deed.flags(cmd, "why, for the holder and the audit trail (required)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.deed.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		if err := o.deed.check(); err != nil {
-			return err
-		}
-		return o.run(cmd.Context(), name)
-	}
+	d.flags(cmd, "why, for the holder and the audit trail (required)")
+	d.runs(cmd, a, d.check, func(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+		err := d.send(ctx, s, &doc.Record, "ask the holder of", func(ctx context.Context) error {
+			return s.store.AskHolder(ctx, &doc.Record, d.action(s, protocol.ActionAsk, &doc.Record))
+		})
+		return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(doc.Name), s.holder(&doc.Record)), err
+	})
 	return cmd
-}
-
-func (o *askOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	doc, err := o.deed.read(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	request, cancel := s.request(ctx)
-	defer cancel()
-	err = s.store.AskHolder(request, &doc.Record, o.deed.action(s, protocol.ActionAsk, &doc.Record))
-	if err := o.deed.outcome(ctx, s, name, "ask the holder of "+text.Visible(name), err); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(o.app.Stdout, "asked the holder of %s to finish: %s\n", text.Visible(name),
-		s.holder(&doc.Record))
-	return err
 }

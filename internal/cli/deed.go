@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -27,12 +28,57 @@ type deed struct {
 const noUUID = "none"
 
 func (d *deed) flags(cmd *cobra.Command, reason string) {
+	d.flagsWith(cmd, "reason", reason)
+}
+
+// flagsWith is flags for a command in which the reason has another name.
+func (d *deed) flagsWith(cmd *cobra.Command, reason, usage string) {
 	d.names.flag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&d.uuid, "uuid", "", "the uuid of the hold that you saw")
-	f.StringVar(&d.reason, "reason", "", reason)
+	f.StringVar(&d.reason, reason, "", usage)
 	f.StringVar(&d.ticket, "ticket", "", "the ticket for this")
-	flags.CommandLineOnly(f, "uuid", "reason", "ticket") // for this one hold only
+	flags.CommandLineOnly(f, "uuid", reason, "ticket") // for this one hold only
+}
+
+// runs makes cmd do something to the hold of the lock that it names: check looks at the flags, and act does it to the
+// hold as it was read, and says in a line what was done.
+func (d *deed) runs(cmd *cobra.Command, a *app, check func() error,
+	act func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)) {
+	cmd.Args = wants(1, 1, "NAME")
+	cmd.ValidArgsFunction = a.completeNames
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := d.names.parse(args[0])
+		if err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return err
+		}
+		s, err := a.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		doc, err := d.read(cmd.Context(), s, name)
+		if err != nil {
+			return err
+		}
+		done, err := act(cmd.Context(), s, &doc)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.Stdout, done)
+		return err
+	}
+}
+
+// send does something to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
+func (d *deed) send(ctx context.Context, s *session, r *metadata.Record, doing string,
+	act func(context.Context) error) error {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	return d.outcome(ctx, s, r, doing+" "+text.Visible(r.Name), act(request))
 }
 
 func (d *deed) check() error {
@@ -72,8 +118,8 @@ func (d *deed) action(s *session, what string, r *metadata.Record) protocol.Acti
 	}
 }
 
-// outcome is the error of what was done to the lock, for people.
-func (d *deed) outcome(ctx context.Context, s *session, lock, doing string, err error) error {
+// outcome is the error of what was done to the hold in r, for people.
+func (d *deed) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
 	var changed *lockstore.ChangedError
 	var refused *lockstore.RefusedError
 	switch {
@@ -83,10 +129,12 @@ func (d *deed) outcome(ctx context.Context, s *session, lock, doing string, err 
 		return errors.New("nothing was done: " + refused.Error())
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
+	case errors.As(err, &changed) && changed.Now.Token != 0 && changed.Now.Token == r.Token:
+		return heldf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
 	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return heldf("nothing was done: %s is held by %s now", text.Visible(lock), s.holder(&changed.Now.Record))
+		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.holder(&changed.Now.Record))
 	case errors.As(err, &changed):
-		return noLockf("nothing was done: nobody holds %s any more", text.Visible(lock))
+		return noLockf("nothing was done: nobody holds %s any more", text.Visible(r.Name))
 	}
 	return s.explain(ctx, doing, err)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type extendOptions struct {
-	app  *app
 	deed deed
 	by   time.Duration
 }
 
 func newExtend(a *app) *cobra.Command {
-	o := &extendOptions{app: a}
+	o := &extendOptions{}
 	cmd := &cobra.Command{
 		Use:   "extend NAME --by DURATION --reason REASON",
 		Short: "Give the holder of a lock more time, as an operator",
@@ -35,22 +35,11 @@ holds it. It is recorded in the lock's record, and in the audit trail with the r
 the source "cli".`,
 		Example: `  mutexctl extend nightly/report --by 30m --reason 'the backup is slow, but it runs'
   mutexctl extend nightly/report --by 2h --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'waits for OPS-12'`,
-		Args:              wants(1, 1, "NAME"),
-		ValidArgsFunction: a.completeNames,
 	}
 	o.deed.flags(cmd, "why, for the record and the audit trail (required)")
 	cmd.Flags().DurationVar(&o.by, "by", 0, "how much time to give, up to 168h (required)")
 	flags.CommandLineOnly(cmd.Flags(), "by")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.deed.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		if err := o.check(); err != nil {
-			return err
-		}
-		return o.run(cmd.Context(), name)
-	}
+	o.deed.runs(cmd, a, o.check, o.run)
 	return cmd
 }
 
@@ -64,27 +53,14 @@ func (o *extendOptions) check() error {
 	return o.deed.check()
 }
 
-func (o *extendOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	doc, err := o.deed.read(ctx, s, name)
-	if err != nil {
-		return err
-	}
+func (o *extendOptions) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
 	action := o.deed.action(s, protocol.ActionExtend, &doc.Record)
 	action.Seconds = int64(o.by / time.Second)
-	request, cancel := s.request(ctx)
-	defer cancel()
-	err = s.store.Extend(request, &doc.Record, action)
-	if err := o.deed.outcome(ctx, s, name, "extend "+text.Visible(name), err); err != nil {
-		return err
-	}
+	err := o.deed.send(ctx, s, &doc.Record, "extend", func(ctx context.Context) error {
+		return s.store.Extend(ctx, &doc.Record, action)
+	})
+	now := s.app.Now()
 	alertAt, autoUnlockAt := protocol.MoreTime(&doc.Record, o.by, action.At.Time)
-	_, err = fmt.Fprintf(o.app.Stdout, "gave %s more to %s: alert %s, auto-unlock %s; held by %s\n",
-		text.Duration(o.by), text.Visible(name), relative(alertAt, o.app.Now()), relative(autoUnlockAt, o.app.Now()),
-		s.holder(&doc.Record))
-	return err
+	return fmt.Sprintf("gave %s more to %s: alert %s, auto-unlock %s; held by %s", text.Duration(o.by),
+		text.Visible(doc.Name), relative(alertAt, now), relative(autoUnlockAt, now), s.holder(&doc.Record)), err
 }

@@ -46,8 +46,6 @@ The ending is recorded in the history, and in the audit trail with the reason, u
 source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
-		Args:              wants(1, 1, "NAME"),
-		ValidArgsFunction: a.completeNames,
 	}
 	o.deed.flags(cmd, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
@@ -55,16 +53,7 @@ source "cli".`,
 		"how long nobody is to follow, up to 1h; default: what the record says")
 	o.given = cmd.Flags().Changed
 	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.deed.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		if err := o.check(); err != nil {
-			return err
-		}
-		return o.run(cmd.Context(), name)
-	}
+	o.deed.runs(cmd, a, o.check, o.run)
 	return cmd
 }
 
@@ -83,30 +72,26 @@ func (o *forceUnlockOptions) check() error {
 	return nil
 }
 
-func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	doc, err := o.deed.read(ctx, s, name)
-	if err != nil {
-		return err
-	}
+func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
 	if !o.yes {
-		if err := o.confirm(ctx, &doc); err != nil {
-			return err
+		if err := o.confirm(ctx, doc); err != nil {
+			return "", err
 		}
 	}
-	if err := o.remove(ctx, s, &doc); err != nil {
-		return err
+	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
+	removal := metadata.Removal{
+		Record: &doc.Record,
+		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, action.Actor, action.Reason, action.At.Time),
+		Delay:  o.delay(&doc.Record),
 	}
-	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(name), s.holder(&doc.Record))
-	if d := o.delay(&doc.Record); d > 0 {
-		line += fmt.Sprintf("; a lock delay of %v has begun", d)
+	err := o.deed.send(ctx, s, &doc.Record, "force-unlock", func(ctx context.Context) error {
+		return s.store.ForceUnlock(ctx, removal, action)
+	})
+	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.holder(&doc.Record))
+	if removal.Delay > 0 {
+		line += fmt.Sprintf("; a lock delay of %v has begun", removal.Delay)
 	}
-	_, err = fmt.Fprintln(o.app.Stdout, line)
-	return err
+	return line, err
 }
 
 // delay is the lock delay that follows the hold.
@@ -140,17 +125,4 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 		return errors.New("nothing was done: that is not the lock's name")
 	}
 	return nil
-}
-
-func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
-	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
-	removal := metadata.Removal{
-		Record: &doc.Record,
-		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, action.Actor, action.Reason, action.At.Time),
-		Delay:  o.delay(&doc.Record),
-	}
-	request, cancel := s.request(ctx)
-	defer cancel()
-	err := s.store.ForceUnlock(request, removal, action)
-	return o.deed.outcome(ctx, s, doc.Name, "force-unlock "+text.Visible(doc.Name), err)
 }

@@ -53,7 +53,8 @@ func (o *historyOptions) run(ctx context.Context) error {
 	}
 	now := o.app.Now()
 	var t term.Table
-	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", askedColumn, extendedColumn, "OWNER", "HOST:PID", "HELD")
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", askedColumn, extendedColumn, ackColumn,
+		"OWNER", "HOST:PID", "HELD")
 	for _, e := range all {
 		if !o.globs.match(e.Lock) {
 			continue
@@ -68,9 +69,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
 			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
+			orNone(lookedAtBy(&e)),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	for _, column := range []string{"HELD AS", askedColumn, extendedColumn} {
+	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
 	}
 	return t.WriteRows(o.app.Stdout)
@@ -80,6 +82,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 const (
 	askedColumn    = "ASKED BY"
 	extendedColumn = "MORE TIME BY"
+	ackColumn      = "ACKNOWLEDGED BY" // of lists, too
 )
 
 // askedBy is who asked the holder to finish, and why; empty if nobody did.
@@ -100,6 +103,14 @@ func givenBy(e *metadata.Ending) string {
 		by += " +" + text.Duration(d)
 	}
 	return withReason(by, e.Extended.Reason)
+}
+
+// lookedAtBy is who looked at the lock when the hold ended, and the note; empty if nobody did.
+func lookedAtBy(e *metadata.Ending) string {
+	if e.Acknowledged == nil {
+		return ""
+	}
+	return withReason(e.Acknowledged.By, e.Acknowledged.Note)
 }
 
 func withReason(by, reason string) string {

@@ -108,20 +108,20 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
-	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
-		"PURPOSE")
+	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
+		"WAITING", "PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
 		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
-			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), shortText(r.Owner), hostPID(r),
-			age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
+			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), orNone(acknowledged(r, now)), shortText(r.Owner),
+			hostPID(r), age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
 			strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
-	t.DropEmpty("HELD AS")
-	t.DropEmpty("ENDED")
-	t.DropEmpty("CLOCK")
+	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
+		t.DropEmpty(column)
+	}
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}

@@ -112,6 +112,9 @@ func (p *page) lock(doc *metadata.Document) {
 
 // operators shows what was done to the hold by others than its holder.
 func (p *page) operators(r *metadata.Record) {
+	if words := protocol.AcknowledgedWords(r, p.now); words != "" {
+		p.fact("looked at", words)
+	}
 	if r.Asked != nil {
 		p.fact("to finish", protocol.AskedWords(r, p.now))
 	}

@@ -71,7 +71,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newPeriods(a),
 		newTasks(a), newCheck(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
+		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)

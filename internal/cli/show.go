@@ -54,6 +54,10 @@ More time:
 
 ` + lockjson.ExtendedShape().Help() + `
 
+An acknowledgement:
+
+` + lockjson.AcknowledgedShape().Help() + `
+
 A lock delay:
 
 ` + lockjson.DelayShape().Help() + `

@@ -23,7 +23,7 @@ users:
   coder: [view, backtrace]
   auditor: [view, audit]
   unlocker: [view, unlock]
-  chief: [view, backtrace, audit, unlock, ask, extend]
+  chief: [view, backtrace, audit, unlock, ask, extend, acknowledge]
 groups:
   on-call: [view, unlock]
 `

@@ -27,6 +27,8 @@ func gentle(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) fun
 		c.Access = behindProxy(t)
 		c.AskHolder = do
 		c.Extend = do
+		c.Acknowledge = do
+		c.Withdraw = do
 	}
 }
 
@@ -69,6 +71,8 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 	}{
 		"ask":    {"", "", 0, "mutexdash_asks_total"},
 		"extend": {"own", " 1h30m ", 5400, "mutexdash_extensions_total"},
+
+		"acknowledge": {"30m", "", 1800, "mutexdash_acknowledgements_total"},
 	} {
 		link := actionLink(s, what, stuck)
 		if !strings.Contains(page, `href="`+strings.ReplaceAll(link, "&", "&amp;")+`"`) {
@@ -121,6 +125,13 @@ func TestGentleActionsAreRefused(t *testing.T) {
 			func(s *scene, _ url.Values) { delete(s.documents, stuck) }, nil, 409, "Nobody holds the lock now"},
 		"while etcd is away": {"chief", "ask", "please", "",
 			func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }, nil, 412, "Nothing was done"},
+		"without acknowledge": {"unlocker", "acknowledge", "", "30m", nil, nil, 403, "the permission acknowledge"},
+		"with a long note": {"chief", "acknowledge", strings.Repeat("a", 501), "1h", nil, nil, 422,
+			"The note has 501"},
+		"too short": {"chief", "acknowledge", "", "59s", nil, nil, 422, "lasts at least a minute"},
+		"too long":  {"chief", "acknowledge", "", "24h1s", nil, nil, 422, "lasts at most 24 hours"},
+		"when another hold began": {"chief", "acknowledge", "", "30m",
+			func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409, "now held by billing"},
 		"when it was extended": {"chief", "extend", "please", "30m",
 			nil, metadata.ErrChanged, 409, "the lock was extended just now"},
 		"when nobody knows": {"chief", "extend", "please", "30m", nil, setup.ErrUnknown, 504, "Outcome unknown"},
@@ -160,7 +171,7 @@ func TestGentleActionsAreRefused(t *testing.T) {
 func TestGentleActionsAreOffUnlessSwitchedOn(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
-	for _, what := range []string{"ask", "extend"} {
+	for _, what := range []string{"ask", "extend", "acknowledge"} {
 		w := post(d, "chief", actionLink(s, what, stuck), s.form(stuck, "please", "30m"))
 		if w.Code != 403 || !strings.Contains(w.Body.String(), "switched off") {
 			t.Errorf("%s: %d", what, w.Code)
@@ -173,6 +184,8 @@ func TestGentleActionsAreOffUnlessSwitchedOn(t *testing.T) {
 	if page := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(); strings.Contains(page,
 		"Give more time") {
 		t.Error("the page of the lock leads to what is switched off")
+	} else if strings.Contains(page, "Acknowledge") {
+		t.Error("the page of the lock leads to an acknowledgement, which is switched off")
 	}
 }
 
@@ -192,6 +205,11 @@ func TestGentleActionsByTheAPI(t *testing.T) {
 		"ask":                 {"ask", "", 200, `"result":"asked"`},
 		"extend":              {"extend", `,"seconds":1800`, 200, `"result":"extended"`},
 		"extend without time": {"extend", "", 422, `"code":"bad_seconds"`},
+		"extend for ages":     {"extend", `,"seconds":18446744075509`, 422, `"code":"bad_seconds"`},
+		"ask with a note":     {"ask", `,"note":"please"`, 400, "has note instead of reason"},
+		"acknowledge":         {"acknowledge", `,"seconds":1800,"note":"the disk"`, 200, `"result":"acknowledged"`},
+		"acknowledge briefly": {"acknowledge", `,"seconds":59`, 422, `"code":"bad_seconds"`},
+		"withdraw nothing":    {"acknowledge", `,"withdraw":true`, 409, "nobody has acknowledged it"},
 	} {
 		done = nil
 		w := send(d, "chief", "/api/v1/lock/"+c.what, "application/json", body(c.more))
@@ -223,7 +241,8 @@ func TestAHoldThatEndsOnRequestIsYielded(t *testing.T) {
 
 func TestGentleActionsHaveCountersFromTheBeginning(t *testing.T) {
 	d := busy().dashboard(t)
-	if n := testutil.CollectAndCount(d, "mutexdash_asks_total", "mutexdash_extensions_total"); n != 8 {
+	if n := testutil.CollectAndCount(d, "mutexdash_asks_total", "mutexdash_extensions_total",
+		"mutexdash_acknowledgements_total"); n != 12 {
 		t.Errorf("%d series", n)
 	}
 }

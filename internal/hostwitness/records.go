@@ -133,7 +133,7 @@ func (r *records) apply(events []protocol.Event) (c change) {
 func promise(name string) bool {
 	switch name {
 	case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldAsked,
-		metadata.FieldExtended:
+		metadata.FieldExtended, metadata.FieldAcknowledged:
 		return true
 	}
 	return false

@@ -71,13 +71,14 @@ type Ending struct {
 	UUID       *string `json:"uuid"`
 	Token      *string `json:"token"`
 	Holder
-	EndedAt  *string   `json:"ended_at"`
-	EndedIn  *float64  `json:"ended_at_in_seconds"`
-	How      *string   `json:"how"`
-	By       *string   `json:"by"`
-	Why      *string   `json:"why"`
-	Asked    *Asked    `json:"asked"`
-	Extended *Extended `json:"extended"`
+	EndedAt      *string       `json:"ended_at"`
+	EndedIn      *float64      `json:"ended_at_in_seconds"`
+	How          *string       `json:"how"`
+	By           *string       `json:"by"`
+	Why          *string       `json:"why"`
+	Asked        *Asked        `json:"asked"`
+	Extended     *Extended     `json:"extended"`
+	Acknowledged *Acknowledged `json:"acknowledged"`
 }
 
 // NewEnding describes how a hold ended.
@@ -88,6 +89,7 @@ func NewEnding(e *metadata.Ending, now time.Time) Ending {
 			Purpose: Known(e.Purpose), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
 		How: Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
 		Asked: newRequest(e.Asked, now), Extended: newExtended(e.Extended, now),
+		Acknowledged: newAcknowledged(e.Acknowledged, now),
 	}
 	j.LockedAt, j.LockedIn = Instant(e.LockedAt.Time, now)
 	j.AlertAt, j.AlertIn = Instant(e.AlertAt.Time, now)

@@ -27,21 +27,22 @@ type Lock struct {
 	Token      *string          `json:"token"`
 	Revision   *string          `json:"revision"`
 	Holder
-	Problems            []Problem  `json:"problems"`
-	Waiters             *int       `json:"waiters"`
-	LongestWaitingSince *string    `json:"longest_waiting_since"`
-	LongestWaitingIn    *float64   `json:"longest_waiting_since_in_seconds"`
-	Kind                *string    `json:"kind"`
-	ShareOf             *string    `json:"share_of"`
-	Permits             *int       `json:"permits"`
-	Limit               *int       `json:"limit"`
-	ClockOffset         *float64   `json:"clock_offset_seconds"`
-	Process             *Process   `json:"process"`
-	Death               *Statement `json:"death"`
-	Suspicion           *Statement `json:"suspicion"`
-	Asked               *Asked     `json:"asked"`
-	Extended            *Extended  `json:"extended"`
-	URL                 string     `json:"url,omitempty"`
+	Problems            []Problem     `json:"problems"`
+	Waiters             *int          `json:"waiters"`
+	LongestWaitingSince *string       `json:"longest_waiting_since"`
+	LongestWaitingIn    *float64      `json:"longest_waiting_since_in_seconds"`
+	Kind                *string       `json:"kind"`
+	ShareOf             *string       `json:"share_of"`
+	Permits             *int          `json:"permits"`
+	Limit               *int          `json:"limit"`
+	ClockOffset         *float64      `json:"clock_offset_seconds"`
+	Process             *Process      `json:"process"`
+	Death               *Statement    `json:"death"`
+	Suspicion           *Statement    `json:"suspicion"`
+	Asked               *Asked        `json:"asked"`
+	Extended            *Extended     `json:"extended"`
+	Acknowledged        *Acknowledged `json:"acknowledged"`
+	URL                 string        `json:"url,omitempty"`
 }
 
 // Holder is who holds a lock, or held it, and what that process recorded.
@@ -100,6 +101,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
+		Acknowledged: newAcknowledged(r.AcknowledgedAt(now), now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)

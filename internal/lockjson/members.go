@@ -44,6 +44,7 @@ func LockShape() Shape {
 		{"suspicion", "a witness's reason to believe so, which proves nothing; null when there is none"},
 		{"asked", "the request to the holder to finish; null when there is none"},
 		{"extended", "who gave the holder more time; null when nobody did"},
+		{"acknowledged", "who looks at the lock now; null when nobody does"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
 }
@@ -93,6 +94,7 @@ func EndingShape() Shape {
 		{"by, why", "who ended it for the holder, and for what reason"},
 		{"asked", "the last request to the holder to finish; null when there was none"},
 		{"extended", "who gave the holder more time last; null when nobody did"},
+		{"acknowledged", "who looked at the lock when the hold ended; null when nobody did"},
 	}}
 }
 

@@ -28,6 +28,36 @@ type Extended struct {
 	AutoUnlockIn *float64 `json:"auto_unlock_at_in_seconds"`
 }
 
+// Acknowledged tells who looks at the lock.
+type Acknowledged struct {
+	By      *string  `json:"by"`
+	Source  *string  `json:"source"`
+	At      *string  `json:"at"`
+	In      *float64 `json:"at_in_seconds"`
+	Until   *string  `json:"until"`
+	UntilIn *float64 `json:"until_in_seconds"`
+	Note    *string  `json:"note"`
+}
+
+func newAcknowledged(a *metadata.Acknowledgement, now time.Time) *Acknowledged {
+	if a == nil {
+		return nil
+	}
+	j := &Acknowledged{By: Known(a.By), Source: Known(a.Source), Note: Known(a.Note)}
+	j.At, j.In = Instant(a.At.Time, now)
+	j.Until, j.UntilIn = Instant(a.Until.Time, now)
+	return j
+}
+
+// AcknowledgedShape describes [Acknowledged].
+func AcknowledgedShape() Shape {
+	return Shape{"An acknowledgement", Acknowledged{}, []Line{
+		{"by, source", "who looks at it, and where that name comes from: cli, basic, mtls or header"},
+		{"at, until", "since when, and until when at most, by that person's clock"},
+		{"note", "what they wrote; null when nothing"},
+	}}
+}
+
 func newAsked(r *metadata.Record, now time.Time) *Asked {
 	if r.Asked == nil {
 		return nil

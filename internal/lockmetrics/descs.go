@@ -14,6 +14,8 @@ type descs struct {
 
 	statements, disputed, holderEnded *prometheus.Desc
 
+	acknowledged, acknowledgedUntil *prometheus.Desc
+
 	up, alarm, revision, lastSync *prometheus.Desc
 
 	resyncs, events, restarts, metadataErrors *prometheus.Desc
@@ -59,6 +61,10 @@ func newDescs(namespace string) descs {
 			"When the holder of an abandoned lock ended, by the witness's clock.",
 			"lock", "owner", "hostname", "cause"),
 
+		acknowledged: d("locks_acknowledged", "Held locks that somebody looks at."),
+		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",
+			"When the acknowledgement of the lock ends.", "lock"),
+
 		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),
 		revision: d("etcd_revision", "The highest revision of etcd seen."),
@@ -76,7 +82,7 @@ func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.deadlocks, d.deadlockSince,
 		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
-		d.statements, d.disputed, d.holderEnded,
+		d.statements, d.disputed, d.holderEnded, d.acknowledged, d.acknowledgedUntil,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,
 	} {

@@ -62,13 +62,13 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	ahead := lock("of a holder whose clock is ahead", 2*time.Hour)
 	ahead.LockedAt = now.Add(time.Hour)
-	registry.MustRegister(everything(newWorld(lock("late", -time.Minute), ahead,
+	registry.MustRegister(everything(newWorld(acknowledged("late", -time.Minute, time.Minute), ahead,
 		stated("dead", metadata.WitnessHost)))...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 26; len(families) != want {
+	if want := 28; len(families) != want {
 		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()

@@ -32,6 +32,7 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 // locks judges every lock once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	counts := map[staleness.State]int{}
+	acknowledged := 0
 	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
@@ -44,6 +45,9 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 			list.offer(judged{r, verdict})
 		}
 		said.add(judged{r, verdict})
+		if r.AcknowledgedAt(now.Wall) != nil {
+			acknowledged++
+		}
 		if verdict.ClockOff != 0 {
 			off.offer(judged{r, verdict})
 		}
@@ -52,7 +56,8 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 		gauge(ch, c.d.locks, float64(counts[state]), string(state))
 	}
 	instant(ch, c.d.oldest, oldest)
-	shown := c.series(ch, list.best(), queues)
+	gauge(ch, c.d.acknowledged, float64(acknowledged))
+	shown := c.series(ch, list.best(), queues, now.Wall)
 	gauge(ch, c.d.dropped, float64(list.offers-shown))
 	gauge(ch, c.d.clocksOff, float64(off.offers))
 	if c.c.Series == SeriesAll || c.c.Series == SeriesAlerting {
@@ -75,7 +80,8 @@ func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 
 // series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or by
 // intent to hide it, is left out: a duplicate series would fail the whole scrape.
-func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter) int {
+func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter,
+	now time.Time) int {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
 		r := j.record
@@ -90,6 +96,9 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
 		if r.Purpose != "" {
 			gauge(ch, c.d.lockInfo, 1, name, text.Label(r.Purpose))
+		}
+		if a := r.AcknowledgedAt(now); a != nil {
+			instant(ch, c.d.acknowledgedUntil, a.Until.Time, name)
 		}
 		if queues != nil {
 			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,6 +49,80 @@ func (s *Store) Extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 	}
 	if err != nil {
 		return fmt.Errorf("give the holder of %q more time: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Acknowledge records for a.Seconds that the operator looks at the hold in r, with a.Reason as the note, and records
+// the action. A later acknowledgement replaces an earlier one. Its errors are those of [Store.AskHolder].
+func (s *Store) Acknowledge(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	if err := s.acknowledge(ctx, r, a); err != nil {
+		return fmt.Errorf("acknowledge %q: %w", r.Name, err)
+	}
+	return nil
+}
+
+func (s *Store) acknowledge(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	d := time.Duration(a.Seconds) * time.Second
+	by := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+		Until: metadata.Time{Time: a.At.Add(d)}, Note: a.Reason}
+	err := refused(protocol.CheckAcknowledge(r), protocol.CheckAcknowledgeFor(d), protocol.CheckNote(a.Reason),
+		checkSize(protocol.Marshal(by)))
+	if err != nil {
+		return err
+	}
+	lease, err := s.grant(ctx, a.Seconds)
+	if err != nil {
+		return err
+	}
+	err = s.act(ctx, r, a,
+		func(audit clientv3.Op) locktxn.Txn { return locktxn.Acknowledge(s.layout, r.Name, by, lease, audit) },
+		func(*metadata.Record) bool { return true })
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		s.revoke(ctx, lease)
+	}
+	return err
+}
+
+// grant returns a lease for one key. It is not shared: acknowledgements are rare, and each ends at a time of its own.
+func (s *Store) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Grant(ctx, seconds)
+	switch {
+	case err == nil:
+		return resp.ID, nil
+	case locktxn.NoSpace(err):
+		return clientv3.NoLease, fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return clientv3.NoLease, fmt.Errorf("no lease: %w", err)
+}
+
+// revoke gives back a lease without keys. If that fails, it ends by itself.
+func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if _, err := s.etcd.Revoke(ctx, lease); err != nil {
+		s.log.Debug().Err(err).Msg("a lease without keys was not revoked; it ends by itself")
+	}
+}
+
+// WithdrawAcknowledgement ends the acknowledgement in r before its time, if it is still the one that the operator saw,
+// and records the action. Its errors are those of [Store.AskHolder]: the hold has changed, too, if somebody else has
+// acknowledged it meanwhile.
+func (s *Store) WithdrawAcknowledgement(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	err := refused(protocol.CheckAcknowledge(r), protocol.CheckWithdraw(r), protocol.CheckNote(a.Reason))
+	if err == nil {
+		err = s.act(ctx, r, a,
+			func(audit clientv3.Op) locktxn.Txn {
+				return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledged, audit)
+			},
+			func(now *metadata.Record) bool {
+				return now.Acknowledged != nil && now.Acknowledged.Revision == r.Acknowledged.Revision
+			})
+	}
+	if err != nil {
+		return fmt.Errorf("withdraw the acknowledgement of %q: %w", r.Name, err)
 	}
 	return nil
 }

@@ -28,13 +28,17 @@ var deeds = map[string]struct {
 		func(w world, r *metadata.Record, a protocol.Action) error { return w.Extend(w.Context(), r, a) },
 		func(r *metadata.Record) bool { return r.Extended != nil },
 	},
+	protocol.ActionAcknowledge: {
+		func(w world, r *metadata.Record, a protocol.Action) error { return w.Acknowledge(w.Context(), r, a) },
+		func(r *metadata.Record) bool { return r.Acknowledged != nil },
+	},
 }
 
 func deed(what string, r *metadata.Record) protocol.Action {
 	a := action(r)
 	a.Action = what
 	a.Reason = "the deploy waits"
-	if what == protocol.ActionExtend {
+	if what != protocol.ActionAsk {
 		a.Seconds = 1800
 	}
 	return a
@@ -221,7 +225,7 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 	}
 	seconds := func(n int64) change {
 		return func(_ *metadata.Record, a *protocol.Action) {
-			if a.Action == protocol.ActionExtend {
+			if a.Action != protocol.ActionAsk {
 				a.Seconds = n
 			}
 		}
@@ -230,31 +234,37 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 		return func(r *metadata.Record, _ *protocol.Action) { f(r) }
 	}
 	for name, c := range map[string]struct {
-		change       change
-		ask, extends bool // is refused
+		change                     change
+		ask, extends, acknowledges bool // is refused
 	}{
-		"no reason":             {reason(" "), true, true},
-		"a reason of two lines": {reason("a\nb"), true, true},
-		"a long reason":         {reason(strings.Repeat("x", 1025)), true, true},
-		"a reason long in JSON": {reason(strings.Repeat("<", 500)), true, true},
-		"a misplaced record":    {record(func(r *metadata.Record) { r.Misplaced = true }), true, true},
-		"no uuid":               {record(func(r *metadata.Record) { r.UUID = "" }), true, true},
-		"nobody's record":       {record(func(r *metadata.Record) { r.Token = 0 }), true, true},
-		"no alert deadline":     {record(func(r *metadata.Record) { r.AlertAt = time.Time{} }), false, true},
-		"no auto-unlock":        {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true},
+		"no reason":             {reason(" "), true, true, false},
+		"a reason of two lines": {reason("a\nb"), true, true, true},
+		"a long reason":         {reason(strings.Repeat("x", 1025)), true, true, true},
+		"a reason long in JSON": {reason(strings.Repeat("<", 500)), true, true, true},
+		"a reason not in UTF-8": {reason("a\xffb"), true, true, true},
+		"a misplaced record":    {record(func(r *metadata.Record) { r.Misplaced = true }), true, true, true},
+		"no uuid":               {record(func(r *metadata.Record) { r.UUID = "" }), true, true, true},
+		"nobody's record":       {record(func(r *metadata.Record) { r.Token = 0 }), true, true, true},
+		"no alert deadline":     {record(func(r *metadata.Record) { r.AlertAt = time.Time{} }), false, true, false},
+		"no auto-unlock": {record(func(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }), false, true,
+			false},
 		"a dead holder": {record(func(r *metadata.Record) {
 			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, Revision: r.Revision + 1}
-		}), true, true},
-		"no time":           {seconds(0), false, true},
-		"less than no time": {seconds(-60), false, true},
-		"more than a week":  {seconds(7*86400 + 1), false, true},
+		}), true, true, false},
+		"no time":              {seconds(0), false, true, true},
+		"less than no time":    {seconds(-60), false, true, true},
+		"less than a minute":   {seconds(59), false, false, true},
+		"a day and a second":   {seconds(86401), false, false, true},
+		"a day, which is fine": {seconds(86400), false, false, false},
+		"more than a week":     {seconds(7*86400 + 1), false, true, true},
 		"after the year 2286": {record(func(r *metadata.Record) {
 			r.AutoUnlockAt = time.Unix(9_999_999_000, 0)
-		}), false, true},
+		}), false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)
-			for what, refused := range map[string]bool{protocol.ActionAsk: c.ask, protocol.ActionExtend: c.extends} {
+			for what, refused := range map[string]bool{protocol.ActionAsk: c.ask, protocol.ActionExtend: c.extends,
+				protocol.ActionAcknowledge: c.acknowledges} {
 				r := w.hold(what, uuid(1))
 				a := deed(what, r)
 				c.change(r, &a)

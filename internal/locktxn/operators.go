@@ -53,6 +53,32 @@ func Extend(l protocol.Layout, e Extension) Txn {
 	}
 }
 
+// Acknowledge puts into the record of the hold that it names that somebody looks at it, for as long as the lease, in
+// the place of an earlier acknowledgement. Else it reads the record.
+func Acknowledge(l protocol.Layout, lock string, a metadata.Acknowledgement, lease clientv3.LeaseID,
+	audit clientv3.Op) Txn {
+	return Txn{
+		If: HeldBy(l, Hold{Lock: lock, UUID: a.UUID, Token: a.Token}),
+		Then: []clientv3.Op{
+			clientv3.OpPut(l.Field(lock, metadata.FieldAcknowledged), protocol.Marshal(a), clientv3.WithLease(lease)),
+			audit,
+		},
+		Else: []clientv3.Op{read(l, lock)},
+	}
+}
+
+// WithdrawAcknowledgement deletes the acknowledgement of the hold that it names, if it is still the one that was shown.
+// Else it reads the record.
+func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowledgement, audit clientv3.Op) Txn {
+	key := l.Field(lock, metadata.FieldAcknowledged)
+	return Txn{
+		If: append(HeldBy(l, Hold{Lock: lock, UUID: a.UUID, Token: a.Token}),
+			clientv3.Compare(clientv3.ModRevision(key), "=", a.Revision)),
+		Then: []clientv3.Op{clientv3.OpDelete(key), audit},
+		Else: []clientv3.Op{read(l, lock)},
+	}
+}
+
 // ReadAction reads whether the action with this audit key was recorded, which happens together with the action, and
 // then the record of its lock.
 func ReadAction(l protocol.Layout, audit, lock string) Txn {

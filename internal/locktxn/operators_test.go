@@ -171,3 +171,56 @@ func TestAnExtensionSaysHowMuchWasGiven(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+func (s store) acknowledgement(h locktxn.Hold, by string) metadata.Acknowledgement {
+	return metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
+}
+
+// grant is a lease for a key.
+func (s store) grant() clientv3.LeaseID {
+	s.Helper()
+	lease, err := s.etcd.Grant(s.Context(), 60)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return lease.ID
+}
+
+// Each compare is needed: without it, the next hold is acknowledged, or what another person wrote is withdrawn.
+func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	audit := clientv3.OpPut(s.auditKey(), "{}")
+	lease := s.grant()
+	a := s.acknowledgement(h, "ann")
+	for n, change := range []func(*metadata.Acknowledgement){
+		func(a *metadata.Acknowledgement) { a.UUID = other },
+		func(a *metadata.Acknowledgement) { a.Token-- },
+	} {
+		wrong := a
+		change(&wrong)
+		txn := locktxn.Acknowledge(s.l, "a", wrong, lease, audit)
+		s.refused("acknowledge another hold", txn)
+		s.done("the same without its guard", without(txn, n))
+	}
+	s.done("acknowledge", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	shown := s.record("a").Acknowledged
+	if shown == nil || shown.By != "ann" {
+		t.Fatalf("the record has %+v", shown)
+	}
+	s.done("acknowledge again", locktxn.Acknowledge(s.l, "a", s.acknowledgement(h, "bob"), lease, audit))
+	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit)
+	s.refused("withdraw what was replaced", withdraw)
+	if now := s.record("a").Acknowledged; now == nil || now.By != "bob" {
+		t.Errorf("the record has %+v", now)
+	}
+	s.done("the same without its guard", without(withdraw, 2))
+	s.done("acknowledge", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	shown = s.record("a").Acknowledged
+	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit))
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("acknowledge a hold that is over", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	if left := s.keys("a/"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}

@@ -36,6 +36,12 @@ func TestWhichWritesKeepALock(t *testing.T) {
 			}
 			return []op{remove(layout.Field("a", "note")), remove(layout.Record("a") + "x/y")}
 		}, false},
+		{"not who acknowledges it, and withdraws that", func(_ time.Time, n int) []op {
+			if n%2 == 0 {
+				return []op{put(layout.Field("a", metadata.FieldAcknowledged), "{}")}
+			}
+			return []op{remove(layout.Field("a", metadata.FieldAcknowledged))}
+		}, false},
 		{"not who writes the deadlines that there are",
 			func(locked time.Time, _ int) []op { return deadlines(locked.Add(time.Second)) }, false},
 		{"a holder whose clock is behind, and that extends", func(_ time.Time, n int) []op {

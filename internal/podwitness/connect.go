@@ -103,6 +103,19 @@ func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func
 	reflector.RunWithContext(logr.NewContext(ctx, silent))
 }
 
+// get asks for one pod, as it is now: the answer is from no cache.
+func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
+	answer, err := a.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	p, ok := answer.(*pod)
+	if !ok {
+		return nil, fmt.Errorf("got a %T instead of a pod", answer)
+	}
+	return p, nil
+}
+
 // errHungUp says that a connection ended before its answer.
 var errHungUp = errors.New("it closes connections without an answer")
 

@@ -3,6 +3,7 @@ package podwitness
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/podwitness/podproof"
 )
@@ -25,3 +26,8 @@ func (w *Witness) Feed(text string) error {
 
 // Look judges all locks once.
 func (w *Witness) Look(ctx context.Context) { w.look(ctx) }
+
+// Confirmed reports whether the API server was asked for a pod at that moment or later, and it is as it was watched.
+func (w *Witness) Confirmed(uid string, since time.Duration) bool {
+	return w.doubted(doubt{uid, since}) == nil
+}

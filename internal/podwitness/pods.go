@@ -14,6 +14,9 @@ const (
 	// quiet is how long a watch may be silent before it no longer counts as unbroken: a living one sends a bookmark
 	// about every minute.
 	quiet = 90 * time.Second
+	// calm is how long a watch may be silent before the pods of new holds are asked for. An API server has no bookmarks
+	// to send where nothing happens, unless its etcd tells of its progress.
+	calm = time.Minute
 	// keepGone is how long a pod that is gone is remembered: for locks that are read later than its end.
 	keepGone = 15 * time.Minute
 	// maxGone bounds the number of those that are remembered.
@@ -48,6 +51,19 @@ func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod
 		pod = p.byUID[uid]
 	}
 	return pod, p.byUID[p.byName[name{namespace, podName}]]
+}
+
+// confirm takes what the API server answered when it was asked for a pod, no earlier than at a moment.
+func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.byUID[answer.UID]
+	if known == nil || known.Gone != podproof.Never {
+		return
+	}
+	if confirmed := podproof.Confirm(known, answer, at); confirmed != nil {
+		p.byUID[answer.UID] = confirmed
+	}
 }
 
 // count returns the number of pods that are there.
@@ -178,6 +194,17 @@ func (f *feed) answers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.since != podproof.Never && !f.broken && f.pods.clock()-f.heard <= quiet
+}
+
+// covers reports whether what comes next was news at a moment: the API server has been heard from since, or will have
+// been silent for so short a time that its silence means nothing.
+func (f *feed) covers(moment time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.behind {
+		return f.settled >= moment
+	}
+	return f.heard >= moment || f.pods.clock()-f.heard < calm
 }
 
 // unbroken returns since when the feed has been complete and current: podproof.Never if it is not.

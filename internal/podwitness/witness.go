@@ -26,6 +26,8 @@ const (
 	lookShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
+	// maxDoubts is how many pods may wait to be asked for.
+	maxDoubts = 100
 	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
 	// ended, or it was lost. A suspicion that somebody else dispelled waits longer: they knew better.
 	proveAgain   = 5 * time.Minute
@@ -66,6 +68,8 @@ type Witness struct {
 
 	mu       sync.Mutex
 	troubles map[string]*trouble // by namespace
+
+	doubts chan doubt // about pods that are to be asked for
 }
 
 // hold identifies one hold of a lock.
@@ -93,7 +97,7 @@ func (t told) recent(v podproof.Verdict, now time.Duration) bool {
 // New returns a witness that watches nothing until it runs.
 func New(c Config, api *API) *Witness {
 	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{}, metrics: newMetrics(),
-		told: map[hold]told{}, troubles: map[string]*trouble{}}
+		told: map[hold]told{}, troubles: map[string]*trouble{}, doubts: make(chan doubt, maxDoubts)}
 	for _, namespace := range c.Namespaces {
 		w.feeds[namespace] = newFeed(w.pods)
 	}
@@ -112,6 +116,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			w.api.reflect(ctx, namespace, f, func(err error) { w.heard(ctx, namespace, f, err) })
 		})
 	}
+	feeding.Go(func() { w.confirm(ctx) })
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var changed <-chan struct{}
@@ -226,13 +231,18 @@ func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
 // watched returns since when all pods of a namespace have been known without a break, podproof.Never if they are not. A
 // record that does not name its namespace could be of any.
 func (w *Witness) watched(namespace string) time.Duration {
-	if f, all := w.feeds[""]; all {
-		return f.unbroken()
-	}
-	if f, ok := w.feeds[namespace]; ok {
+	if f := w.feed(namespace); f != nil {
 		return f.unbroken()
 	}
 	return podproof.Never
+}
+
+// feed returns the one that has the pods of a namespace, nil if they are not watched.
+func (w *Witness) feed(namespace string) *feed {
+	if f, all := w.feeds[""]; all {
+		return f
+	}
+	return w.feeds[namespace]
 }
 
 // tell judges a hold and writes what is new about it.
@@ -254,10 +264,64 @@ func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
 			w.write(ctx, r, v, w.config.Suspect)
 		}
 	case podproof.Runs:
+		w.doubt(r)
 		if mine(r.Suspicion) {
 			w.dispel(ctx, r)
 		}
 	case podproof.Nothing:
+	}
+}
+
+// doubt is about a pod: it has not been confirmed since a hold was seen.
+type doubt struct {
+	uid   string
+	since time.Duration // when the hold was seen
+}
+
+// doubted returns the pod of a doubt, nil if it was confirmed meanwhile or is not there.
+func (w *Witness) doubted(d doubt) *podproof.Pod {
+	p, _ := w.pods.find(d.uid, "", "")
+	if p == nil || p.Gone != podproof.Never || p.Confirmed > 0 && p.Confirmed >= d.since {
+		return nil
+	}
+	return p
+}
+
+// doubt asks for the pod of a holder if its end, once it is reported, would not be known to come after the hold was
+// seen. If too many pods wait for that, the next look tries again.
+func (w *Witness) doubt(r *metadata.Record) {
+	d := doubt{r.Process.PodUID, r.Seen.First}
+	f := w.feed(r.Process.PodNamespace)
+	if d.uid == "" || f == nil || f.covers(d.since) || w.doubted(d) == nil {
+		return
+	}
+	select {
+	case w.doubts <- d:
+	default:
+	}
+}
+
+// confirm asks for pods until ctx ends. What the API server answers was true after it was asked.
+func (w *Witness) confirm(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case d := <-w.doubts:
+			if p := w.doubted(d); p != nil {
+				w.ask(ctx, p)
+			}
+		}
+	}
+}
+
+// ask asks for one pod. If there is no answer, the next look doubts again.
+func (w *Witness) ask(ctx context.Context, p *podproof.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	at := w.config.Clock()
+	if answer, err := w.api.get(ctx, p.Namespace, p.Name); err == nil {
+		w.pods.confirm(answer.brief(), at)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,9 @@ type apiServer struct {
 	mu      sync.Mutex
 	events  []string // of the watch, in order
 	changed chan struct{}
-	status  int // of all answers, if it is not 0
+	status  int    // of all answers, if it is not 0
+	now     string // the answer to who asks for a pod
+	asked   int    // how often that was
 }
 
 func startAPIServer(t *testing.T) *apiServer {
@@ -51,6 +54,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`,
 			strings.ReplaceAll(http.StatusText(status), " ", ""), status)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/namespaces/shop/pods/worker-0") {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked++
+		fmt.Fprintln(w, a.now)
 		return
 	}
 	for sent := 0; ; sent++ {
@@ -124,7 +134,8 @@ type store struct {
 	tries  int
 	said   []metadata.Statement
 	dubbed []metadata.Statement
-	taken  []string // uuids of dispelled suspicions
+	taken  []string     // uuids of dispelled suspicions
+	passed atomic.Int64 // how much time went by besides, in nanoseconds
 }
 
 func (s *store) add(to *[]metadata.Statement) func(context.Context, metadata.Statement) error {
@@ -212,7 +223,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*podwitn
 			return nil
 		},
 		Changed: func() <-chan struct{} { return nil },
-		Clock:   func() time.Duration { return time.Since(began) },
+		Clock:   func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
 		State:   s.add(&s.said), Suspect: s.add(&s.dubbed),
 		Dispel: func(_ context.Context, uuid string) error {
 			s.mu.Lock()
@@ -264,6 +275,73 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 		t.Errorf("stated %d times", s.tries)
 	}
 	shows(t, w, `unlocker_kubernetes_statements_total{cause="container_ended",certainty="proof"} 1`)
+}
+
+// Where nothing happens, an API server may send nothing for long: what then comes might be old.
+func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
+	a := startAPIServer(t)
+	a.now = pod("Running", runs)
+	s := &store{}
+	a.send("ADDED", pod("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	s.passed.Store(int64(10 * time.Minute))
+	late := held()
+	late.Seen.First = 10 * time.Minute
+	s.hold(late)
+	proctest.Eventually(t, "the pod to be confirmed", func() error {
+		if !w.Confirmed("u1", late.Seen.First) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	a.send("MODIFIED", pod("Running", over))
+	s.eventually(t, "the statement", func() bool { return len(s.said)+len(s.dubbed) > 0 })
+	if len(s.said) != 1 {
+		t.Errorf("stated %+v, suspected %+v", s.said, s.dubbed)
+	}
+}
+
+// The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
+func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
+	for about, answer := range map[string]string{
+		"its container has ended": pod("Running", over),
+		"another start of it":     strings.ReplaceAll(pod("Running", runs), "containerd://1", "containerd://2"),
+		"another pod":             strings.ReplaceAll(pod("Running", runs), `"u1"`, `"u2"`),
+	} {
+		t.Run(about, func(t *testing.T) { t.Parallel(); isNotConfirmed(t, answer) })
+	}
+}
+
+func isNotConfirmed(t *testing.T, answer string) {
+	a := startAPIServer(t)
+	a.now = answer
+	s := &store{}
+	a.send("ADDED", pod("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	s.passed.Store(int64(10 * time.Minute))
+	late := held()
+	late.Seen.First = 10 * time.Minute
+	s.hold(late)
+	proctest.Eventually(t, "two questions", func() error { // the second after the first was answered
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.asked < 2 {
+			return fmt.Errorf("asked %d times", a.asked)
+		}
+		return nil
+	})
+	if w.Confirmed("u1", late.Seen.First) {
+		t.Error("confirmed")
+	}
+	a.send("MODIFIED", pod("Running", over))
+	s.eventually(t, "the suspicion", func() bool { return len(s.said)+len(s.dubbed) > 0 })
+	if len(s.said) != 0 {
+		t.Errorf("stated %+v", s.said)
+	}
 }
 
 func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {

@@ -23,7 +23,7 @@ type Action struct {
 	Reason    string        `json:"reason"`
 	Ticket    string        `json:"ticket,omitempty"`
 	Result    string        `json:"result"` // success, conflict, denied, error
-	// Seconds is how much time an ActionExtend gave.
+	// Seconds is how much time an ActionExtend gave, or how long an ActionAcknowledge lasts.
 	Seconds int64 `json:"seconds,omitempty"`
 }
 
@@ -33,12 +33,15 @@ const (
 	ActionAsk         = "ask"          // ask its holder to finish
 	ActionExtend      = "extend"       // move its deadlines forward
 	ActionEndDelay    = "end-delay"    // end the lock delay after it
+	ActionAcknowledge = "acknowledge"  // say that somebody looks at it
+	// ActionWithdraw ends an acknowledgement before its time.
+	ActionWithdraw = "withdraw-acknowledgement"
 )
 
 // wire is what is stored as one JSON object in one key.
 type wire interface {
 	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
-		metadata.Delay | Action | Task
+		metadata.Acknowledgement | metadata.Delay | Action | Task
 }
 
 // Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so

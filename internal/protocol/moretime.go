@@ -82,13 +82,62 @@ func CheckAsk(r *metadata.Record) error {
 
 var errMisplaced = errors.New("the record lies at the keys of no lock, so no holder watches it")
 
+// How long an acknowledgement may last: long enough to look, and not so long that it is forgotten.
+const (
+	MinAcknowledgement = time.Minute
+	MaxAcknowledgement = 24 * time.Hour
+)
+
+// CheckAcknowledge returns why a hold cannot be acknowledged, as a sentence, or nil.
+func CheckAcknowledge(r *metadata.Record) error {
+	switch {
+	case r.Misplaced:
+		return errors.New("the record lies at the keys of no lock, so nothing can be written into it")
+	case r.UUID == "" || r.Token == 0:
+		return errors.New("the record has no uuid that can be read, so an acknowledgement could not name the hold")
+	}
+	return nil
+}
+
+// CheckAcknowledgeFor returns what is wrong with the length of an acknowledgement, as a sentence, or nil.
+func CheckAcknowledgeFor(d time.Duration) error {
+	switch {
+	case d < MinAcknowledgement:
+		return errors.New("an acknowledgement lasts at least a minute")
+	case d > MaxAcknowledgement:
+		return errors.New("an acknowledgement lasts at most 24 hours")
+	}
+	return nil
+}
+
+// CheckWithdraw returns why an acknowledgement cannot be withdrawn, as a sentence, or nil. One that is over by now can,
+// while its key is there.
+func CheckWithdraw(r *metadata.Record) error {
+	if r.Acknowledged == nil {
+		return errors.New("nobody has acknowledged it")
+	}
+	return nil
+}
+
+// CheckNote returns what is wrong with the note of an acknowledgement, as a sentence, or nil. It may be empty.
+func CheckNote(note string) error {
+	if !isLine(note) {
+		return fmt.Errorf("the note must be one line of at most %d bytes", metadata.MaxTextBytes)
+	}
+	return nil
+}
+
+// isLine reports whether a text of an operator's fits where it is kept.
+func isLine(s string) bool {
+	return len(s) <= metadata.MaxTextBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
 // CheckReason returns what is wrong with an operator's reason, as a sentence, or nil. The reason is one line of text.
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
 		return errors.New("a reason is needed: the record and the audit trail keep it")
-	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
-		strings.ContainsFunc(reason, unicode.IsControl):
+	case !isLine(reason):
 		return fmt.Errorf("the reason must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}
 	return nil

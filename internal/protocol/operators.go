@@ -57,6 +57,28 @@ func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	return person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
 }
 
+// AcknowledgedWords is who looks at a hold as one sentence: `acknowledged by ann 5m ago, for another 25m: "the disk is
+// full"`. The text in it is made visible. It is empty if nobody does. Of a hold that is over, see [LookedAtWords].
+func AcknowledgedWords(r *metadata.Record, now time.Time) string {
+	a := r.AcknowledgedAt(now)
+	if a == nil {
+		return ""
+	}
+	return "acknowledged by " + person(a.By) + since(a.At.Time, now) + ", for another " +
+		text.Duration(a.Until.Sub(now)) + quoted(a.Note)
+}
+
+// LookedAtWords is who looked at a hold when it ended, as one sentence. a may be nil: nobody.
+func LookedAtWords(a *metadata.Acknowledgement, now time.Time) string {
+	if a == nil {
+		return ""
+	}
+	return "acknowledged by " + person(a.By) + since(a.At.Time, now) + quoted(a.Note)
+}
+
+// Acknowledger is who looks at a hold, in visible characters.
+func Acknowledger(a *metadata.Acknowledgement) string { return person(a.By) }
+
 func person(name string) string {
 	if name == "" {
 		return "somebody"

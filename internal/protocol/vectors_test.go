@@ -39,7 +39,9 @@ type vectors struct {
 	Endings      []documentVector
 	Requests     []forHoldVector
 	Extensions   []forHoldVector
-	Delays       []struct {
+
+	Acknowledgements []forHoldVector
+	Delays           []struct {
 		About, Key, Value string
 		Decoded           map[string]any
 	}
@@ -359,13 +361,16 @@ func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []do
 	}
 }
 
-func TestVectorsOfRequestsAndExtensions(t *testing.T) {
+func TestVectorsOfWhatOthersWrite(t *testing.T) {
 	v := readVectors(t)
 	for _, c := range v.Requests {
 		t.Run("request: "+c.About, func(t *testing.T) { testForHold(t, metadata.FieldAsked, c) })
 	}
 	for _, c := range v.Extensions {
 		t.Run("extension: "+c.About, func(t *testing.T) { testForHold(t, metadata.FieldExtended, c) })
+	}
+	for _, c := range v.Acknowledgements {
+		t.Run("acknowledgement: "+c.About, func(t *testing.T) { testForHold(t, metadata.FieldAcknowledged, c) })
 	}
 }
 
@@ -377,19 +382,21 @@ func testForHold(t *testing.T, field string, c forHoldVector) {
 	})
 	switch {
 	case c.Decoded == nil && (r.Asked != nil || r.Extended != nil):
-		t.Errorf("%s is read as %+v, %+v", c.Value, r.Asked, r.Extended)
+		t.Errorf("%s is read as %+v, %+v, %+v", c.Value, r.Asked, r.Extended, r.Acknowledged)
 	case c.Decoded == nil:
 	case field == metadata.FieldAsked && r.Asked != nil:
 		same(t, c.Decoded, *r.Asked)
 	case field == metadata.FieldExtended && r.Extended != nil:
 		same(t, c.Decoded, *r.Extended)
+	case field == metadata.FieldAcknowledged && r.Acknowledged != nil:
+		same(t, c.Decoded, *r.Acknowledged)
 	default:
 		t.Errorf("%s is ignored: %v", c.Value, r.Problems)
 	}
 }
 
 // same compares a document with the members that it is to have.
-func same[T metadata.Ticket | metadata.Ending | metadata.Request | metadata.Extension](
+func same[T metadata.Ticket | metadata.Ending | metadata.Request | metadata.Extension | metadata.Acknowledgement](
 	t *testing.T, want map[string]any, document T) {
 	t.Helper()
 	var got map[string]any

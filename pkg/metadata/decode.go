@@ -117,6 +117,10 @@ func (d *decoder) key(f Field) {
 		}
 	case FieldExtended:
 		d.doc.Extended = document[Extension](d, f)
+	case FieldAcknowledged:
+		if d.doc.Acknowledged = document[Acknowledgement](d, f); d.doc.Acknowledged != nil {
+			d.doc.Acknowledged.Revision = f.ModRevision
+		}
 	default:
 		d.member(f.Name, f.Value)
 	}
@@ -124,7 +128,7 @@ func (d *decoder) key(f Field) {
 
 // document reads a key that somebody else than the holder wrote for this hold: nil if it is for another one, or cannot
 // be read.
-func document[T Request | Extension](d *decoder, f Field) *T {
+func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 	if len(f.Value) > MaxDocumentBytes {
 		d.problem(f.Name, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", len(f.Value), MaxDocumentBytes))
 		return nil
@@ -140,6 +144,8 @@ func document[T Request | Extension](d *decoder, f Field) *T {
 	case Request:
 		uuid, token = v.UUID, v.Token
 	case Extension:
+		uuid, token = v.UUID, v.Token
+	case Acknowledgement:
 		uuid, token = v.UUID, v.Token
 	}
 	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != uuid || d.doc.Token != token {
@@ -240,7 +246,7 @@ func (d *decoder) process(name, value string) {
 
 func actedUpon(name string) bool {
 	switch name {
-	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive, FieldAsked, FieldExtended:
+	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive, FieldAsked, FieldExtended, FieldAcknowledged:
 		return true
 	}
 	return false

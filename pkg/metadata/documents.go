@@ -58,6 +58,8 @@ type Ending struct {
 	Why          string         `json:"why"`   // a sentence
 	Asked        *Request       `json:"asked,omitempty"`
 	Extended     *Extension     `json:"extended,omitempty"`
+	// Acknowledged says who looked at the hold when it ended.
+	Acknowledged *Acknowledgement `json:"acknowledged,omitempty"`
 }
 
 // HistoryID identifies the hold in the history: its uuid or, if that is not a valid UUID, "hold-" and the token.
@@ -84,6 +86,7 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
 		Attributes: r.Attributes,
 		EndedAt:    Time{at}, Ended: ended, By: by, Why: why, Asked: r.Asked, Extended: r.Extended,
+		Acknowledged: r.AcknowledgedAt(at),
 	}
 	if r.Alive != nil {
 		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress
@@ -125,6 +128,28 @@ type Extension struct {
 
 // Given is how much time was given; 0 = not known.
 func (e *Extension) Given() time.Duration { return time.Duration(e.Seconds) * time.Second }
+
+// Acknowledgement tells that somebody looks at one hold. It changes nothing for its holder and silences no alert.
+type Acknowledgement struct {
+	UUID   string `json:"uuid"`
+	Token  int64  `json:"token"`
+	By     string `json:"by"`
+	Source string `json:"source"` // as of a [Request], but never waiter
+	At     Time   `json:"at"`
+	Until  Time   `json:"until"` // when its key goes, by the clock of whoever wrote it
+	Note   string `json:"note"`  // one line; may be empty
+
+	Revision int64 `json:"-"` // mod revision of its key, set by Decode
+}
+
+// AcknowledgedAt returns the acknowledgement of the hold in r that holds at a time, or nil. The end in it counts as
+// much as its key, which may outlive it by as long as etcd was without a leader.
+func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
+	if a := r.Acknowledged; a != nil && now.Before(a.Until.Time) {
+		return a
+	}
+	return nil
+}
 
 // Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
 // unlockers check each other's clocks.

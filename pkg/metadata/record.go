@@ -13,6 +13,8 @@ const (
 	FieldAlive        = "alive"
 	FieldAsked        = "asked"    // a [Request], JSON: somebody asks the holder to finish
 	FieldExtended     = "extended" // an [Extension], JSON: somebody gave the holder more time
+	// FieldAcknowledged is an [Acknowledgement], JSON: somebody looks at the lock. The key has a lease.
+	FieldAcknowledged = "acknowledged"
 )
 
 // FieldMetadata is the field of the metadata document, a JSON object.
@@ -48,7 +50,7 @@ const (
 	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
 	MaxRecordBytes    = 64 << 10 // all keys and values together
 	MaxAttributes     = 64       // in number
-	MaxDocumentBytes  = 2 << 10  // a request or an extension
+	MaxDocumentBytes  = 2 << 10  // a request, an extension or an acknowledgement
 	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
 	MaxDelayBytes     = 4 << 10  // what a lock delay says; more is not read
 )
@@ -88,10 +90,13 @@ type Record struct {
 	Revision         int64 // highest mod revision of the record's keys
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
 
-	Alive      *Alive         // the last alive call, nil when there was none
-	Process    *Process       // what identifies the holder's process, nil when the record does not say
-	Asked      *Request       // the request to finish, nil when there is none for this hold
-	Extended   *Extension     // who gave more time, nil when nobody did in this hold
+	Alive    *Alive     // the last alive call, nil when there was none
+	Process  *Process   // what identifies the holder's process, nil when the record does not say
+	Asked    *Request   // the request to finish, nil when there is none for this hold
+	Extended *Extension // who gave more time, nil when nobody did in this hold
+	// Acknowledged says who looks at this hold, nil when nobody does; see [Record.AcknowledgedAt].
+	Acknowledged *Acknowledgement
+
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil if nothing is
 

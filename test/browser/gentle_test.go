@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,11 +21,11 @@ func gentleStage(t *testing.T) *stage {
 	t.Helper()
 	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
 	if err := os.WriteFile(permissions,
-		[]byte("everyone: [view]\nusers: {ann@example.org: [ask, extend, audit]}\n"), 0o600); err != nil {
+		[]byte("everyone: [view]\nusers: {ann@example.org: [ask, extend, acknowledge, audit]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return newStage(t, "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
-		"--web.permissions-file="+permissions, "--web.enable-ask-and-extend")
+		"--web.permissions-file="+permissions, "--web.enable-ask-and-extend", "--web.enable-acknowledge")
 }
 
 // act goes from the page of the lock to a form, by where its link leads.
@@ -77,6 +79,70 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 			t.Errorf("the audit does not say %q: %s", words, page)
 		}
 	}
+}
+
+// An acknowledgement survives the dashboard, is seen by everybody without a reload, and goes with its lease.
+func TestAPersonAcknowledgesALock(t *testing.T) {
+	s := gentleStage(t)
+	b := newTab(t)
+	s.night()
+	b.login("ann@example.org")
+	b.size(360, 740)
+
+	b.act(s, "acknowledge")
+	b.narrow()
+	b.click(`input[name="more"][value="own"]`)
+	b.do(typeInto(`input[name="own"]`, "10m"))
+	b.send("looking at <b>the disk</b>")
+	b.until("the acknowledgement on the page",
+		`document.body.innerText.includes('ann@example.org looks at it until')`)
+	b.narrow()
+	first := s.record(held).Acknowledged
+	if first == nil || first.Note != "looking at <b>the disk</b>" ||
+		first.Until.Sub(first.At.Time) != 10*time.Minute {
+		t.Fatalf("the record has %+v", first)
+	}
+
+	s.kill()
+	s.kill = s.run()
+	b.open(s.url + "?q=acknowledged-by:ann")
+	b.until("the chip in the list",
+		`document.querySelector(".more .chip")?.innerText.startsWith("ann@example.org until")`)
+	b.narrow()
+	b.expires(s)
+	b.until("the chip is gone", `!document.querySelector(".more .chip")`)
+
+	b.act(s, "acknowledge")
+	b.send("")
+	b.act(s, "acknowledge")
+	if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, "Yours replaces the") {
+		t.Errorf("the form does not say whose is replaced: %s", page)
+	}
+	b.click(`button[name="withdraw"]`)
+	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+	if left := s.record(held).Acknowledged; left != nil {
+		t.Errorf("after the withdrawal, the record has %+v", left)
+	}
+
+	b.open(s.url + "audit")
+	for _, words := range []string{"acknowledged for 10m", "withdrew an acknowledgement"} {
+		if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, words) {
+			t.Errorf("the audit does not say %q: %s", words, page)
+		}
+	}
+}
+
+// expires ends the lease of the acknowledgement, as its end would.
+func (b *tab) expires(s *stage) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	got, err := s.client.Get(ctx, s.layout.Field(held, metadata.FieldAcknowledged))
+	if err != nil || len(got.Kvs) != 1 {
+		b.t.Fatal(got, err)
+	}
+	_, err = s.client.Revoke(ctx, clientv3.LeaseID(got.Kvs[0].Lease))
+	b.check(err)
 }
 
 // narrow checks that nothing overflows the window.

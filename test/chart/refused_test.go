@@ -83,6 +83,7 @@ var refused = []struct{ values, says string }{
 		"at '/mutexdash/identity/trustedProxies/0'"},
 	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs callers with names"},
 	{"mutexdash: {askAndExtend: true}", "mutexdash.askAndExtend needs callers with names"},
+	{"mutexdash: {acknowledge: true}", "mutexdash.acknowledge needs callers with names"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: " +
 		"[view], users: {ann: [audit]}}}", "gives unlock to nobody"},

@@ -81,10 +81,10 @@ func chart(t *testing.T, c *cluster) {
 	}
 	token := c.create(t, "/api/v1/namespaces/locking/serviceaccounts/locks-unlocker-pods/token",
 		object{"spec": object{}})["status"].(object)["token"].(string)
-	w := startUnlocker(t, c, c.kubeconfig(t, c.address, token), "--kubernetes.namespaces=billing")
+	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, token), "--kubernetes.namespaces=billing")
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	p := podOf(t, c, "billing", "invoices", "Never", "worker")
 	h := w.lockedBy(t, "invoices", p.by("worker"), ago)
-	p.over(t, "Failed", "PodFailed", p.ended("worker", "1"))
+	p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 	h.proven(t, metadata.CausePodEnded)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/kubetest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestManyPods(t *testing.T) {
 	c := startCluster(t)
 	c.namespace(t, "many")
-	w := startUnlocker(t, c, c.kubeconfig(t, c.address, adminToken))
+	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.AdminToken))
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	idle := w.resident(t)
 	pods := make([]*pod, *manyPods)
@@ -36,7 +37,7 @@ func TestManyPods(t *testing.T) {
 		"from %d to %d MiB", len(pods), made, 2*float64(len(pods))/made.Seconds(), cpu, idle>>20, watched>>20)
 
 	holds := make([]*hold, len(pods)/10)
-	each(t, len(holds), func(i int) { holds[i] = w.lock(t, pods[i*10].name, pods[i*10].by("worker"), ago) })
+	each(t, len(holds), func(i int) { holds[i] = w.lock(t, pods[i*10].Name, pods[i*10].by("worker"), ago) })
 	w.shows(t, fmt.Sprintf("unlocker_locks{state=\"held\"} %d", len(holds)))
 
 	began = time.Now()
@@ -48,7 +49,7 @@ func TestManyPods(t *testing.T) {
 	var after []time.Duration
 	for i, h := range holds[:min(len(holds), 50)] {
 		p := pods[i*10]
-		p.over(t, "Failed", "PodFailed", p.ended("worker", "1"), p.ended("proxy", "1"))
+		p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"), p.Ended("proxy", "1"))
 		told := time.Now()
 		h.proven(t, metadata.CausePodEnded)
 		after = append(after, time.Since(told))
@@ -63,7 +64,7 @@ func TestManyPods(t *testing.T) {
 // startAgain starts a second unlocker for the same locks.
 func startAgain(t *testing.T, w *world) *world {
 	t.Helper()
-	return startUnlocker(t, w.cluster, w.kubeconfig(t, w.address, adminToken))
+	return startUnlocker(t, w.cluster, w.kubeconfig(t, w.Address, kubetest.AdminToken))
 }
 
 // each does something n times, eight at a time.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/kubetest"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -43,29 +44,29 @@ type end struct {
 func ends() []end {
 	return []end{
 		{about: "container ended", proof: metadata.CauseContainerEnded,
-			after: func(t *testing.T, p *pod) { p.containers(t, p.ended("worker", "1")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
 		{about: "container restarted", proof: metadata.CauseContainerRestarted,
-			after: func(t *testing.T, p *pod) { p.containers(t, p.again("worker")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Restarted("worker")) }},
 		{about: "container waits for its restart", proof: metadata.CauseContainerEnded,
 			after: func(t *testing.T, p *pod) {
-				p.containers(t, status("worker", "1", object{"waiting": object{"reason": "CrashLoopBackOff"}},
-					p.end("worker", "1")))
+				p.containers(t, kubetest.Status("worker", "1", object{"waiting": object{"reason": "CrashLoopBackOff"}},
+					p.End("worker", "1")))
 			}},
 		{about: "container of two ended", proof: metadata.CauseContainerEnded, containers: []string{"worker", "proxy"},
-			after: func(t *testing.T, p *pod) { p.containers(t, p.ended("worker", "1")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
 		{about: "sidecar ended", containers: []string{"worker", "proxy"},
-			after: func(t *testing.T, p *pod) { p.containers(t, p.ended("proxy", "1")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("proxy", "1")) }},
 		{about: "container without a name ended", proof: metadata.CauseContainerEnded,
 			edit:  func(process *metadata.Process) { process.Container = "" },
-			after: func(t *testing.T, p *pod) { p.containers(t, p.ended("worker", "1")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
 		{about: "job succeeded", policy: "Never", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Succeeded", "PodCompleted", p.ended("worker", "1"))
+			p.over(t, "Succeeded", "PodCompleted", p.Ended("worker", "1"))
 		}},
 		{about: "pod failed", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.ended("worker", "1"))
+			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 		}},
 		{about: "pod ended and is gone", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.ended("worker", "1"))
+			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 			p.remove(t)
 		}},
 		{about: "deleted by force", suspicion: metadata.CausePodDeleted,
@@ -79,14 +80,14 @@ func ends() []end {
 		{about: "node lost", suspicion: metadata.CauseNodeNotReady,
 			after: func(t *testing.T, p *pod) { p.status(t, object{"reason": "NodeLost"}) }},
 		{about: "out of sight", suspicion: metadata.CauseContainerEnded, after: func(t *testing.T, p *pod) {
-			p.containers(t, status("worker", "1", object{"terminated": object{"exitCode": 137,
+			p.containers(t, kubetest.Status("worker", "1", object{"terminated": object{"exitCode": 137,
 				"reason": "ContainerStatusUnknown"}}, nil))
 		}},
 		{about: "no uid", suspicion: metadata.CauseContainerEnded,
 			edit:  func(process *metadata.Process) { process.PodUID = "" },
-			after: func(t *testing.T, p *pod) { p.containers(t, p.ended("worker", "1")) }},
+			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
 		{about: "detached", edit: func(process *metadata.Process) { process.Detached = true },
-			after: func(t *testing.T, p *pod) { p.over(t, "Failed", "PodFailed", p.ended("worker", "1")) }},
+			after: func(t *testing.T, p *pod) { p.over(t, "Failed", "PodFailed", p.Ended("worker", "1")) }},
 		{about: "never there", suspicion: metadata.CausePodNeverSeen, after: func(*testing.T, *pod) {},
 			edit: func(process *metadata.Process) {
 				process.PodName = "other"
@@ -99,7 +100,7 @@ func ends() []end {
 
 // Every end that a kubelet reports is proof; what others say about a pod is not.
 func believes(t *testing.T, c *cluster) {
-	w := startUnlocker(t, c, c.kubeconfig(t, c.address, adminToken))
+	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.AdminToken))
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	var living []*hold
 	t.Run("ends", func(t *testing.T) {
@@ -137,8 +138,8 @@ func believes(t *testing.T, c *cluster) {
 	})
 	// a minute later, and after the end of another
 	last := podOf(t, c, "shop", "the-last-one", "Never", "worker")
-	h := w.lockedBy(t, last.name, last.by("worker"), ago)
-	last.over(t, "Failed", "PodFailed", last.ended("worker", "1"))
+	h := w.lockedBy(t, last.Name, last.by("worker"), ago)
+	last.over(t, "Failed", "PodFailed", last.Ended("worker", "1"))
 	h.proven(t, metadata.CausePodEnded)
 	for _, h := range living {
 		h.unsuspected(t)
@@ -149,8 +150,8 @@ func believes(t *testing.T, c *cluster) {
 // What happened while the API server was out of reach is proof only of holds that were seen before.
 func blind(t *testing.T, c *cluster) {
 	c.namespace(t, "dark")
-	network := etcdtest.NewProxy(t, "https://"+c.address)
-	w := startUnlocker(t, c, c.kubeconfig(t, strings.TrimPrefix(network.Endpoint(), "https://"), adminToken),
+	network := etcdtest.NewProxy(t, "https://"+c.Address)
+	w := startUnlocker(t, c, c.kubeconfig(t, strings.TrimPrefix(network.Endpoint(), "https://"), kubetest.AdminToken),
 		"--kubernetes.namespaces=dark")
 	w.shows(t, "unlocker_kubernetes_synced 1")
 	dead := podOf(t, c, "dark", "dead", "Always", "worker")
@@ -170,10 +171,10 @@ func blind(t *testing.T, c *cluster) {
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.unlocker.Prints(t, "the witness in Kubernetes is blind")
 	ofTheLate := w.lockedBy(t, "late", late.by("worker"), ago)
-	dead.containers(t, dead.again("worker"))
-	late.containers(t, late.again("worker"))
+	dead.containers(t, dead.Restarted("worker"))
+	late.containers(t, late.Restarted("worker"))
 	removed.remove(t)
-	elsewhere.over(t, "Failed", "PodFailed", elsewhere.ended("worker", "1"))
+	elsewhere.over(t, "Failed", "PodFailed", elsewhere.Ended("worker", "1"))
 	for _, h := range []*hold{ofTheDead, ofTheRemoved, ofTheLate} {
 		h.unsuspected(t)
 	}
@@ -195,14 +196,14 @@ func blind(t *testing.T, c *cluster) {
 // An unlocker without rights says which, does everything else, and sees as soon as it may.
 func withoutRights(t *testing.T, c *cluster) {
 	c.namespace(t, "bank")
-	w := startUnlocker(t, c, c.kubeconfig(t, c.address, plainToken), "--kubernetes.namespaces=bank")
+	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.PlainToken), "--kubernetes.namespaces=bank")
 	w.unlocker.Prints(t, "the API server does not let us see the pods of namespace bank: the role needs get, list and "+
 		"watch for pods")
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="forbidden"}`)
 	p := podOf(t, c, "bank", "worker", "Never", "worker")
 	h := w.lockedBy(t, "worker", p.by("worker"), ago)
-	p.over(t, "Failed", "PodFailed", p.ended("worker", "1"))
+	p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 	h.unsuspected(t)
 	roles := "/apis/rbac.authorization.k8s.io/v1/namespaces/bank/"
 	c.create(t, roles+"roles", object{"metadata": object{"name": "pods"}, "rules": []object{
@@ -214,7 +215,7 @@ func withoutRights(t *testing.T, c *cluster) {
 }
 
 func withoutToken(t *testing.T, c *cluster) {
-	w := startUnlocker(t, c, c.kubeconfig(t, c.address, "expired"))
+	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, "expired"))
 	w.unlocker.Prints(t, "the API server does not accept our token or certificate: it may have expired")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="unauthorized"}`)
 	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)}, ago)

@@ -95,7 +95,7 @@ func (w *world) lock(t *testing.T, lock string, process metadata.Process, ago ti
 
 // by is how a process in the pod describes itself.
 func (p *pod) by(container string) metadata.Process {
-	return metadata.Process{PodNamespace: p.namespace, PodName: p.name, PodUID: p.uid, Container: container}
+	return metadata.Process{PodNamespace: p.Namespace, PodName: p.Name, PodUID: p.UID, Container: container}
 }
 
 // statement reads a key of a witness: nil if there is none.

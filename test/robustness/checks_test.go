@@ -178,7 +178,7 @@ func (j *judgement) removals() {
 }
 
 func (j *judgement) oneEntry(h *hold) {
-	if n := j.endings[h.uuid]; n != 1 {
+	if n := j.endings[h.id()]; n != 1 {
 		j.found(ruleHistory, "%v has %d entries", h, n)
 	}
 }

@@ -303,6 +303,9 @@ func (s *stage) makeRoom() {
 			sleep(ctx, 20*time.Millisecond)
 		}
 		s.compactTo(ctx, true)
+		if err := s.caughtUp(ctx); err != nil {
+			return err
+		}
 		for _, e := range s.members.Endpoints() {
 			if _, err := s.direct.Defragment(ctx, e); err != nil {
 				return err
@@ -314,6 +317,32 @@ func (s *stage) makeRoom() {
 		_, err = s.direct.Put(ctx, fillPrefix, "")
 		return err
 	})
+}
+
+// caughtUp waits until every member has applied all that any of them had in its log: one that is behind, and has still
+// to delete and to compact, would raise the alarm again after its defragmentation.
+func (s *stage) caughtUp(ctx context.Context) error {
+	var newest uint64
+	for round := 0; ; round++ {
+		behind := false
+		for _, e := range s.members.Endpoints() {
+			status, err := s.direct.Status(ctx, e)
+			if err != nil {
+				return err
+			}
+			if round == 0 {
+				newest = max(newest, status.RaftIndex)
+			}
+			behind = behind || status.RaftAppliedIndex < newest
+		}
+		if round > 0 && !behind {
+			return nil
+		}
+		sleep(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 func (s *stage) compact() (func(), bool) {
@@ -340,8 +369,10 @@ func (s *stage) restartAll() (func(), bool) {
 		s.members.Kill(i)
 	}
 	for i, p := range s.unlockers {
-		p.kill()
-		s.former = append(s.former, p)
+		if p.Running() {
+			p.kill()
+			s.former = append(s.former, p)
+		}
 		s.unlockers[i] = s.startUnlocker(i)
 	}
 	s.killClient()
@@ -398,7 +429,11 @@ func (s *stage) killUnlocker() (func(), bool) {
 	}
 	p.kill()
 	s.former = append(s.former, p)
-	return func() { s.unlockers[i] = s.startUnlocker(i) }, true
+	return func() {
+		if s.unlockers[i] == p { // everything may have been restarted meanwhile
+			s.unlockers[i] = s.startUnlocker(i)
+		}
+	}, true
 }
 
 func (s *stage) pauseUnlocker() (func(), bool) {

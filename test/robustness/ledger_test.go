@@ -118,7 +118,7 @@ type ledger struct {
 	periods map[string]period
 	tasks   map[string]string // states by lock
 	counts  map[string]int64  // revisions by lock
-	endings map[string]int    // entries in the history, by key
+	endings map[holdID]int    // entries in the history: a late sending of a dead client can take a lock once more
 	actions map[string]protocol.Action
 
 	deaths     map[string]statement // by uuid, what etcd has
@@ -135,7 +135,7 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 		tickets: map[string]map[string]ticketState{},
 		tails:   map[string]string{}, marks: map[string]bool{}, periods: map[string]period{},
 		tasks:  map[string]string{},
-		counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]protocol.Action{},
+		counts: map[string]int64{}, endings: map[holdID]int{}, actions: map[string]protocol.Action{},
 		deaths: map[string]statement{},
 	}
 }
@@ -186,7 +186,9 @@ func (g *ledger) transaction(changes []change) {
 	}
 	for _, k := range byKind[protocol.KindHistory] {
 		if !k.deleted {
-			g.endings[k.ID]++
+			if e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value)); err == nil {
+				g.endings[holdID{k.ID, e.Token}]++
+			}
 		}
 	}
 	for _, k := range byKind[protocol.KindForeign] {

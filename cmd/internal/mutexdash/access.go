@@ -23,6 +23,7 @@ type accessOptions struct {
 	permissions    string
 	forceUnlock    bool
 	gentle         bool
+	acknowledge    bool
 }
 
 func (o *accessOptions) flags(fs *pflag.FlagSet) {
@@ -35,14 +36,17 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil,
 		"`addresses` and networks of the proxies whose headers are trusted, comma-separated or repeated")
 	fs.StringVar(&o.permissions, "web.permissions-file", "",
-		"YAML `file` that grants view, backtrace, audit, unlock, ask and extend to everyone, users and groups; "+
-			"reread when it changes; without it, callers with a name may view locks and backtraces")
+		"YAML `file` that grants view, backtrace, audit, unlock, ask, extend and acknowledge to everyone, users and "+
+			"groups; reread when it changes; without it, callers with a name may view locks and backtraces")
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
 		"allow callers with the permission unlock to end holds; needs an identity, a permissions file, and an etcd "+
 			"role with write permission")
 	fs.BoolVar(&o.gentle, "web.enable-ask-and-extend", false,
 		"allow callers with the permission ask to ask holders to finish, and those with the permission extend to give "+
 			"them more time; needs what force unlock needs")
+	fs.BoolVar(&o.acknowledge, "web.enable-acknowledge", false,
+		"allow callers with the permission acknowledge to tell everybody that they look at a lock; needs what force "+
+			"unlock needs")
 }
 
 // read reads the files that the flags name and says what contradicts.

@@ -34,6 +34,7 @@ type options struct {
 	hsts           time.Duration
 	hosts          []string
 	webhook        string
+	alertmanager   string
 	access         accessOptions
 	given          []setup.Setting
 }
@@ -86,6 +87,8 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
 		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment "+
 			"variable")
+	fs.StringVar(&o.alertmanager, "web.alertmanager-url", "",
+		"`URL` under which people reach Alertmanager; the page of a lock then links to its form for a silence")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,
 		"how long browsers must insist on TLS after a visit by TLS (HSTS), such as 8760h; needs TLS in the file of "+
 			"--web.config.file; 0 sends no header")
@@ -119,7 +122,7 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 func isPublic(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
-		"web.enable-ask-and-extend", "web.identity", "locks.prefix", "log.level":
+		"web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix", "log.level":
 		return true
 	}
 	return strings.HasPrefix(name, "sweep.")

@@ -110,6 +110,7 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 	config.MinRefresh = o.minRefresh
 	config.HSTS = o.hsts
 	config.Hosts = o.hosts
+	config.Alertmanager = o.alertmanager
 	if name, err := os.Hostname(); err == nil {
 		config.Hosts = append(config.Hosts, name)
 	}
@@ -138,6 +139,10 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 	if o.access.gentle {
 		config.AskHolder = r.askHolder
 		config.Extend = r.extend
+	}
+	if o.access.acknowledge {
+		config.Acknowledge = r.acknowledge
+		config.Withdraw = r.withdraw
 	}
 	r.pages, err = dashboard.New(config)
 	return r, err
@@ -192,6 +197,16 @@ func (r *components) askHolder(ctx context.Context, record *metadata.Record, a p
 // extend gives a holder more time.
 func (r *components) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
 	return outcome(r.store.Extend(ctx, record, a))
+}
+
+// acknowledge records that somebody looks at a lock.
+func (r *components) acknowledge(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(r.store.Acknowledge(ctx, record, a))
+}
+
+// withdraw ends that before its time.
+func (r *components) withdraw(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(r.store.WithdrawAcknowledgement(ctx, record, a))
 }
 
 // outcome is an error of the store as the dashboard knows it.

@@ -24,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -74,6 +75,7 @@ func scrapes(t *testing.T) map[string]families {
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
 	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour)
 	death(t, client, l, "abandoned")
+	acknowledge(t, client, l, "abandoned")
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
@@ -112,7 +114,7 @@ func late() map[string][]string {
 			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds",
 			"unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
 			"unlocker_lock_holder_clock_offset_seconds", "unlocker_lock_holder_ended_timestamp_seconds",
-			"unlocker_etcd_alarm",
+			"unlocker_etcd_alarm", "unlocker_lock_acknowledged_until_timestamp_seconds",
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 		},
@@ -135,6 +137,20 @@ func missing(got map[string]families) (names []string) {
 		}
 	}
 	return names
+}
+
+// acknowledge says that somebody looks at a lock.
+func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock string) {
+	t.Helper()
+	store := lockstore.New(client, l)
+	held, _, err := store.Get(t.Context(), lock)
+	if err == nil {
+		err = store.Acknowledge(t.Context(), &held.Record, protocol.Action{ID: "1", Actor: "ann", Source: "cli",
+			At: metadata.Time{Time: time.Now()}, Action: protocol.ActionAcknowledge, Seconds: 3600})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cycle writes two overdue holders that wait for each other.

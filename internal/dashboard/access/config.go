@@ -53,9 +53,15 @@ const (
 	widest6 = 7
 )
 
-// Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on, gentle that
-// asking holders to finish and giving them more time are.
-func (c *Config) Check(unlock, gentle bool) error {
+// Actions are what is switched on.
+type Actions struct {
+	Unlock      bool // force unlock
+	Gentle      bool // asking holders to finish, and giving them more time
+	Acknowledge bool // acknowledging locks
+}
+
+// Check fills the gaps and refuses what contradicts itself, also with what is switched on.
+func (c *Config) Check(on Actions) error {
 	if c.Source == "" {
 		c.Source = SourceNone
 	}
@@ -73,7 +79,7 @@ func (c *Config) Check(unlock, gentle bool) error {
 	case c.Source == SourceBasic && c.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")
 	}
-	return c.checkPermissions(unlock, gentle)
+	return c.checkPermissions(on)
 }
 
 func (c *Config) checkProxies() error {
@@ -86,14 +92,19 @@ func (c *Config) checkProxies() error {
 	return nil
 }
 
-func (c *Config) checkPermissions(unlock, gentle bool) error {
-	if unlock {
+func (c *Config) checkPermissions(on Actions) error {
+	if on.Unlock {
 		if err := c.checkAnyone("force unlock", Unlock); err != nil {
 			return err
 		}
 	}
-	if gentle {
+	if on.Gentle {
 		if err := c.checkAnyone("asking holders to finish and giving them more time", Ask, Extend); err != nil {
+			return err
+		}
+	}
+	if on.Acknowledge {
+		if err := c.checkAnyone("acknowledging locks", Acknowledge); err != nil {
 			return err
 		}
 	}

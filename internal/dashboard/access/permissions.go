@@ -25,9 +25,13 @@ const (
 	Ask       Permission = "ask"       // ask a holder to finish
 	Extend    Permission = "extend"    // give a holder more time
 	Anybody   Permission = ""          // no permission is needed
+
+	Acknowledge Permission = "acknowledge" // say that one looks at a lock
 )
 
-func permissions() []Permission { return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend} }
+func permissions() []Permission {
+	return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend, Acknowledge}
+}
 
 // scope is between a permission and the owner for whose locks alone it is given: "unlock owner:billing".
 const scope = " owner:"
@@ -55,9 +59,9 @@ type Permissions struct {
 //
 //	everyone: [view]
 //	users:
-//	  ann@example.org: [view, backtrace, audit, unlock, ask, extend]
+//	  ann@example.org: [view, backtrace, audit, unlock, ask, extend, acknowledge]
 //	groups:
-//	  on-call: [view, backtrace, unlock, ask, extend]
+//	  on-call: [view, backtrace, unlock, ask, extend, acknowledge]
 //	  team-billing: [view, backtrace owner:billing-*, unlock owner:billing-*]
 func ParsePermissions(file []byte) (*Permissions, error) {
 	var p Permissions
@@ -85,12 +89,12 @@ func (p *Permissions) check() error {
 			what, pattern, scoped := strings.Cut(string(one), scope)
 			if scoped && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2 ||
 				what == string(View) || what == string(Audit)) {
-				return fmt.Errorf("%s has the permission %q, but only backtrace, unlock, ask and extend can be given "+
-					"for one owner, as in \"unlock owner:billing-*\"", who, one)
+				return fmt.Errorf("%s has the permission %q, but only backtrace, unlock, ask, extend and acknowledge "+
+					"can be given for one owner, as in \"unlock owner:billing-*\"", who, one)
 			}
 			if !slices.Contains(permissions(), one.what()) {
 				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit, unlock, "+
-					"ask and extend", who, one)
+					"ask, extend and acknowledge", who, one)
 			}
 		}
 		if len(list) > 0 && !slices.Contains(list, View) && !slices.Contains(p.Everyone, View) {

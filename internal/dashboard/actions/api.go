@@ -21,8 +21,13 @@ type bodyJSON struct {
 	Revision   string `json:"revision"` // of the record; only recorded
 	Reason     string `json:"reason"`
 	Ticket     string `json:"ticket"`
-	Seconds    int64  `json:"seconds"` // how much time to give
+	Seconds    int64  `json:"seconds"`  // how much time to give, or for how long to acknowledge
+	Note       string `json:"note"`     // the reason of an acknowledgement
+	Withdraw   bool   `json:"withdraw"` // the acknowledgement that is there
 }
+
+// maxSeconds is more than any operation takes, and less than a duration can be.
+const maxSeconds = 1 << 30
 
 type doneJSON struct {
 	Result  string `json:"result"`
@@ -52,7 +57,11 @@ func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return api.Answer(r, doneJSON{o.done, action.ID})
+	done := o.done
+	if asked.Withdraw {
+		done = "withdrawn"
+	}
+	return api.Answer(r, doneJSON{done, action.ID})
 }
 
 // readBody reads what a program sends.
@@ -60,13 +69,15 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&j); err != nil || decoder.More() {
+	if err := decoder.Decode(&j); err != nil || decoder.More() || o != o.Acknowledge && (j.Note != "" || j.Withdraw) {
 		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
-			"reason; it may have ticket and revision. To give more time, it needs seconds, a number.")
+			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
+			"it needs seconds, too, and has note instead of reason; or withdraw, which is true.")
 	}
-	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
-	if o.timed {
-		asked.More = (time.Duration(j.Seconds) * time.Second).String()
+	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
+		Ticket: j.Ticket, Withdraw: j.Withdraw}
+	if o.checkTime != nil {
+		asked.More = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
 	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)

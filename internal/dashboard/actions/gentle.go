@@ -9,7 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// gentlePage asks for what takes nothing away from the holder: a request to finish, or more time for it.
+// gentlePage asks for what takes nothing away from the holder: a request to finish, more time for it, or that somebody
+// looks at the lock.
 type gentlePage struct {
 	site.Page
 	Name      string
@@ -20,20 +21,35 @@ type gentlePage struct {
 	Alive     *phrase.Moment
 	Progress  string
 	Done      []string // what was done to the hold before
-	Timed     bool     // more time is given, not a request
-	Choices   []timeChoice
-	Own       string // time of one's own choice
+	Words     gentleWords
+	Choices   []timeChoice // empty where no time is needed
+	Own       string       // time of one's own choice
 	OwnChosen bool
 	Token     int64
 	Revision  int64
 	Hold      string
 	Reason    string
+	Required  bool // the reason is
 	Ticket    string
 	Wrong     *FieldError
 	Action    string // where the form goes
 	Cancel    string
 	MaxReason int
 	MaxTicket int
+
+	// An acknowledgement that is there, and may be withdrawn.
+	Withdraw     int64 // its revision; 0 = there is none
+	Acknowledger string
+}
+
+// gentleWords are the words of a form.
+type gentleWords struct {
+	Title   string // before the name of the lock
+	Tab     string // the same in the title of the tab
+	Effects []string
+	HowLong string // the question for the time; empty where none is needed
+	Why     string // the question for the reason
+	Do      string // the button
 }
 
 // timeChoice is an amount of time that can be given with one click.
@@ -49,17 +65,15 @@ const otherTime = "own"
 func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, _ string,
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
-	title := "ask to finish " + row.Name
-	if o.timed {
-		title = "more time for " + row.Name
-	}
 	from := pages.FromView(o.site.URLs, r)
-	v := gentlePage{Page: o.site.Page(r, title), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
-		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Timed: o.timed,
+	v := gentlePage{Page: o.site.Page(r, o.words.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look:    row.Display,
+		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.words,
 		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
 		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
 		Reason: site.BoxText(typed.Reason), Ticket: site.BoxText(typed.Ticket), Wrong: wrong,
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Done: pages.DoneTo(row.Record, r.Now)}
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
+		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Icon = site.Icon{Look: row.Display}
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
@@ -67,8 +81,12 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 		v.Alive = v.Age(row.Alive.At)
 		v.Progress = row.Alive.Progress
 	}
-	if o.timed {
+	if o.checkTime != nil {
 		v.fillTimes(typed.More)
+	}
+	if now := row.Acknowledged; now != nil && o == o.Acknowledge {
+		v.Withdraw = now.Revision
+		v.Acknowledger = protocol.Acknowledger(now)
 	}
 	err := o.possibleNow(row, r)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package actions is what operators do to the holds of others: end them by force, ask their holders to finish, give
-// them more time. It asks a person first, or takes a program at its word, and tells what came of it.
+// them more time, say that they look at them. It asks a person first, or takes a program at its word, and tells
+// what came of it.
 package actions
 
 import (
@@ -10,7 +11,7 @@ import (
 
 // Handler does what operators want, for people and for programs.
 type Handler struct {
-	Unlock, Ask, Extend *Operation
+	Unlock, Ask, Extend, Acknowledge *Operation
 
 	site    *site.Site
 	traces  *backtraces.Store
@@ -26,6 +27,7 @@ func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 	h.Unlock = h.newUnlock()
 	h.Ask = h.newAsk()
 	h.Extend = h.newExtend()
+	h.Acknowledge = h.newAcknowledge()
 	for _, o := range h.All() {
 		o.rate.many = o.many
 	}
@@ -33,7 +35,7 @@ func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 }
 
 // All are the operations.
-func (h *Handler) All() []*Operation { return []*Operation{h.Unlock, h.Ask, h.Extend} }
+func (h *Handler) All() []*Operation { return []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge} }
 
 // Refused notes a request that was refused before its body was read.
 func (o *Operation) Refused(r *site.Request, err error) {

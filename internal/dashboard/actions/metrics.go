@@ -30,6 +30,8 @@ func newMetrics(notify bool) *metrics {
 			protocol.ActionAsk:         results("mutexdash_asks_total", "Requests to holders to finish, by result."),
 			protocol.ActionExtend: results("mutexdash_extensions_total",
 				"Requests to give holders more time, by result."),
+			protocol.ActionAcknowledge: results("mutexdash_acknowledgements_total",
+				"Requests to acknowledge locks, and to withdraw that, by result."),
 		},
 	}
 	for _, result := range []string{"success", "error", "dropped"} {

@@ -20,7 +20,7 @@ const (
 
 // noticeJSON is what is told.
 type noticeJSON struct {
-	Event  string `json:"event"` // force-unlock, ask or extend
+	Event  string `json:"event"` // the action, as the audit trail calls it
 	ID     string `json:"audit_id"`
 	At     string `json:"at"`
 	Lock   string `json:"name"`
@@ -30,7 +30,7 @@ type noticeJSON struct {
 	Actor  string `json:"actor"`
 	Reason string `json:"reason"`
 	Ticket string `json:"ticket,omitempty"`
-	More   int64  `json:"seconds,omitempty"` // given by an extend
+	More   int64  `json:"seconds,omitempty"` // given by an extend, or for which an acknowledgement lasts
 	URL    string `json:"url,omitempty"`     // the page of the hold, where the external URL is known
 }
 

@@ -22,9 +22,13 @@ type Operation struct {
 	off       string      // what to say where it is not
 	many      string      // several of them, in a sentence
 	done      string      // what a program is told
+	reason    string      // what the text is called that says why
 	minReason int         // characters
-	timed     bool        // it needs to know for how long
 	rate      rate
+	// checkTime says why a length of time cannot be used, as a sentence. Nil: the operation has no time.
+	checkTime func(time.Duration) error
+	moved     string // what happened when the hold is still there but not as it was; empty: that cannot be
+	words     gentleWords
 	// possible says why it makes no sense for a record, as a sentence.
 	possible func(r *metadata.Record, a protocol.Action) error
 	// do does it and records it. The ending is the one that it wrote; zero = the hold goes on.
@@ -45,7 +49,7 @@ func (h *Handler) newUnlock() *Operation {
 		on: func() bool { return config.ForceUnlock != nil },
 		off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
 			"mutexctl force-unlock.",
-		many: "force unlocks", done: "unlocked", minReason: 10,
+		many: "force unlocks", done: "unlocked", reason: "reason", minReason: 10,
 		possible: func(*metadata.Record, protocol.Action) error { return nil },
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
@@ -68,7 +72,14 @@ func (h *Handler) newAsk() *Operation {
 	o := &Operation{Handler: h, action: protocol.ActionAsk, page: "ask", need: access.Ask,
 		on:   func() bool { return config.AskHolder != nil },
 		off:  "Asking holders to finish" + gentleOff + "ask.",
-		many: "requests to finish", done: "asked", minReason: 1,
+		many: "requests to finish", done: "asked", reason: "reason", minReason: 1,
+		words: gentleWords{Title: "Ask the holder to finish", Tab: "ask to finish",
+			Effects: []string{
+				"The request is written into the record. The holder keeps the lock: it sees the request if its " +
+					"library watches the lock, and finishes early if it can.",
+				"This page shows whether the holder has been alive since.",
+			},
+			Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		possible: func(r *metadata.Record, _ protocol.Action) error { return protocol.CheckAsk(r) },
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
@@ -83,7 +94,15 @@ func (h *Handler) newExtend() *Operation {
 	o := &Operation{Handler: h, action: protocol.ActionExtend, page: "extend", need: access.Extend,
 		on:   func() bool { return config.Extend != nil },
 		off:  "Giving more time" + gentleOff + "extend.",
-		many: "extensions", done: "extended", minReason: 1, timed: true,
+		many: "extensions", done: "extended", reason: "reason", minReason: 1, checkTime: protocol.CheckMoreTimeOf,
+		moved: "the lock was extended just now. Look whether it still needs more time",
+		words: gentleWords{Title: "Give more time to the holder of", Tab: "more time for",
+			Effects: []string{
+				"Alert and auto-unlock move forward by this much, from now or from where they are. A lock that " +
+					"alerts stops alerting until then.",
+				"Nothing takes the time back; who waits for the lock may wait that much longer.",
+			},
+			HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		possible: func(r *metadata.Record, a protocol.Action) error {
 			return protocol.CheckMoreTime(r, time.Duration(a.Seconds)*time.Second, a.At.Time)
 		},
@@ -95,8 +114,40 @@ func (h *Handler) newExtend() *Operation {
 	return o
 }
 
-// readMore reads how much time is given.
-func (r *Request) readMore() error {
+func (h *Handler) newAcknowledge() *Operation {
+	config := &h.site.Config
+	o := &Operation{Handler: h, action: protocol.ActionAcknowledge, page: "acknowledge", need: access.Acknowledge,
+		on:   func() bool { return config.Acknowledge != nil && config.Withdraw != nil },
+		off:  "Acknowledging locks" + gentleOff + "ack.",
+		many: "acknowledgements", done: "acknowledged", reason: "note", checkTime: protocol.CheckAcknowledgeFor,
+		moved: "somebody else has acknowledged the lock just now",
+		words: gentleWords{Title: "Acknowledge", Tab: "acknowledge",
+			Effects: []string{
+				"Everybody sees your name, the note and the end: here, on the command line, and in alerts about " +
+					"the lock.",
+				"It silences no alert, and changes nothing for the holder.",
+				"It ends by itself when the time is over, and with this hold.",
+			},
+			HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
+	}
+	o.possible = func(r *metadata.Record, a protocol.Action) error {
+		if err := protocol.CheckAcknowledge(r); err != nil || a.Action != protocol.ActionWithdraw {
+			return err
+		}
+		return protocol.CheckWithdraw(r)
+	}
+	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
+		if a.Action == protocol.ActionWithdraw {
+			return metadata.Ending{}, config.Withdraw(ctx, r, a)
+		}
+		return metadata.Ending{}, config.Acknowledge(ctx, r, a)
+	}
+	o.form = o.gentleForm
+	return o
+}
+
+// readMore reads for how long it is.
+func (r *Request) readMore(check func(time.Duration) error) error {
 	d, err := time.ParseDuration(text.Clip(r.More, 20))
 	if err == nil && d%time.Second != 0 {
 		err = errors.New("it must be in whole seconds")
@@ -104,7 +155,7 @@ func (r *Request) readMore() error {
 	if err != nil {
 		return &FieldError{"more", "How much time is that? Write it like 45m or 1h30m."}
 	}
-	if err := protocol.CheckMoreTimeOf(d); err != nil {
+	if err := check(d); err != nil {
 		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}
 	}
 	r.seconds = int64(d / time.Second)

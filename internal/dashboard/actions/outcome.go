@@ -36,10 +36,10 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
-	case there && o.timed && errors.Is(cause, metadata.ErrChanged):
+	case there && o.moved != "" && errors.Is(cause, metadata.ErrChanged):
 		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
 			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "Nothing was done: the lock was extended just now. Look whether it still needs more time."}
+			Detail: "Nothing was done: " + o.moved + "."}
 	case err != nil || there:
 		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
 			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
@@ -114,7 +114,7 @@ func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, er
 	if asked.seconds > 0 {
 		event = event.Int64("seconds", asked.seconds)
 	}
-	event.Str("audit", o.action).Str("result", result).Str("audit_id", a.ID).
+	event.Str("audit", o.actionOf(asked)).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
 		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).

@@ -202,6 +202,12 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	if asked.More = form.Get("more"); asked.More == otherTime {
 		asked.More = strings.TrimSpace(form.Get("own"))
 	}
+	if seen := form.Get("withdraw"); seen != "" && o == o.Acknowledge {
+		asked.Withdraw = true
+		if asked.Acknowledged, err = strconv.ParseInt(seen, 10, 64); err != nil {
+			return asked, "", site.BadBody("The form does not say which acknowledgement is withdrawn.")
+		}
+	}
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {

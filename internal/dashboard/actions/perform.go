@@ -30,8 +30,10 @@ type Request struct {
 	Token          int64 // create revision of the uuid key
 	Revision       int64 // of the record
 	Reason, Ticket string
-	More           string // how much time is given, as it was typed
+	More           string // for how long it is, as it was typed
 	seconds        int64  // the same, once it was read
+	Withdraw       bool   // an acknowledgement
+	Acknowledged   int64  // the revision of the one that was seen; 0 = whichever is there
 }
 
 // historyID is where the ending of the hold is recorded.
@@ -76,18 +78,18 @@ func notStale(r *site.Request) error {
 }
 
 // check makes the texts of a request one line each and refuses what nobody could use later.
-func (r *Request) check(minReason int) error {
+func (r *Request) check(what string, minReason int) error {
 	r.Reason = strings.Join(strings.Fields(r.Reason), " ")
 	r.Ticket = strings.Join(strings.Fields(r.Ticket), " ")
 	for _, text := range []string{r.Reason, r.Ticket} {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return &FieldError{"reason", "Reason and ticket must be plain text."}
+			return &FieldError{"reason", "The " + what + " and the ticket must be plain text."}
 		}
 	}
 	switch n := utf8.RuneCountInString(r.Reason); {
 	case n < minReason || n > site.MaxReason:
 		return &FieldError{"reason",
-			fmt.Sprintf("The reason has %d characters; it needs %d to %d, for the history.", n, minReason,
+			fmt.Sprintf("The %s has %d characters; it needs %d to %d, for the history.", what, n, minReason,
 				site.MaxReason)}
 	case utf8.RuneCountInString(r.Ticket) > site.MaxTicket:
 		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
@@ -108,13 +110,16 @@ func (o *Operation) admit(r *site.Request) error {
 
 // check checks what is asked for, as far as that needs no look at the lock.
 func (o *Operation) check(asked *Request) error {
-	if err := asked.check(o.minReason); err != nil {
-		return err
-	}
-	if !o.timed {
+	if asked.Withdraw {
+		asked.Reason = ""
+		asked.Ticket = ""
+		asked.More = ""
 		return nil
 	}
-	return asked.readMore()
+	if err := asked.check(o.reason, o.minReason); err != nil || o.checkTime == nil {
+		return err
+	}
+	return asked.readMore(o.checkTime)
 }
 
 // perform does to the hold that the person saw what is asked for, in one transaction that also records it. Nothing is
@@ -131,7 +136,7 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
 		return action, o.conflict(r, asked, document)
 	}
-	if err := o.mayDo(r, &record, action); err != nil {
+	if err := o.mayDo(r, &record, action, asked); err != nil {
 		return action, err
 	}
 	nothing, err := o.rate.take(r.Now)
@@ -161,7 +166,7 @@ func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, er
 
 // mayDo checks that the caller may do it to this hold, and that it makes sense. What witnesses say of the holder is
 // known from the snapshot.
-func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action) error {
+func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action, asked Request) error {
 	if err := o.site.AdmitFor(r.Caller, o.need, record.Owner); err != nil {
 		return err
 	}
@@ -170,6 +175,9 @@ func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action proto
 	}
 	if err := o.possible(record, action); err != nil {
 		return notPossible(err.Error())
+	}
+	if now := record.Acknowledged; asked.Withdraw && asked.Acknowledged != 0 && now.Revision != asked.Acknowledged {
+		return notPossible(protocol.Acknowledger(now) + " has acknowledged the lock since you looked")
 	}
 	return nil
 }
@@ -195,11 +203,19 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
+// actionOf is what the audit trail calls it.
+func (o *Operation) actionOf(asked Request) string {
+	if asked.Withdraw {
+		return protocol.ActionWithdraw
+	}
+	return o.action
+}
+
 func (o *Operation) newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: o.action, Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Action: o.actionOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
 		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 		Seconds: asked.seconds,
 	}

@@ -89,6 +89,7 @@ type actionJSON struct {
 	Holder     string   `json:"holder"`
 	Reason     string   `json:"reason"`
 	Ticket     *string  `json:"ticket"`
+	Seconds    *int64   `json:"seconds"` // given by an extend, or for which an acknowledgement lasts
 	Result     string   `json:"result"`
 }
 
@@ -119,7 +120,7 @@ func newActionJSON(a *protocol.Action, now time.Time) actionJSON {
 		UserAgent: lockjson.Known(a.UserAgent), Action: a.Action,
 		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
 		Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
-		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Result: a.Result,
+		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Seconds: lockjson.Known(a.Seconds), Result: a.Result,
 	}
 	j.At, j.AtIn = lockjson.Instant(a.At.Time, now)
 	return j

@@ -128,7 +128,8 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	}
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
 		Purpose: e.Purpose, Attributes: e.Attributes,
-		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
+		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
+		Acknowledged: e.Acknowledged}
 	row := s.row(&r, e.EndedAt.Time)
 	row.Ending = e
 	return q.Matches(row, e.EndedAt.Time)

@@ -104,6 +104,9 @@ func (q *Query) add(token string) {
 // cutKey takes "key:value" apart; a quoted term is never one.
 func cutKey(s string) (key, value string, ok bool) {
 	key, value, ok = strings.Cut(s, ":")
+	if ok && key == byKey {
+		return key, value, true
+	}
 	for _, c := range key {
 		if c < 'a' || c > 'z' {
 			return "", "", false

@@ -53,6 +53,8 @@ type Row struct {
 	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
 	text        string           // what words are searched in, lower case
 	Fingerprint uint64           // changes with anything that a list shows
+
+	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
 }
 
 // Queue is what a list shows of a queue.
@@ -89,12 +91,19 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 			r.Display = Expiring
 		}
 	}
+	r.Looked = r.AcknowledgedAt(at.Wall)
+	if r.Looked != nil {
+		r.next = Earlier(r.next, r.Looked.Until.Time)
+	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)))
 	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
 		if s != nil {
 			r.Fingerprint = Hash(r.Fingerprint, uint64(s.Revision))
 		}
+	}
+	if r.Looked != nil {
+		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Looked.Revision))
 	}
 	if off := r.Verdict.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))

@@ -16,22 +16,22 @@ import (
 type matcher = func(r *Row, now time.Time) bool
 
 // queryKeys lists the keys, for messages.
-const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label"
+const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label " +
+	"acknowledged acknowledged-by"
 
 // field is the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
 	if value == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
+	if text := searched(key); text != nil {
+		return anyOf(value, text), nil
+	}
 	switch key {
 	case "name":
 		return q.nameTerm(value)
-	case "owner":
-		return anyOf(value, func(r *Row) string { return r.Owner }), nil
 	case "host":
 		return hostTerm(value), nil
-	case "purpose":
-		return anyOf(value, func(r *Row) string { return r.Purpose }), nil
 	case "hold":
 		value = strings.ToLower(value)
 		return func(r *Row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
@@ -49,11 +49,31 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return labelTerm(value)
 	case "waiters":
 		return countTerm(value)
+	case "acknowledged":
+		return acknowledgedTerm(value)
 	case "held", "alert", "unlock", "expired", "wait":
 		q.timed = true
 		return durationTerm(key, value)
 	}
 	return nil, fmt.Errorf("no such key; there are: %s. Put the term in quotes to search for the text", queryKeys)
+}
+
+// searched is the text of a lock that the key is about, for keys that are about one text; else nil.
+func searched(key string) func(*Row) string {
+	switch key {
+	case "owner":
+		return func(r *Row) string { return r.Owner }
+	case "purpose":
+		return func(r *Row) string { return r.Purpose }
+	case byKey:
+		return func(r *Row) string {
+			if r.Looked == nil {
+				return ""
+			}
+			return r.Looked.By
+		}
+	}
+	return nil
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
@@ -136,6 +156,17 @@ func endedTerm(value string) (matcher, error) {
 			slices.Contains(wanted, alerted) &&
 				HadAlerted(r.Ending))
 	}, nil
+}
+
+// byKey is the one key with a hyphen.
+const byKey = "acknowledged-by"
+
+// acknowledgedTerm matches locks that somebody looks at, or nobody.
+func acknowledgedTerm(value string) (matcher, error) {
+	if value != "yes" && value != "no" {
+		return nil, errors.New("wants yes or no")
+	}
+	return func(r *Row, _ time.Time) bool { return (r.Looked != nil) == (value == "yes") }, nil
 }
 
 // labelTerm matches attributes: "team=core", or "team" for any value.

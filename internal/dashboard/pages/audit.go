@@ -77,6 +77,10 @@ func actionWords(a *protocol.Action) string {
 		return "ended the lock delay"
 	case protocol.ActionExtend:
 		return "gave " + text.Duration(time.Duration(a.Seconds)*time.Second) + " more"
+	case protocol.ActionAcknowledge:
+		return "acknowledged for " + text.Duration(time.Duration(a.Seconds)*time.Second)
+	case protocol.ActionWithdraw:
+		return "withdrew an acknowledgement"
 	}
 	return text.Clip(a.Action, site.MaxWordShown)
 }

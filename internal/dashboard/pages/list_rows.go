@@ -40,6 +40,7 @@ type rowView struct {
 	Purpose  string
 	Problem  string
 	Ended    phrase.Sentence // what witnesses say of the holder
+	Looked   *lookedView     // who looks at the lock; nil = nobody
 	Frame    string          // of the program's own code, where it is known
 	Alive    *phrase.Moment
 	Progress string
@@ -69,7 +70,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	if p.site.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.Display != locks.Held || l.full || r.Death != nil {
+	if r.Display != locks.Held || l.full || r.Death != nil || r.Looked != nil {
 		p.fillDetails(&v, c, r, at)
 	}
 	return v
@@ -85,6 +86,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	v.Ended = witnessed(r.Record, at)
+	v.Looked = newLookedView(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
 		v.Progress = text.Clip(r.Alive.Progress, site.MaxLineShown)
@@ -95,7 +97,8 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	if v.Frame != "" {
 		v.Version += "-at"
 	}
-	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil
+	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
+		v.Looked != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.

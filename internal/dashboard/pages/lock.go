@@ -61,10 +61,11 @@ type lockPage struct {
 	Current  string       // link to the current hold when another was asked for
 	Done     []string     // what operators did to the hold, in sentences
 	Gentle   []gentleLink // what can be done without taking anything away
-	Force    string       // where the hold can be ended by force
-	Framed   bool         // the page may be in a frame, where that one is not shown
-	NoForce  string       // why it cannot
-	Unlock   string       // how to end the hold on the command line
+	Ack      ackView
+	Force    string // where the hold can be ended by force
+	Framed   bool   // the page may be in a frame, where that one is not shown
+	NoForce  string // why it cannot
+	Unlock   string // how to end the hold on the command line
 }
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
@@ -122,7 +123,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
 	v.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
-	v.Done = DoneTo(row.Record, v.Viewpoint.Now)
+	v.Done = askedAndExtended(row.Record, v.Viewpoint.Now)
+	p.fillAck(&v, r, lock)
 	p.fillGentle(&v, r, lock)
 	p.fillForce(&v, r, lock)
 	v.Fields = p.fieldViews(c, lock.Document)

@@ -15,6 +15,10 @@ type gentleLink struct{ Text, URL string }
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
 func DoneTo(r *metadata.Record, now time.Time) []string {
+	return said(append([]string{protocol.AcknowledgedWords(r, now)}, askedAndExtended(r, now)...)...)
+}
+
+func askedAndExtended(r *metadata.Record, now time.Time) []string {
 	return said(protocol.AskedWords(r, now), protocol.ExtendedWords(r, now))
 }
 
@@ -24,7 +28,7 @@ func doneTo(e *metadata.Ending, now time.Time) []string {
 	if e.Ended == metadata.EndedYielded {
 		asked = ""
 	}
-	return said(asked, protocol.ExtensionWords(e.Extended, now))
+	return said(protocol.LookedAtWords(e.Acknowledged, now), asked, protocol.ExtensionWords(e.Extended, now))
 }
 
 // said returns the sentences that say something.

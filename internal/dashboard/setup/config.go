@@ -67,6 +67,12 @@ type Config struct {
 	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 
+	// Acknowledge records for the action's Seconds that somebody looks at a hold, with the action's Reason as the note,
+	// and Withdraw ends that before its time; both record the action, in one transaction. Nil switches both off. Their
+	// errors are those of AskHolder.
+	Acknowledge func(ctx context.Context, r *metadata.Record, a protocol.Action) error
+	Withdraw    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
+
 	// Notify tells somebody outside of what an operator did, in JSON. Nil: nobody is told. Its error must not hold
 	// secrets, such as an address.
 	Notify func(ctx context.Context, notice []byte) error
@@ -88,6 +94,7 @@ type Config struct {
 	HideBacktraces bool
 	MinRefresh     time.Duration           // pages look no more often
 	Links          []Link                  // on the page of a lock
+	Alertmanager   string                  // its address for people, where locks can be silenced; empty: not known
 	Sources        []stacktrace.SourceLink // of the frames of backtraces
 	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
 	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
@@ -141,7 +148,11 @@ func (c *Config) Check() error {
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.Check(c.ForceUnlock != nil, c.AskHolder != nil || c.Extend != nil); err != nil {
+	if err := checkAlertmanager(c.Alertmanager); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
+	}
+	if err := c.Access.Check(access.Actions{Unlock: c.ForceUnlock != nil, Gentle: c.AskHolder != nil || c.Extend != nil,
+		Acknowledge: c.Acknowledge != nil}); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil

@@ -11,6 +11,10 @@ func Observe(before *Pod, now Pod, confirmed, at time.Duration) *Pod {
 	} else if now.Deleting != Never {
 		now.Deleting = at
 	}
+	if before != nil {
+		now.Confirmed = before.Confirmed // what has begun or ended since had not then
+		confirmed = max(confirmed, before.Confirmed)
+	}
 	for i := range now.Containers {
 		now.Containers[i].observe(before, confirmed)
 	}

@@ -33,7 +33,10 @@ type Pod struct {
 	Deleting time.Duration // since when it has a deletion timestamp
 	Grace    time.Duration // how long its containers then have
 	Gone     time.Duration // since when it is no longer there
-	Lost     bool          // it went while nobody watched, so that its last state was not seen
+	// Confirmed is the last moment at which the API server, asked for this pod, said that it is as it is here; 0 if it
+	// was not asked.
+	Confirmed time.Duration
+	Lost      bool // it went while nobody watched, so that its last state was not seen
 }
 
 // Container is one container of a pod: its newest incarnation, and the one before. Each start makes a new incarnation.
@@ -79,4 +82,21 @@ func (p *Pod) container(name string) *Container {
 		}
 	}
 	return nil
+}
+
+// Confirm returns the pod as one that the API server confirmed at a moment, by what it answered. It returns nil if the
+// answer tells of another incarnation of a container, or of an end: then the change is on its way.
+func Confirm(p *Pod, answer Pod, at time.Duration) *Pod {
+	if p.UID != answer.UID || len(p.Containers) != len(answer.Containers) {
+		return nil
+	}
+	for i := range p.Containers {
+		known, now := &p.Containers[i], &answer.Containers[i]
+		if known.Name != now.Name || known.ID != now.ID || (known.End == nil) != (now.End == nil) {
+			return nil
+		}
+	}
+	confirmed := *p
+	confirmed.Confirmed = at
+	return &confirmed
 }

@@ -102,7 +102,7 @@ module ClusterMutex
     NUMBERS = %w[pid process_start pid_namespace lock_delay].freeze
     MAX_DELAY = 3600 # seconds
     TIMES = %w[locked_at alert_at auto_unlock_at].freeze
-    OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended].freeze
+    OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended acknowledged].freeze
 
     # What was read, by the names of the protocol; times are texts.
     attr_reader :facts
@@ -157,7 +157,7 @@ module ClusterMutex
       when *TEXTS, "uuid" then keep(name, text(value, name == "backtrace" ? 16_384 : 1024))
       when "alive" then alive(value)
       when "detached" then keep(name, (true unless value.to_s == "false"))
-      when "asked", "extended" then nil # for the holder
+      when "asked", "extended", "acknowledged" then nil # from others
       else attribute(name, value)
       end
     end

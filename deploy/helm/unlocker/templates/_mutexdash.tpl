@@ -32,6 +32,8 @@
 {{- end }}
 {{- include "unlocker.flag" (list "web.enable-force-unlock" $c.forceUnlock) }}
 {{- include "unlocker.flag" (list "web.enable-ask-and-extend" $c.askAndExtend) }}
+{{- include "unlocker.flag" (list "web.enable-acknowledge" $c.acknowledge) }}
+{{- include "unlocker.flag" (list "web.alertmanager-url" $c.alertmanagerURL) }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
 {{- with $c.extraArgs }}
 {{- toYaml . | nindent 0 }}

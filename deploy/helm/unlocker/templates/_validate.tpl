@@ -92,7 +92,7 @@
 {{- if and (ne $source "header") (or .identity.header .identity.groupsHeader .identity.trustedProxies) -}}
 {{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
 {{- end -}}
-{{- if and .unlockWebhook.secret (not .forceUnlock) (not .askAndExtend) -}}
+{{- if and .unlockWebhook.secret (not .forceUnlock) (not .askAndExtend) (not .acknowledge) -}}
 {{- fail "mutexdash.unlockWebhook reports force unlocks, and mutexdash.forceUnlock is off" -}}
 {{- end -}}
 {{- if and .hsts (not .webConfig.tls) -}}
@@ -100,6 +100,9 @@
 {{- end -}}
 {{- if and .askAndExtend (eq $source "none") -}}
 {{- fail "mutexdash.askAndExtend needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- end -}}
+{{- if and .acknowledge (eq $source "none") -}}
+{{- fail "mutexdash.acknowledge needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
 {{- end -}}
 {{- if .forceUnlock -}}
 {{- if eq $source "none" -}}

@@ -1,0 +1,200 @@
+package lockstore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// acknowledged is the hold in r after somebody has acknowledged it.
+func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
+	w.Helper()
+	a := deed(protocol.ActionAcknowledge, r)
+	a.Actor = who
+	a.ID += who
+	if err := w.Acknowledge(w.Context(), r, a); err != nil {
+		w.Fatal(err)
+	}
+	return w.record(r.Name)
+}
+
+func withdrawal(r *metadata.Record) protocol.Action {
+	a := deed(protocol.ActionWithdraw, r)
+	a.Seconds = 0
+	a.Reason = ""
+	a.ID += "-withdrawal"
+	return a
+}
+
+func TestAcknowledge(t *testing.T) {
+	w := start(t)
+	r := w.hold("a/b", uuid(1))
+	a := deed(protocol.ActionAcknowledge, r)
+	if err := w.Acknowledge(t.Context(), r, a); err != nil {
+		t.Fatal(err)
+	}
+	now := w.record("a/b")
+	want := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
+		Until: metadata.Time{Time: a.At.Add(30 * time.Minute)}, Note: a.Reason, Revision: now.Revision}
+	if now.Acknowledged == nil || *now.Acknowledged != want || len(now.Problems) > 0 ||
+		now.DeadlineRevision != r.DeadlineRevision {
+		t.Errorf("the record is %+v, acknowledged %+v", now, now.Acknowledged)
+	}
+	if got := w.lease("a/b"); got < 1700 || got > 1800 {
+		t.Errorf("the key goes after %d s, want 1800", got)
+	}
+	actions, err := w.Audit(t.Context(), 10)
+	if err != nil || len(actions) != 1 || actions[0] != a {
+		t.Errorf("audit %+v, %v", actions, err)
+	}
+}
+
+// lease is how many seconds the acknowledgement of a lock has left in etcd; 0 = forever.
+func (w world) lease(lock string) int64 {
+	w.Helper()
+	got, err := w.etcd.Get(w.Context(), w.l.Field(lock, metadata.FieldAcknowledged))
+	if err != nil || len(got.Kvs) != 1 {
+		w.Fatal(got, err)
+	}
+	left, err := w.etcd.TimeToLive(w.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return left.TTL
+}
+
+// The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone.
+func TestTheLastAcknowledgementWins(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	w.acknowledged(r, "ann")
+	before, err := w.etcd.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := w.acknowledged(r, "bob")
+	if now.Acknowledged == nil || now.Acknowledged.By != "bob" {
+		t.Fatalf("acknowledged %+v", now.Acknowledged)
+	}
+	for _, l := range before.Leases {
+		if _, err := w.etcd.Revoke(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := w.record("a"); now.Acknowledged == nil || now.Acknowledged.By != "bob" {
+		t.Errorf("after the end of the first lease: %+v", now.Acknowledged)
+	}
+}
+
+func TestWithdrawAcknowledgement(t *testing.T) {
+	w := start(t)
+	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
+	a := withdrawal(r)
+	if err := w.WithdrawAcknowledgement(t.Context(), r, a); err != nil {
+		t.Fatal(err)
+	}
+	now := w.record("a")
+	if now.Acknowledged != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
+		t.Errorf("the record is %+v: %v", now, w.keys(w.l.Record("a")))
+	}
+	actions, err := w.Audit(t.Context(), 10)
+	if err != nil || len(actions) != 2 || actions[0] != a && actions[1] != a {
+		t.Errorf("audit %+v, %v", actions, err)
+	}
+	var refused *lockstore.RefusedError
+	if err := w.WithdrawAcknowledgement(t.Context(), now, a); !errors.As(err, &refused) {
+		t.Errorf("withdrawn twice: %v", err)
+	}
+}
+
+// Nobody withdraws what another person wrote since.
+func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	seen := w.acknowledged(r, "ann")
+	w.acknowledged(r, "bob")
+	var changed *lockstore.ChangedError
+	err := w.WithdrawAcknowledgement(t.Context(), seen, withdrawal(seen))
+	if !errors.As(err, &changed) || changed.Now.Acknowledged == nil || changed.Now.Acknowledged.By != "bob" ||
+		w.record("a").Acknowledged == nil {
+		t.Errorf("error %v, record %+v", err, w.record("a"))
+	}
+}
+
+func TestALostWithdrawal(t *testing.T) {
+	for name, c := range map[string]struct {
+		committed, replaced bool
+		wants               error
+	}{
+		"that was done":                    {true, false, nil},
+		"that may still be done":           {false, false, lockstore.ErrUnknown},
+		"that can no longer be done":       {false, true, metadata.ErrChanged},
+		"that was done before another one": {true, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &wire{}
+			w := on(t, line.client(t, etcdtest.Start(t)))
+			r := w.acknowledged(w.hold("a", uuid(1)), "ann")
+			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+				line.onTxn(nil)
+				if c.committed {
+					if err := send(); err != nil {
+						t.Error(err)
+					}
+				}
+				if c.replaced {
+					w.acknowledged(r, "bob")
+				}
+				return errLost
+			})
+			if err := w.WithdrawAcknowledgement(t.Context(), r, withdrawal(r)); !errors.Is(err, c.wants) {
+				t.Errorf("error %v, want %v", err, c.wants)
+			}
+		})
+	}
+}
+
+// What is refused leaves no lease behind, which would stay for a day.
+func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	w.acknowledged(r, "ann") // the lease of the audit trail is there from now on
+	before, err := w.etcd.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.release(r)
+	if err := w.Acknowledge(t.Context(), r, deed(protocol.ActionAcknowledge, r)); !errors.Is(err, metadata.ErrChanged) {
+		t.Fatal(err)
+	}
+	after, err := w.etcd.Leases(t.Context())
+	if err != nil || len(after.Leases) != len(before.Leases) {
+		t.Errorf("%d leases, before %d (%v)", len(after.Leases), len(before.Leases), err)
+	}
+}
+
+// The end of the hold is the end of its acknowledgement, however it ends.
+func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
+	w := start(t)
+	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
+	end := metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedForced, "bob", "it hangs",
+		action(r).At.Add(time.Minute))}
+	if err := w.ForceUnlock(t.Context(), end, action(r)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
+		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
+	}
+	ending, err := w.Ending(t.Context(), r.HistoryID())
+	if err != nil || ending == nil || ending.Acknowledged == nil || ending.Acknowledged.By != "ann" {
+		t.Errorf("the ending is %+v, %v", ending, err)
+	}
+}
