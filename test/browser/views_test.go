@@ -61,7 +61,8 @@ func TestViewsAreSavedRenamedAndRemoved(t *testing.T) {
 	b.click(`.views button[aria-label^="Remove <img"]`)
 	b.until("one view", `document.querySelectorAll(".views li").length === 1`)
 	ask[bool](b, axe+"; true")
-	if barriers := ask[[]string](b, `axe.run("#views").then((r) => r.violations.map((v) => v.help))`); len(barriers) > 0 {
+	barriers := ask[[]string](b, `axe.run("#views").then((r) => r.violations.map((v) => v.help))`)
+	if len(barriers) > 0 {
 		t.Errorf("barriers: %q", barriers)
 	}
 	for _, width := range []int64{320, 360, 768, 861, 1100, 1280} {
