@@ -14,11 +14,14 @@ ETCD_3_6 := $(TOOLS)/etcd-3.6.16
 KUBE_APISERVER := $(TOOLS)/kube-apiserver-1.36.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
+NFPM := $(TOOLS)/nfpm-2.43.0
+CLEAN_ROOT := .tools/clean-root.tar
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 BOARDS := .tools/boards/installed
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-PROGRAMS := unlocker mutexdash mutexctl mutexdev
+RELEASED := unlocker mutexdash mutexctl
+PROGRAMS := $(RELEASED) mutexdev
 LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/build.version=$(VERSION)
 
 .PHONY: help
@@ -98,6 +101,11 @@ bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, 
 	@.ci/need redis-server redis-server
 	cd bench && go run ./deaths -bin $(CURDIR)/bin -kube-apiserver $(KUBE_APISERVER) $(ARGS)
 
+.PHONY: bench-clients
+bench-clients: ## an uncontended lock with the client of each language (needs Python, Ruby, Node, curl, jq); ARGS="-n 1000"
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	cd bench && go run ./clients $(ARGS)
+
 .PHONY: bench-test
 bench-test: ## go vet, and the tests of the benchmarks' own parts
 	cd bench && go vet ./... && go test ./...
@@ -107,8 +115,14 @@ peers:
 	@.ci/need redis-server redis-server
 	@test -e /usr/share/java/zookeeper.jar || .ci/need /usr/share/zookeeper/bin/zkServer.sh zookeeper
 
+CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
+
 .PHONY: clients
-clients: $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk)) ## every client in another language: lint, tests, package, README
+clients: $(CLIENTS) clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+
+.PHONY: clients-demo
+clients-demo: $(CLIENTS)
+	go test -tags clients -count=1 -run EveryLanguage ./cmd/mutexdev
 
 include $(wildcard clients/*/client.mk test/conformance/*.mk)
 
@@ -174,6 +188,47 @@ image-root: ## what is in the image, into IMAGE_ROOT
 image: build ## build the image's last stage twice without a registry, compare, start what is in it
 	.ci/image $(VERSION)
 
+# The programs of a release, for GOOS and GOARCH, into INTO. What a build says of itself is its version alone, so that
+# the same source makes the same bytes.
+.PHONY: programs
+programs:
+	@test -n '$(INTO)' || { echo 'say where: make programs INTO=DIR' >&2; exit 1; }
+	mkdir -p $(INTO)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(INTO)/ $(RELEASED:%=./cmd/%)
+
+.PHONY: windows
+windows: ## mutexctl for Windows, into dist/windows; the daemons run on Linux
+	for arch in $(ARCHITECTURES); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch go build -trimpath -buildvcs=false \
+		-ldflags '$(LDFLAGS)' -o dist/windows/$$arch/ ./cmd/mutexctl; done
+
+ARCHITECTURES ?= amd64 arm64
+
+.PHONY: packages
+packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/packages
+	rm -rf dist/packages
+	for arch in $(ARCHITECTURES); do deploy/packages/build $(NFPM) $(VERSION) $$arch dist/packages; done
+	ls -l dist/packages
+
+PLATFORMS ?=
+
+.PHONY: release
+release: $(NFPM) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+	@command -v zip > /dev/null || .ci/need zip zip
+	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+
+.PHONY: release-dry-run
+release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
+	@command -v zip > /dev/null || .ci/need zip zip
+	.ci/release $(NFPM) $(PLATFORMS)
+
+.PHONY: packages-test
+packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says
+	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
+	@command -v rpm > /dev/null || .ci/need rpm rpm
+	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
+	@command -v amtool > /dev/null || .ci/need amtool prometheus-alertmanager
+	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
+
 .PHONY: units
 units: ## the systemd units: verify them, and measure what they let through
 	.ci/units
@@ -214,7 +269,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(CLEAN_ROOT) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
 	cd bench && go vet ./...
 
@@ -229,6 +284,17 @@ $(GOVULNCHECK):
 $(ACTIONLINT):
 	$(TOOLENV) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 	mv $(TOOLS)/actionlint $@
+
+$(NFPM):
+	$(TOOLENV) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+	mv $(TOOLS)/nfpm $@
+
+# The Debian, or its like, that this machine runs, as small as systemd, curl and htpasswd allow.
+$(CLEAN_ROOT):
+	@command -v mmdebstrap > /dev/null || .ci/need mmdebstrap mmdebstrap
+	mkdir -p $(@D)
+	. /etc/os-release && mmdebstrap --format=tar --variant=essential --include=systemd,curl,apache2-utils "$$VERSION_CODENAME" $@.new
+	mv $@.new $@
 
 # The modules of etcd's programs replace others, so `go install` refuses them: a module of its own asks for each.
 $(ETCDCTL) $(ETCDUTL): $(TOOLS)/%-3.7.3:

@@ -2,6 +2,8 @@ module github.com/clustermutex/unlocker
 
 go 1.26.0
 
+ignore ./clients/typescript/node_modules
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cespare/xxhash/v2 v2.3.0

@@ -71,6 +71,7 @@ func member(config string) error {
 type EtcdOptions struct {
 	Quota   int64         // bytes that the store may grow to
 	Profile string        // prefix of a file for the CPU profile, which is written when the member is stopped
+	Gateway bool          // serve the JSON gateway, too
 	Flush   time.Duration // extra time for each flush of its log, as on a slower disk
 }
 
@@ -93,7 +94,8 @@ func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := memberConfig{Config: etcdembed.Config{Dir: dir + "/data", Client: client, Peer: peer, Quota: o.Quota}}
+	c := memberConfig{Config: etcdembed.Config{Dir: dir + "/data", Client: client, Peer: peer, Quota: o.Quota,
+		Gateway: o.Gateway}}
 	if o.Profile != "" {
 		if c.Profile, err = filepath.Abs(o.Profile + "etcd.pprof"); err != nil {
 			return nil, err

@@ -91,9 +91,16 @@ def describe($now):
   + (if .purpose then " for \"\(.purpose | plain)\"" else "" end)
   + (if .auto_unlock_at then "; unless extended, it is auto-unlocked \(.auto_unlock_at | moment($now))" else "" end);
 def others: if . == 0 then "" elif . == 1 then "; one is waiting" else "; \(.) are waiting" end;
-def refusal($lock; $holder; $waiting; $now):
-  "lock \($lock | plain | tojson) " + if $holder then "is held by \($holder | describe($now))" + ($waiting | others)
-  else "is held by nobody" + ($waiting | others) end;
+# A lock delay, in words, as far as it can be read.
+def describe_delay($now):
+  ((.at | text(64) | select(is_time) | tonumber) // null) as $at
+  | "a lock delay" + if .owner | type == "string" then " after the hold of \(.owner | plain)" else "" end
+  + if (.hostname | type == "string") and .owner then " on \(.hostname | plain)" else "" end
+  + if $at and (.seconds | type == "number") then ", which ends \($at + .seconds | moment($now))" else "" end;
+def refusal($lock; $holder; $waiting; $delay; $now):
+  "lock \($lock | plain | tojson) " + if $holder then "is held by \($holder | describe($now))"
+  elif $delay then "is held by nobody, but there is \($delay | describe_delay($now))"
+  else "is held by nobody" end + ($waiting | others);
 
 # -- Keys and parts of transactions. The state: {lock, uuid, …}.
 
@@ -103,10 +110,12 @@ def ticket: queue + .uuid;
 def tail: queue + ".tail";
 def tombstone: $prefix + ".cancelled/" + .uuid;
 def history: $prefix + ".history/" + .uuid;
+def delay: $prefix + ".delays/" + (.lock | segment);
 def period: $prefix + ".periods/" + (.lock | segment);
 
 def created($key; $revision): { key: ($key | @base64), target: "CREATE", result: "EQUAL", create_revision: $revision };
 def absent($key): created($key; "0");
+def unchanged($key; $revision): { key: ($key | @base64), target: "MOD", result: "EQUAL", mod_revision: $revision };
 def equals($key; $value): { key: ($key | @base64), target: "VALUE", result: "EQUAL", value: ($value | @base64) };
 def put($key; $value): { request_put: ({ key: ($key | @base64) } + if $value == "" then {} else { value: ($value | @base64) } end) };
 def put($key; $value; $lease): put($key; $value) | .request_put.lease = $lease;
@@ -129,10 +138,11 @@ def nonempty: with_entries(select(.value | length > 0));
 
 def body($step):
   if $step == "acquire" then
-    { compare: [absent(rec + "uuid"), absent(tail), absent(tombstone)], success: puts(null), failure: [{ request_range: below(rec) }] }
+    { compare: [absent(rec + "uuid"), absent(tail), absent(tombstone), absent(delay)], success: puts(null),
+      failure: [{ request_range: below(rec) }, get(delay)] }
   elif $step == "try" then body("acquire") + { compare: (body("acquire").compare + [absent(ticket)]) }
   elif $step == "alive" then
-    { compare: mine,
+    { compare: (mine + if (.seen // "") == "" then [] else [unchanged(rec + "alive"; .seen)] end),
       success: ([{ request_txn: {
           compare: [{ key: (rec + "auto_unlock_at" | @base64), target: "VALUE", result: "LESS", value: (.fields.auto_unlock_at | @base64) }],
           success: puts(["alert_at", "auto_unlock_at"]) } }] + puts(["alive"])),
@@ -150,10 +160,10 @@ def body($step):
       success: [put(ticket; .ticket; .lease), put(tail; .uuid; .lease)], failure: [get(ticket)] }
   elif $step == "look" then
     { success: [get(ticket), get(rec + "uuid"), get(tail),
-        (.position as $p | tickets("1") | .request_range.max_create_revision = ($p | minus_one)), tickets("1")] }
+        (.position as $p | tickets("1") | .request_range.max_create_revision = ($p | minus_one)), tickets("1"), get(delay)] }
   elif $step == "turn" then
-    { compare: [absent(rec + "uuid"), absent(tombstone), created(ticket; .position)], success: (puts(null) + leaving),
-      failure: [{ request_range: below(rec) }, get(ticket)] }
+    { compare: [absent(rec + "uuid"), absent(tombstone), created(ticket; .position), absent(delay)],
+      success: (puts(null) + leaving), failure: [{ request_range: below(rec) }, get(ticket), get(delay)] }
   elif $step == "leave" then { compare: [equals(tail; .uuid)], success: [tickets("2")], failure: [remove(ticket)] }
   elif $step == "leave_as_tail" then
     { compare: ([equals(tail; .uuid)] + if .older then [created(queue + .older.ticket; .older.create_revision)] else [] end),
@@ -164,10 +174,11 @@ def body($step):
   elif $step == "read" then { success: why }
   elif $step == "standing" then
     { success: [{ request_range: below(rec) },
-        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), count_only: true }) }] }
+        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), count_only: true }) },
+        get(delay)] }
   elif $step == "period" then { success: [get(period)] }
   elif $step == "mark" then
-    { compare: (mine + [{ key: (period | @base64), target: "MOD", result: "EQUAL", mod_revision: .seen }]),
+    { compare: (mine + [unchanged(period; .seen)]),
       success: [put(period; .mark)], failure: [get(period)] }
   else error("no step \($step)") end;
 
@@ -208,8 +219,16 @@ def failure($a):
 def result($step; $a):
   if $step == "acquire" or $step == "try" then
     if $a.body.succeeded then { verdict: "held", token: $a.body.header.revision }
-    else earlier($a; 0) // (held($a; 0) | { verdict: "refused", holder: (if .is then .uuid | unb64 else null end) }) end
-  elif $step == "alive" then if $a.body.succeeded then { verdict: "still_held" } else loss($a; 0) end
+    else earlier($a; 0) // (held($a; 0) | { verdict: "refused", holder: (if .is then .uuid | unb64 else null end),
+      delayed: (kvs($a; 1) | length > 0), facts: (if .is then .fields | facts else null end) }) end
+  elif $step == "alive" then
+    held($a; 0) as $held
+    | if $a.body.succeeded then { verdict: "still_held", reported: $a.body.header.revision }
+      elif $held.uuid == (.uuid | @base64) and $held.token == .token then { verdict: "again",
+        reported: ([$held.keys[] | select(.name == "alive") | .mod_revision][0] // "0"),
+        progress: ($held.fields.alive // "" | split(" ")[1:] | join(" ")),
+        alert_at: ($held.fields.alert_at // "" | select(is_time) // "0" | tonumber * 1000 | floor) }
+      else loss($a; 0) end
   elif $step == "release" or $step == "release_in_doubt" then
     if $a.body.succeeded then { verdict: "released" }
     else (if $step == "release" then 0 else 1 end) as $n | loss($a; $n) as $loss
@@ -220,10 +239,10 @@ def result($step; $a):
     if $a.body.succeeded then { verdict: "joined", position: $a.body.header.revision }
     else (kvs($a; 0)[0] | if . then { verdict: "joined_by_earlier_send", position: .create_revision } else { verdict: "lost" } end) end
   elif $step == "look" then
-    . as $in | [range(5) as $n | kvs($a; $n)[0]] as [$own, $uuid, $tail, $older, $newest]
+    . as $in | [range(6) as $n | kvs($a; $n)[0]] as [$own, $uuid, $tail, $older, $newest, $delay]
     | if $uuid and $uuid.value == (.uuid | @base64) then { verdict: "held_by_earlier_send", token: $uuid.create_revision }
       elif $own.create_revision != .position then { verdict: "lost" }
-      elif $older or $uuid then { verdict: "wait", watch: ($older // $uuid | .key | unb64) }
+      elif $older or $uuid or $delay then { verdict: "wait", watch: ($older // $uuid // $delay | .key | unb64) }
         + if $tail then {} else { restore: ($newest | named) } end
       else { verdict: "turn" } end
   elif $step == "turn" then
@@ -244,7 +263,8 @@ def result($step; $a):
     else loss($a; 0) end
   elif $step == "standing" then
     held($a; 0) as $held | { verdict: "read", holder: (if $held.is then $held.fields | facts else null end),
-      waiting: ($a.body.responses[1].response_range.count // "0" | tonumber) }
+      waiting: ($a.body.responses[1].response_range.count // "0" | tonumber),
+      delay: (kvs($a; 2)[0] | if . then .value | unb64 | document else null end) }
   elif $step == "period" then kvs($a; 0)[0] | { verdict: "read", seen: (.mod_revision // "0"), mark: (.value | unb64) }
   elif $step == "mark" then
     if $a.body.succeeded or ((kvs($a; 0)[0].value | unb64) == .mark) then { verdict: "marked" } else { verdict: "again" } end
@@ -330,14 +350,17 @@ _mutex_sleep() {
 	sleep "$seconds" 2>/dev/null || sleep 1
 }
 
-# Runs jq with the state as its input, and what stdin says as $raw.
+# Runs jq with the state as its input, and what stdin says as $raw: PROGRAM [OPTION...]. It takes long to start, so do
+# as much as possible in one run.
 _mutex_eval() {
-	jq -Rsrc --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
+	program_=$1
+	shift
+	jq -Rsrc "$@" --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
 		--arg position "$position" --arg ticket "$ticket" --arg seen "$seen" --arg mark "$mark" \
 		--argjson fields "${fields:-null}" --argjson older "${older:-null}" --argjson queued "$queued" \
-		--argjson unanswered "$unanswered" "$_mutex_program"' . as $raw | { lock: $lock, uuid: $uuid, token: $token,
+		--argjson unanswered "$unanswered" --argjson settings "${settings:-null}" "$_mutex_program"' . as $raw | { lock: $lock, uuid: $uuid, token: $token,
 			lease: $lease, position: $position, ticket: $ticket, seen: $seen, mark: $mark, fields: $fields, older: $older,
-			queued: $queued, unanswered: $unanswered } | '"$1"
+			queued: $queued, unanswered: $unanswered } | '"$program_"
 }
 
 # endpoint: the one that answered last. The processes of a hold share which that is.
@@ -417,9 +440,9 @@ _mutex_send() {
 	done
 }
 
-_mutex_step() { # STEP TILL
-	_mutex_send "$1" /v3/kv/txn "$2" "$(_mutex_eval "body(\"$1\")" </dev/null)"
-}
+_mutex_step() { _mutex_send "$1" /v3/kv/txn "$2" "${3:-$(_mutex_body "$1")}"; } # STEP TILL [BODY]
+
+_mutex_body() { _mutex_eval "body(\"$1\")" </dev/null; }
 
 # The password is in no argument and no file. Without an answer what follows fails, and is sent again.
 _mutex_login() {
@@ -482,10 +505,10 @@ _mutex_write() { # FILE TEXT
 
 _mutex_say() { [ -n "$quiet" ] || printf 'mutex.sh: %s\n' "$1" >&2; }
 
-# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE [HOLDER WAITING]. Returns the status.
+# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE [HOLDER WAITING DELAY]. Returns the status.
 _mutex_fail() {
 	jq -nc --arg error "$1" --arg message "$3" --argjson holder "${4:-null}" --argjson waiting "${5:-null}" \
-		--arg reason "${reason:-}" '$ARGS.named' >"$hold/error"
+		--argjson delayed "$([ -n "${6:-}" ] && echo true || echo false)" --arg reason "${reason:-}" '$ARGS.named' >"$hold/error"
 	printf 'mutex.sh: %s\n' "$3" >&2
 	return "$2"
 }
@@ -594,7 +617,7 @@ _mutex_acquire() {
 		outcome=$?
 		if [ $outcome = 0 ] && [ "$v_verdict" != refused ]; then return 0; fi
 		if [ $outcome = 0 ]; then
-			refused=yes
+			refused=yes refused_by=$v_facts
 			if [ "$wait_" = 0 ]; then
 				_mutex_give_up
 				_mutex_refuse held
@@ -630,28 +653,33 @@ _mutex_limit() {
 
 _mutex_refuse() { # held or timeout
 	_mutex_now
-	if _mutex_step standing $((now + timeout)); then :; else v_holder='' v_waiting=''; fi
-	_mutex_fail "$1" 3 "$(jq -nr --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${v_waiting:-0}" \
-		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; now)')" "$v_holder" "$v_waiting"
+	_mutex_step standing $((now + timeout)) || v_holder=$refused_by v_waiting='' v_delay=''
+	_mutex_fail "$1" 3 "$(_mutex_describe "$v_waiting")" "$v_holder" "$v_waiting" "$v_delay"
 }
 
-# Times from now by both clocks: at, in milliseconds since 1970, and sent.
-_mutex_stamp() {
+# What the latest look at the lock found, in words; how many are WAITING.
+_mutex_describe() {
+	jq -nr --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${1:-0}" --argjson delay "${v_delay:-null}" \
+		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; $delay; now)'
+}
+
+# The body of a step that puts a record, with times from now by both clocks: at, in milliseconds since 1970, and sent.
+_mutex_stamp() { # STEP
 	_mutex_now
 	sent=$now
-	fields=$(jq -nr --arg prefix "$prefix" --arg uuid "$uuid" --argjson settings "$settings" \
-		"$_mutex_program"' (now * 1000 | floor) as $at | "\($at) \(fields($uuid; $at; $settings) | tojson)"')
-	at=${fields%% *} fields=${fields#* }
+	body=$(_mutex_eval "(now * 1000 | floor) as \$at | .fields = fields(\$uuid; \$at; \$settings)
+		| \"\\(\$at) \\(body(\"$1\") | tojson)\"" </dev/null)
+	at=${body%% *} body=${body#* }
 }
 
 # Sends what takes the lock: the request is good for a third of the time that it asks for.
 _mutex_claim() {
-	_mutex_stamp
+	_mutex_stamp "$1"
 	_mutex_limit
 	: "${first:=$sent}"
 	claimed=yes
 	[ "$limit" -lt $((sent + unlock / 3)) ] || limit=$((sent + unlock / 3))
-	_mutex_step "$1" "$limit" || return
+	_mutex_step "$1" "$limit" "$body" || return
 	case $v_verdict in
 	held*) token=$v_token; _mutex_held "$sent" ;;
 	*) [ $doubt = true ] || claimed='' ;;
@@ -660,11 +688,13 @@ _mutex_claim() {
 
 # Writes down the hold, whose record was sent at that time.
 _mutex_held() {
+	since=$1
 	printf '%s\n' "$name" >"$hold/name"
 	printf '%s\n' "uuid=$uuid token=$token queued=$queued doubt=$doubt alert=$alert unlock=$unlock margin=$margin" \
-		"at=$at since=$1 heartbeat=$heartbeat" >"$hold/state"
+		"at=$at since=$since heartbeat=$heartbeat" >"$hold/state"
 	printf '%s\n' "$on_lost" >"$hold/on_lost"
 	printf '%s\n' "$on_asked" >"$hold/on_asked"
+	_mutex_write reported 0
 	_mutex_write alert_at $((at + alert * 10))
 	_mutex_write unlock_at $((at + unlock * 10))
 	_mutex_write deadline $(($1 + unlock - margin))
@@ -686,6 +716,7 @@ _mutex_queue() {
 	_mutex_step join "$((now + 1000))" || return 1
 	[ "$v_verdict" != lost ] || return 1
 	position=$v_position watching=''
+	look=$(_mutex_body look)
 	[ -n "$quiet" ] || _mutex_tell_waiting
 	while :; do
 		_mutex_now
@@ -700,11 +731,11 @@ _mutex_queue() {
 		if [ -n "$watching" ]; then
 			left=$((till - now))
 			[ $left -le 300 ] || left=300
-			_mutex_watch $left "$(jq -nj --arg a "$watching" --arg b "${prefix}.queue/$(_mutex_eval '.lock | segment' </dev/null)/$uuid" \
-				'{ create_request: { key: ($a, $b | @base64), filters: ["NOPUT"] } }')" 2 || { _mutex_fail_over; _mutex_sleep 10; }
+			_mutex_watch $left "$(_mutex_eval '[$watching, ticket | { create_request: { key: @base64, filters: ["NOPUT"] } }
+				| tojson] | add' --arg watching "$watching" </dev/null)" 2 || { _mutex_fail_over; _mutex_sleep 10; }
 		fi
 		_mutex_now
-		_mutex_step look "$((now + timeout))"
+		_mutex_step look "$((now + timeout))" "$look"
 		case $? in
 		1) _mutex_unwatch; continue ;;
 		2) _mutex_unwatch; return 2 ;;
@@ -744,9 +775,8 @@ _mutex_queue() {
 _mutex_tell_waiting() {
 	_mutex_now
 	_mutex_step standing "$((now + timeout))" || return 0
-	[ -n "$v_holder" ] || return 0
-	_mutex_say "waiting: $(jq -nr --arg lock "$name" --argjson holder "$v_holder" --argjson waiting "$((v_waiting - 1))" \
-		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; now)')"
+	[ -n "$v_holder$v_delay" ] || return 0
+	_mutex_say "waiting: $(_mutex_describe $((v_waiting - 1)))"
 }
 
 _mutex_call() { _mutex_send call "$1" "$3" "$2"; } # PATH BODY TILL
@@ -863,17 +893,22 @@ _mutex_extend() {
 	[ "$2" = yes ] || _mutex_write progress "$1"
 	read -r alert_at <"$hold/alert_at"
 	# Never behind a wall clock that was set back.
-	fields=$(jq -nr --arg prefix "$prefix" --arg progress "$1" --arg beat "$2" --argjson least "$((at + (sent - since) * 10))" \
-		--argjson alert "$((alert * 10))" --argjson unlock "$((unlock * 10))" --argjson stored "$alert_at" "$_mutex_program"'
+	seen=''
+	[ "$2" != yes ] || read -r seen <"$hold/reported"
+	body=$(_mutex_eval '
 		([now * 1000 | floor, $least] | max) as $at | ($at + $unlock) as $unlock_at
 		| ([if $beat == "yes" then $stored else $at + $alert end, $unlock_at] | min) as $alert_at
-		| "\($alert_at) \($unlock_at) \({ alert_at: ($alert_at | time), auto_unlock_at: ($unlock_at | time),
-			alive: (($at | time) + if $progress == "" then "" else " " + ($progress | cut(1024)) end) } | tojson)"')
-	alert_at=${fields%% *} fields=${fields#* }
-	unlock_at=${fields%% *} fields=${fields#* }
+		| .fields = { alert_at: ($alert_at | time), auto_unlock_at: ($unlock_at | time),
+			alive: (($at | time) + if $progress == "" then "" else " " + ($progress | cut(1024)) end) }
+		| "\($alert_at) \($unlock_at) \(body("alive") | tojson)"' --arg progress "$1" --arg beat "$2" \
+		--argjson least "$((at + (sent - since) * 10))" --argjson alert "$((alert * 10))" --argjson unlock "$((unlock * 10))" \
+		--argjson stored "$alert_at" </dev/null)
+	seen=''
+	alert_at=${body%% *} body=${body#* }
+	unlock_at=${body%% *} body=${body#* }
 	limit=$((now + 5 * timeout))
 	[ $limit -le "$deadline" ] || limit=$deadline
-	_mutex_step alive $limit
+	_mutex_step alive $limit "$body"
 	case $? in
 	1)
 		_mutex_now
@@ -888,6 +923,12 @@ _mutex_extend() {
 		_mutex_is_lost || return
 	fi
 	_mutex_now
+	_mutex_write reported "$v_reported"
+	if [ "$v_verdict" = again ]; then # another process has reported progress, which the heartbeat takes over
+		_mutex_write progress "$v_progress"
+		[ "$v_alert_at" = 0 ] || _mutex_write alert_at "$v_alert_at"
+		return 1
+	fi
 	[ "$2" = yes ] || _mutex_write alert_at "$alert_at"
 	_mutex_raise unlock_at "$unlock_at"
 	_mutex_raise deadline $((sent + unlock - margin))
@@ -905,8 +946,9 @@ _mutex_keep() {
 	trap '' HUP INT
 	beat_at=999999999999 asked='' extended=''
 	[ -z "$heartbeat" ] || beat_at=$((since + (unlock - margin) / 3))
-	watches=$(_mutex_eval '[rec + "uuid", rec + "asked", rec + "extended" | { create_request: { key: @base64 } }]
-		| .[0].create_request.filters = ["NOPUT"] | map(tojson) | add' </dev/null)
+	reads=$(_mutex_eval '([rec + "uuid", rec + "asked", rec + "extended" | { create_request: { key: @base64 } }]
+		| .[0].create_request.filters = ["NOPUT"] | map(tojson) | add) + " " + (body("read") | tojson)' </dev/null)
+	watches=${reads%% *} reads=${reads#* }
 	while [ -e "$hold/state" ] && [ ! -e "$hold/over" ]; do
 		_mutex_now
 		read -r deadline <"$hold/deadline" || return
@@ -935,7 +977,7 @@ _mutex_keep() {
 		_mutex_now
 		left=$timeout
 		[ $((deadline - now)) -ge $left ] || left=$((deadline - now))
-		if [ $left -gt 0 ] && _mutex_step read $((now + left)) && [ ! -e "$hold/over" ]; then
+		if [ $left -gt 0 ] && _mutex_step read $((now + left)) "$reads" && [ ! -e "$hold/over" ]; then
 			case $v_verdict in
 			lost) _mutex_lose "$v_reason" "$v_held" ;;
 			still_held) _mutex_learn ;;
@@ -1115,7 +1157,7 @@ mutex_alive() {
 _mutex_alive() {
 	_mutex_load "${MUTEX_HOLD:-}" || { echo "mutex.sh: there is no lock" >&2; return 4; }
 	progress=''
-	case ${1-} in --expect | --auto-unlock-after | '') ;; *) progress=$1; shift ;; esac
+	case ${1-} in --expect | --auto-unlock-after) ;; *) progress=${1-}; [ $# -eq 0 ] || shift ;; esac
 	known_unlock=$unlock
 	while [ $# -ge 2 ]; do
 		_mutex_option "$1" "$2" || _mutex_fail refused 2 "what does $1 $2 mean?" || return
@@ -1232,7 +1274,6 @@ _mutex_run() {
 	[ -z "$session" ] || command=-$pid
 	printf '%s\n' "$command $grace" >"$hold/command"
 	parent=$(exec sh -c 'echo $PPID')
-	since=$sent
 	_mutex_start_keeper 8>&-
 	printf '%s\n' "$uuid $token" >&8
 	exec 8>&-

@@ -49,9 +49,22 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	}
 	defer server.stop()
 
+	languages, dirs := &demo.Languages{}, []string{checkout()}
+	if !o.noDemo {
+		dir, err := languagesDir()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if languages, err = demo.FindLanguages(ctx, dir); err != nil {
+			return err
+		}
+		dirs = append(dirs, dir)
+	}
+
 	group := daemon.Group{Log: log, Timeout: 5 * time.Second}
 	group.Add("etcd", server.run)
-	if err := o.addPrograms(&group, endpoint); err != nil {
+	if err := o.addPrograms(&group, endpoint, dirs); err != nil {
 		return err
 	}
 	if !o.noDemo {
@@ -60,13 +73,13 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer etcd.Close()
-		if err := o.addDemo(&group, etcd, endpoint, log); err != nil {
+		if err := o.addDemo(&group, etcd, endpoint, languages.Found, log); err != nil {
 			return err
 		}
 	}
 	group.Add("guide", func(ctx context.Context) error {
 		if serving(ctx, o.unlocker.value) && serving(ctx, o.web.value) {
-			fmt.Fprint(out, o.guide(endpoint, server.dir))
+			fmt.Fprint(out, o.guide(endpoint, server.dir, languages))
 		}
 		<-ctx.Done()
 		return nil
@@ -74,8 +87,9 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	return group.Run(ctx)
 }
 
-// addPrograms adds the unlocker and the dashboard as in production: the same commands, with flags.
-func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
+// addPrograms adds the unlocker and the dashboard as in production: the same commands, with flags. Frames of backtraces
+// are linked to their code if they lie in one of the directories.
+func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []string) error {
 	var problems []error
 	free := func(a *address) string {
 		address, err := a.free()
@@ -96,8 +110,9 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 			"--policy=auto-unlock", "--web.listen-address=" + o.unlocker.value}))
 	})
 	group.Add("mutexdash", func(ctx context.Context) error {
-		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared, []string{
-			"--web.environment=mutexdev", "--web.listen-address=" + o.web.value, "--web.ops-address=127.0.0.1:0"}))
+		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared,
+			sourceLinks(dirs), []string{"--web.environment=mutexdev", "--web.listen-address=" + o.web.value,
+				"--web.ops-address=127.0.0.1:0"}))
 	})
 	if witnesses() {
 		group.Add("witness", func(ctx context.Context) error {
@@ -121,12 +136,14 @@ func (o *options) policy() staleness.Policy {
 	return p
 }
 
-func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, log zerolog.Logger) error {
+func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, languages []demo.Language,
+	log zerolog.Logger) error {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		return err
 	}
-	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
+	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel),
+		Languages: languages, Endpoint: "http://" + endpoint}
 	if witnesses() {
 		program, err := os.Executable()
 		if err != nil {

@@ -34,7 +34,8 @@ func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
 		return nil, "", err
 	}
 	// Data that is thrown away need not be safe on disk.
-	e.Server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: e.dir, Client: endpoint, Peer: peer, Throwaway: e.temp})
+	e.Server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: e.dir, Client: endpoint, Peer: peer, Throwaway: e.temp,
+		Gateway: true}) // for clients in other languages
 	if err != nil {
 		e.clean()
 		return nil, "", err

@@ -8,7 +8,7 @@ import (
 )
 
 // guide returns what runs where, and what to look at.
-func (o *options) guide(endpoint, dir string) string {
+func (o *options) guide(endpoint, dir string, languages *demo.Languages) string {
 	var b strings.Builder
 	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
 	data := "data in " + dir
@@ -29,7 +29,7 @@ func (o *options) guide(endpoint, dir string) string {
 		}
 	}
 	if !o.noDemo {
-		b.WriteString(o.tour())
+		b.WriteString(o.tour(languages))
 	}
 	fmt.Fprintf(&b, `In another terminal:
 
@@ -44,7 +44,7 @@ func (o *options) guide(endpoint, dir string) string {
 }
 
 // tour returns what there is to see in the demo.
-func (o *options) tour() string {
+func (o *options) tour(languages *demo.Languages) string {
 	second := func(s float64) string { return fmt.Sprintf("%.3g s", s/o.speed) }
 	tour := fmt.Sprintf(`Open the dashboard and look at
 
@@ -64,6 +64,15 @@ func (o *options) tour() string {
                            proves that it is dead, and after %s the waiting pod has the lock, long before
                            the deadline
 `, demo.Killed, second(15), second(10))
+	}
+	if len(languages.Found) > 0 {
+		tour += "\nHeld through the clients in other languages, by processes of their own:\n\n"
+	}
+	for _, l := range languages.Found {
+		tour += fmt.Sprintf("      %-19s %-11s %s\n", l.Lock, l.Name, l.Job)
+	}
+	for _, missing := range languages.Missing {
+		tour += "      " + missing + "\n"
 	}
 	return tour + "\n"
 }

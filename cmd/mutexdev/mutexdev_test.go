@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +23,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// TestMain lets this program be the holder that the demo starts.
+// isMutexdev makes this program mutexdev.
+const isMutexdev = "TEST_IS_MUTEXDEV"
+
+var realPath = os.Getenv("PATH")
+
+// TestMain lets this program be the holder that the demo starts, and mutexdev. Tests see no other programs, whatever is
+// installed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == holderName {
+	if os.Getenv(isMutexdev) != "" || len(os.Args) > 1 && os.Args[1] == holderName {
 		main()
 	}
+	os.Setenv("PATH", "")
 	os.Exit(m.Run())
 }
 
@@ -33,6 +42,7 @@ func TestMain(m *testing.M) {
 type started struct {
 	*proctest.Task
 	guide chan string
+	said  string // the guide, once it is read
 }
 
 // Write takes the guide, which is written at once.
@@ -60,6 +70,7 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 	t.Helper()
 	select {
 	case guide := <-s.guide:
+		s.said = guide
 		find := func(what string) string {
 			found := regexp.MustCompile(what + ` +http://([0-9.:]+)/`).FindStringSubmatch(guide)
 			if found == nil {
@@ -107,6 +118,9 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	t.Setenv("ETCDCTL_CACERT", "/etc/ssl/of/some/other/etcd.pem") // of the newcomer's daily work
 	dev := start(t, "--speed=20")
 	dashboard, unlocker := dev.addresses(t)
+	if !strings.Contains(dev.said, "no Ruby on this machine: the demo's Ruby holder is left out\n") {
+		t.Errorf("the guide does not say what this machine lacks:\n%s", dev.said)
+	}
 
 	states := map[string]map[string]bool{}
 	eventually(t, "all demo locks were shown, one alerted, one is malformed, somebody waits", func() bool {
@@ -222,4 +236,82 @@ func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
 	if err != nil || got == taken.Addr().String() || a.taken != taken.Addr().String() {
 		t.Errorf("it got %s, %v, and says that %q was taken", got, err, a.taken)
 	}
+}
+
+func TestClientsWithoutGRPCCanUseItsEtcd(t *testing.T) {
+	dev := start(t, "--no-demo")
+	dev.addresses(t)
+	endpoint := regexp.MustCompile(`(?m)^ +etcd +(\S+)`).FindStringSubmatch(dev.said)
+	if endpoint == nil {
+		t.Fatalf("the guide does not say where etcd is:\n%s", dev.said)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	answer, err := client.Post("http://"+endpoint[1]+"/v3/kv/range", "application/json",
+		strings.NewReader(`{"key":"YQ=="}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the JSON gateway answers with %s", answer.Status)
+	}
+}
+
+// program starts mutexdev as a process, with the programs in dir on PATH.
+func program(t *testing.T, path, tmp, speed string, args ...string) (dev *proctest.Process, dashboard string) {
+	t.Helper()
+	cmd := proctest.Self(isMutexdev, "yes")
+	cmd.Args = []string{"mutexdev", "--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0",
+		"--web.listen-address=127.0.0.1:0", "--log.level=error", "--speed=" + speed}
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = append(cmd.Env, "PATH="+path, "TMPDIR="+tmp)
+	dev = proctest.Start(t, cmd)
+	address := regexp.MustCompile(`dashboard +http://([0-9.:]+)/`)
+	proctest.Eventually(t, "the guide is there", func() error {
+		found := address.FindStringSubmatch(dev.Output())
+		if found == nil {
+			return errors.New("not yet")
+		}
+		dashboard = found[1]
+		return nil
+	})
+	return dev, dashboard
+}
+
+func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
+	bin, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
+	python := "#!/bin/sh\necho Python 3.13.0\n[ $# -gt 1 ] || exit 0\n" +
+		"echo runs >> " + notes + "\nread -r _\necho ended >> " + notes + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dev, dashboard := program(t, bin, t.TempDir(), "1")
+	noted := func(want string) func() bool {
+		return func() bool {
+			got, err := os.ReadFile(notes)
+			return err == nil && string(got) == want
+		}
+	}
+	eventually(t, "the holder runs", noted("runs\n"))
+	pid := 0
+	if witnesses() {
+		eventually(t, "a process of its own holds the lock whose holder the demo kills", func() bool {
+			page := get(t, "http://"+dashboard+"/api/v1/lock?name="+demo.Killed)
+			if found := regexp.MustCompile(`"pid": ?([0-9]+)`).FindStringSubmatch(page); found != nil {
+				pid, _ = strconv.Atoi(found[1])
+			}
+			return pid != 0
+		})
+	}
+	dev.Kill()
+	eventually(t, "the holder ended", noted("runs\nended\n"))
+	if witnesses() {
+		eventually(t, "the other one, too", func() bool { return ended(pid) })
+	}
+}
+
+// ended reports whether a process is gone, or a zombie that nobody has waited for. It needs Linux.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
 }

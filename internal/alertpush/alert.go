@@ -20,6 +20,7 @@ const (
 	lockMalformed    = "UnlockerLockMalformed"
 	clockOff         = "UnlockerHolderClockOff"
 	deadlocked       = "UnlockerDeadlock"
+	lockUnclaimed    = "UnlockerLockUnclaimed"
 )
 
 // The delays and durations of the alerts, as in the rules.

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -34,6 +35,9 @@ type Config struct {
 	Now     func() time.Time       // the wall clock; time.Now when nil
 	// Deadlocks returns the cycles of processes that wait for each other, oldest first; optional.
 	Deadlocks func() []deadlock.Cycle
+	// Unclaimed returns the locks that nobody takes although somebody waits, longest first, and how long it takes until
+	// there may be another one if nothing changes; zero if none may. Optional.
+	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 	// Backtrace reads where in the code the hold with this uuid took the lock; empty if unknown. Optional.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
 
@@ -51,6 +55,7 @@ type Pusher struct {
 	alerts alertSet
 	seen   []*metadata.Record // by the last update
 	cycles []deadlock.Cycle   // by the last update
+	free   []unclaimed.Lock   // by the last update
 	next   time.Time          // when something may be new although nothing changes; zero = never
 
 	mu    sync.Mutex
@@ -160,8 +165,12 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	locks := p.c.Locks()
 	ended := p.takeEnded()
 	stuck := p.deadlocks()
+	free, soon := p.unclaimed()
+	if soon > 0 {
+		p.next = earlier(p.next, now.Wall.Add(soon))
+	}
 	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 &&
-		identical(locks, p.seen) && alike(stuck, p.cycles) {
+		identical(locks, p.seen) && alike(stuck, p.cycles) && sameUnclaimed(free, p.free) {
 		return p.next // something else changed
 	}
 	p.alerts.begin()
@@ -169,6 +178,9 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	needs, p.next = p.needs(locks, now)
 	news := p.update(ctx, needs)
 	news = append(news, p.updateDeadlocks(stuck, now.Wall)...)
+	if news = append(news, p.updateUnclaimed(free)...); soon > 0 {
+		p.next = earlier(p.next, now.Wall.Add(soon))
+	}
 	for _, e := range ended {
 		news = append(news, p.alerts.set(p.removed(e), e.UUID))
 	}
@@ -178,6 +190,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	}
 	p.seen = locks
 	p.cycles = stuck
+	p.free = free
 	p.metrics.alerts.Set(float64(p.alerts.active(now.Wall)))
 	for _, peer := range p.peers {
 		peer.queue(news)

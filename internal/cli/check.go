@@ -28,6 +28,7 @@ type checkOptions struct {
 	app                        *app
 	globs                      globs
 	timeout, expiredAfter      time.Duration
+	unclaimedAfter             time.Duration
 	clockDifference            time.Duration
 	noUnlocker                 bool
 	warnAlerting, critAlerting int
@@ -46,12 +47,16 @@ func newCheck(a *app) *cobra.Command {
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
-              for (--warn-waiting); no unlocker can remove locks at the moment; or the clock of
-              an unlocker or a holder differs from this machine's
+              for (--warn-waiting); a lock is free, and the first in line does not take it; no unlocker
+              can remove locks at the moment; or the clock of an unlocker or a holder differs from
+              this machine's
   2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
               (--crit-alerting, --crit-waiting); or no unlocker is running, which shows 15 seconds
               after the last one ended
   3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
+
+While a lock is free although somebody waits for it, check looks again until --unclaimed-after has passed. A
+waiter that has just died can be the first in line for ten seconds, so repeat the check before you wake anybody.
 
 Other commands have other exit statuses. A threshold is the highest acceptable number; -1 is none.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.`,
@@ -60,8 +65,10 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers of one look")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
+	f.DurationVar(&o.unclaimedAfter, "unclaimed-after", 5*time.Second,
+		"warn when a lock that somebody waits for stays free for as long; 0 turns this off")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
 		"warn when more locks are alerting, abandoned, expired or malformed; any expired or abandoned one is a warning")
 	f.IntVar(&o.critAlerting, "crit-alerting", off,
@@ -93,6 +100,8 @@ func (o *checkOptions) check() error {
 			o.critWaiting)
 	case o.expiredAfter < 0:
 		return usagef("--expired-after is %v, it must not be negative", o.expiredAfter)
+	case o.unclaimedAfter < 0 || o.unclaimedAfter > time.Minute:
+		return usagef("--unclaimed-after is %v, it must be from 0 to 1m", o.unclaimedAfter)
 	}
 	return times(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
 }
@@ -122,16 +131,10 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
-	defer cancel()
-	all, err := o.app.readAll(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return o.app.unknown(context.Cause(ctx))
-	case err != nil:
+	v, err := o.lookAtAll(ctx)
+	if err != nil {
 		return o.app.unknown(err)
 	}
-	v := o.judge(all)
 	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", v.sentence(), v.performance(o)); err != nil {
 		return err
 	}
@@ -139,6 +142,48 @@ func (o *checkOptions) run(ctx context.Context) error {
 		return nil
 	}
 	return &statusError{status: v.status}
+}
+
+// lookAtAll reads everything, as often as it takes, and judges it.
+func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
+	opening, cancel := o.limited(ctx)
+	defer cancel()
+	s, err := o.app.open(opening)
+	if err != nil {
+		return nil, late(opening, err)
+	}
+	defer s.close()
+	all, err := s.snapshot(opening)
+	if err != nil {
+		return nil, late(opening, err)
+	}
+	free, all, err := o.unclaimed(ctx, s, all)
+	if err != nil {
+		return nil, err
+	}
+	v := o.judge(all)
+	o.judgeUnclaimed(v, all, free)
+	return v, nil
+}
+
+// look reads everything once more.
+func (o *checkOptions) look(ctx context.Context, s *session) (*snapshot, error) {
+	ctx, cancel := o.limited(ctx)
+	defer cancel()
+	all, err := s.snapshot(ctx)
+	return all, late(ctx, err)
+}
+
+func (o *checkOptions) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
+}
+
+// late is err or, if the time was up, that.
+func late(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // health is what check found.

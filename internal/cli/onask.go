@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -29,13 +26,12 @@ func (o *onAsk) Type() string   { return "signal or command" }
 func (o *onAsk) Set(value string) error {
 	*o = onAsk{value: value}
 	name := "SIG" + strings.TrimPrefix(value, "SIG")
-	switch s := unix.SignalNum(name); s {
-	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2:
-		o.signal = s
+	signal, err := childproc.ParseSignal(name)
+	if err != nil {
+		return &statusError{ExitUsage, err}
+	}
+	if o.signal = signal; signal != 0 {
 		return nil
-	case 0:
-	default:
-		return usagef("%s cannot be given to the command: use HUP, INT, QUIT, TERM, USR1 or USR2", name)
 	}
 	if strings.TrimSpace(value) == "" {
 		return usagef("want the name of a signal, or a command")
@@ -44,17 +40,12 @@ func (o *onAsk) Set(value string) error {
 	return nil
 }
 
-// ends reports whether the signal is one that ends a command: then KILL follows it.
-func (o *onAsk) ends() bool {
-	return o.signal != 0 && o.signal != unix.SIGUSR1 && o.signal != unix.SIGUSR2
-}
-
 // asked says on stderr who asks the command to finish, and does what --on-ask wants. ctx ends with the command.
 func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 	j.app.note("%v", lock.AskedError())
 	switch {
-	case j.onAsk.ends():
-		j.app.note("ending the command with %s, at the latest in %v", unix.SignalName(j.onAsk.signal), j.grace)
+	case childproc.Ends(j.onAsk.signal):
+		j.app.note("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
@@ -65,7 +56,7 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 
 // runOnAsk runs the command of --on-ask, which ends with ctx.
 func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", j.onAsk.command) //nolint:gosec // the user's own command
+	cmd := childproc.Shell(ctx, j.onAsk.command)
 	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+environment(r.By), envAskedReason+"="+environment(r.Reason))
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr

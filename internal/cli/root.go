@@ -72,6 +72,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		newTasks(a), newCheck(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
+		newEtcdSetup(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)

@@ -71,6 +71,10 @@ So the end of mutexctl proves nothing to a witness; the end of its container, or
 If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
 command's group instead.
 
+On Windows, Ctrl-C, Ctrl-Break, and the end of the window or session reach the command as Ctrl-Break,
+and so does --on-ask=TERM or INT; it has no other signals. When the lock is lost, the command gets
+Ctrl-Break, and after --grace it is ended with all that it started. So they are if mutexctl is killed.
+
 Exits with the command's own status; with 3 if the lock was not free in time and the command did not
 start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 "mutexctl help exit-codes".`,

@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
@@ -56,6 +57,9 @@ func New(config setup.Config) (*Dashboard, error) {
 		metrics: newMetrics(),
 		tickets: make(chan struct{}, maxRequests),
 		streams: make(chan struct{}, maxStreams),
+	}
+	if config.Waited != nil {
+		d.site.Remember = trends.NewRemote(config.Waited)
 	}
 	d.pages = pages.New(d.site, d.traces)
 	d.api = api.New(d.site, d.pages)

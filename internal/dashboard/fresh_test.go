@@ -222,8 +222,7 @@ func TestMetricsCountByRouteAndNeverByName(t *testing.T) {
 	want := `
 # HELP mutexdash_http_requests_total Requests answered, by route.
 # TYPE mutexdash_http_requests_total counter
-mutexdash_http_requests_total{code="200",handler="/lock",method="GET"} 1
-mutexdash_http_requests_total{code="404",handler="/lock",method="GET"} 1
+mutexdash_http_requests_total{code="200",handler="/lock",method="GET"} 2
 mutexdash_http_requests_total{code="404",handler="none",method="GET"} 1
 mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
 `

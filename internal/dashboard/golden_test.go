@@ -82,6 +82,10 @@ func golden() []struct {
 		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck)},
 		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron")},
 		{"lock-not-held", lived, "/lock?name=nobody"},
+		{"lock-unclaimed", func(t testing.TB) *scene {
+			s, _ := neglected()
+			return s
+		}, "/lock?name=" + settle},
 		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E"},
 		{"lock-shared", shared, "/lock?name=pool"},
 		{"lock-share", shared, "/lock?name=pool%2310"},

@@ -30,8 +30,8 @@ func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+
 			uuid("billing/invoice-run"),
 		"This dashboard is read-only.")
-	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {
-		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect"),
+	if strings.Count(page, "<rect class=\"seg") != 3 || strings.Count(page, "<line") != 5 {
+		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect class=\"seg"),
 			strings.Count(page, "<line"))
 	}
 }
@@ -156,15 +156,22 @@ func TestBacktracesCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestLockThatIsNotHeldIsNotFound(t *testing.T) {
+func TestALockThatWasNeverSeenHasAPage(t *testing.T) {
 	d := busy().dashboard(t)
-	w := get(d, "/lock?name=billing/other")
-	if w.Code != http.StatusNotFound {
-		t.Errorf("it answers %d", w.Code)
-	}
-	wantWords(t, w.Body.String(), "Nobody holds the lock billing/other now.")
-	if !strings.Contains(w.Body.String(), `value="billing/other"`) {
+	page := ok(t, d, "/lock?name=billing/other")
+	wantWords(t, page, "free billing/other Nobody holds this lock, and nobody waits for it. Nobody has held it, as "+
+		"far as this dashboard knows. etcd keeps for days how unlockers and operators ended holds; of releases this "+
+		"dashboard knows since 2026-11-21 03:12:41 UTC (0s ago).", "Nobody waits.")
+	if !strings.Contains(page, `value="billing/other"`) {
 		t.Error("the search box does not hold the name")
+	}
+	if w := get(d, "/api/v1/lock?name=billing/other"); w.Code != http.StatusNotFound {
+		t.Errorf("the API answers %d", w.Code)
+	}
+	for _, impossible := range []string{strings.Repeat("x", 257), "%01", "a%0Ab", "%FF"} {
+		if w := get(d, "/lock?name="+impossible); w.Code != http.StatusBadRequest {
+			t.Errorf("for %.9q it answers %d", impossible, w.Code)
+		}
 	}
 	if w := get(d, "/lock"); w.Code != http.StatusBadRequest {
 		t.Errorf("without a name it answers %d", w.Code)
@@ -195,9 +202,9 @@ func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 		"This is the current hold.")
 	delete(s.documents, "billing/invoice-run")
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"), "Nobody holds the lock now.")
-	if w := get(d, "/lock?name=billing/invoice-run&hold=unknown"); w.Code != http.StatusNotFound {
-		t.Errorf("a hold that left no trace answers %d", w.Code)
-	}
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended",
+		"2 waiters are in line; the first one takes it now.",
+		"Last held by ops on billing-7f9c:17 for 21m, auto-unlocked by eu-1 40s ago. its deadline passed.")
 	// another lock's ending
 	wantWords(t, get(d, "/lock?name=catalog/sync/eu&hold=old").Body.String(), "This is the current hold.")
 }
@@ -209,11 +216,8 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows",
 		"Held by billing on billing-7f9c:17 for 22m.",
 		"Not read from etcd: timeout. Waiting")
-	w := get(d, "/lock?name=other")
-	if w.Code != http.StatusNotFound {
-		t.Errorf("an unknown lock answers %d", w.Code)
-	}
-	wantWords(t, w.Body.String(), "is not among the last known ones, and etcd could not be asked: timeout.")
+	wantWords(t, ok(t, d, "/lock?name=other"),
+		"is not among the last known ones, and etcd could not be asked: timeout.")
 	if w := get(d, "/lock/backtrace?name=billing/invoice-run"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a backtrace that cannot be read answers %d", w.Code)
 	}

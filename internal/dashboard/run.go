@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 )
 
 const runEvery = 3 * time.Second
@@ -20,6 +22,9 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		now := d.site.Config.Now()
 		fresh := d.site.Config.Fresh()
 		d.site.History.Observe(now, fresh)
+		if d.site.Config.Queues != nil && fresh.Level(now) == locks.Live && d.site.Trends.Due(now) {
+			d.site.Trends.Look(now, waiting(d.site.SnapshotAt(now, d.site.Config.Clock(), fresh)))
+		}
 		if !d.site.Config.HideBacktraces && fresh.Level(now) == locks.Live {
 			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.Clock(), fresh))
 		}
@@ -29,4 +34,19 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		case <-time.After(runEvery):
 		}
 	}
+}
+
+// waiting is who waits for what, and for whom.
+func waiting(s *locks.Snapshot) []trends.Waiting {
+	all := make([]trends.Waiting, 0, len(s.Queues))
+	for lock, queue := range s.Queues {
+		w := trends.Waiting{Lock: lock, N: len(queue)}
+		for _, r := range s.Holders(lock) {
+			if !slices.Contains(w.Owners, r.Owner) {
+				w.Owners = append(w.Owners, r.Owner)
+			}
+		}
+		all = append(all, w)
+	}
+	return all
 }

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +80,8 @@ func TestPageOfALockThatSeveralHoldNamesThemAndTheQueue(t *testing.T) {
 	s.away = nil
 	s.locks = nil
 	s.tick(2 * time.Second)
-	if w := get(d, "/lock?name=pool"); w.Code != http.StatusNotFound {
-		t.Errorf("without holders it answers %d", w.Code)
-	} else {
-		wantWords(t, w.Body.String(), "Nobody holds the lock pool now. 2 waiters are in line.")
-	}
+	wantWords(t, ok(t, d, "/lock?name=pool"), "Nobody holds this lock at the moment. 2 waiters are in line; the first "+
+		"one takes it now.")
 }
 
 func TestHoldersThatCountOtherPermitsAreTold(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -28,6 +29,8 @@ type Config struct {
 
 	Delays    func() int              // the number of lock delays; nil: not known
 	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
+	// Unclaimed returns the locks that nobody takes although somebody waits, longest first.
+	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
@@ -84,6 +87,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
 		c.deadlocks(ch)
+		c.unclaimed(ch)
 		if c.c.Delays != nil {
 			gauge(ch, c.d.delays, float64(c.c.Delays()))
 		}

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type descs struct {
 	locks, waiters, oldest, longestWaiter, delays *prometheus.Desc
 
-	deadlocks, deadlockSince *prometheus.Desc
+	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
 	lockedAt, alertAt, autoUnlockAt, lockInfo, lockWaiters, dropped *prometheus.Desc
 
@@ -38,6 +38,9 @@ func newDescs(namespace string) descs {
 		deadlockSince: d("deadlock_since_timestamp_seconds",
 			"When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.",
 			"locks", "holders"),
+		unclaimed: d("unclaimed_locks", "Locks that nobody holds and nobody takes, although somebody waits."),
+		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
+			"When this program saw the lock become free that nobody takes although somebody waits.", "lock"),
 
 		lockedAt: d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.",
 			"lock", "owner", "hostname"),
@@ -81,6 +84,7 @@ func newDescs(namespace string) descs {
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.deadlocks, d.deadlockSince,
+		d.unclaimed, d.unclaimedSince,
 		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
 		d.statements, d.disputed, d.holderEnded, d.acknowledged, d.acknowledgedUntil,
 		d.up, d.alarm, d.revision, d.lastSync,

@@ -60,7 +60,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	shown := c.series(ch, list.best(), queues, now.Wall)
 	gauge(ch, c.d.dropped, float64(list.offers-shown))
 	gauge(ch, c.d.clocksOff, float64(off.offers))
-	if c.c.Series == SeriesAll || c.c.Series == SeriesAlerting {
+	if c.c.Series.names() {
 		c.clocks(ch, off.best())
 	}
 	c.statements(ch, &said)

@@ -32,6 +32,9 @@ func (s Series) wants(state staleness.State) bool {
 	return s == SeriesAll || s == SeriesAlerting && state != staleness.Held
 }
 
+// names reports whether any lock gets series of its own.
+func (s Series) names() bool { return s == SeriesAll || s == SeriesAlerting }
+
 // judged is a lock with its verdict.
 type judged struct {
 	record  *metadata.Record

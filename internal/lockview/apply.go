@@ -27,6 +27,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 	now time.Duration) (steps []step, endings map[string]*protocol.Event) {
 	var r revision
 	var restated []string
+	var moved []string // locks and shares that may have become free, or no longer are
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
@@ -45,6 +46,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 			} else {
 				s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
 			}
+			moved = append(moved, key.Lock)
 		case protocol.KindUnlocker:
 			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
@@ -55,6 +57,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 			} else {
 				s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
 			}
+			moved = append(moved, key.Lock)
 		case protocol.KindHistory:
 			if r.endings == nil {
 				r.endings = map[string]*protocol.Event{}
@@ -66,7 +69,9 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 	}
 	for _, g := range r.groups {
 		steps = append(steps, s.applyLock(g.lock, g.changes))
+		moved = append(moved, g.lock)
 	}
+	s.noteFree(moved, now)
 	return append(steps, s.restateAll(v, restated)...), r.endings
 }
 

@@ -45,6 +45,7 @@ func (v *View) reconcile(b *builder, t *touched) (n news) {
 	v.reconcileQueues(b.snap.queues, t)
 	v.reconcileUnlockers(b.snap.unlockers, t)
 	v.reconcileDelays(b.snap.delays, t)
+	v.snap.noteAllFree(now)
 	if !t.foreign {
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)

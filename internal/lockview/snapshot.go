@@ -1,6 +1,8 @@
 package lockview
 
 import (
+	"time"
+
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -16,6 +18,7 @@ type snapshot struct {
 	unlockers  map[string]Unlocker
 	stated     statements
 	delays     map[string]metadata.Delay // by lock or share
+	free       map[string]time.Duration  // locks with a queue and without a holder, and since when
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -24,7 +27,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 	return &snapshot{
 		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
-		stated: newStatements(), delays: map[string]metadata.Delay{},
+		stated: newStatements(), delays: map[string]metadata.Delay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}

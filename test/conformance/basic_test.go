@@ -61,6 +61,9 @@ func takeAndGiveBack(t *testing.T, w *world, c *client) {
 	if e := l.had("lost"); e != nil {
 		t.Errorf("a release is no loss: %s", e.line)
 	}
+	if got := l.check(); got.Lost != nil {
+		t.Errorf("a release is no loss: %s", got.line)
+	}
 	again := d.acquire(l.name, want{try: true})
 	if again.uuid == l.uuid || again.token <= l.token {
 		t.Errorf("the second hold is %s with token %d, the first was %s with %d", again.uuid, again.token, l.uuid,

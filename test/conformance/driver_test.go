@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -76,6 +77,7 @@ type answer struct {
 	Token   json.RawMessage
 	Holder  *holder
 	Waiting *int
+	Delayed bool
 
 	Lost  *string
 	Asked *askedBy
@@ -123,13 +125,18 @@ func (c *client) start(t testing.TB) *driver {
 		ended: make(chan struct{})}
 	cmd := c.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill gets its children, too
+	scratch, err := os.MkdirTemp("", "conformance-") //nolint:usetesting // what it started may still write when it ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+scratch)
+	t.Cleanup(func() { os.RemoveAll(scratch) }) // last: a driver that was killed cannot
 	cmd.Stderr = &d.stderr
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	d.in = in
 	if d.proc, err = proctest.Launch(cmd); err != nil {
 		t.Fatalf("start the driver of %s: %v", c.name, err)
@@ -386,7 +393,12 @@ func (l *lock) check() answer {
 // event waits for the first event of this kind about the lock.
 func (l *lock) event(kind string) answer {
 	l.d.t.Helper()
-	deadline := time.After(*limit)
+	return l.eventWithin(kind, *limit)
+}
+
+func (l *lock) eventWithin(kind string, limit time.Duration) answer {
+	l.d.t.Helper()
+	deadline := time.After(limit)
 	for {
 		l.d.mu.Lock()
 		changed := l.d.changed
@@ -402,7 +414,7 @@ func (l *lock) event(kind string) answer {
 		case <-l.d.ended:
 			l.d.t.Fatalf("%s ended without an event %q for %q", l.d.client.name, kind, l.name)
 		case <-deadline:
-			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, *limit)
+			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, limit)
 		}
 	}
 }

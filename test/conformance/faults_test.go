@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,7 @@ type fault struct {
 	said    func(map[string]any) map[string]any                // changes an answer or an event; nil is silence
 	txn     func(*pb.TxnRequest)                               // changes a transaction
 	answer  func(*pb.TxnRequest, *pb.TxnResponse, error) error // changes what etcd says to it
+	took    func(*pb.TxnRequest, time.Duration)                // learns how long its answer took
 	options []mutex.Option                                     // of each acquisition
 	ends    func(*goDriver)                                    // at the end of the input
 }
@@ -97,6 +100,15 @@ func faults() []*fault {
 				time.Sleep(4 * time.Second)
 				return m
 			})},
+		{name: "reading", about: "a holder reads its record only once", check: "silent watch of a holder",
+			says: `no event "lost"`, answer: readOnce()},
+		{name: "compare of delay", about: "a lock in its delay is taken", check: "lock delay", short: true,
+			says: "want held, no holder, delayed", txn: dropCompares("/.delays/", pb.Compare_CREATE, true)},
+		{name: "compare of progress", about: "a heartbeat does not compare M(alive)", check: "heartbeat",
+			says: "a heartbeat is no progress, and it made", txn: dropCompares("/alive", pb.Compare_MOD, false)},
+		{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release",
+			says: "has no lease", short: true, txn: eachBranch(unleased("/.cancelled/"))},
+		slowClock(),
 		{name: "event of a request", about: "the holder is not told that it is asked", check: "asked to finish",
 			says: `no event "asked"`, said: event("asked", func(map[string]any) map[string]any { return nil })},
 		{name: "other members", about: "only the first endpoint is used", check: "three members, one dies",
@@ -132,7 +144,7 @@ func (f *fault) say(members map[string]any) map[string]any {
 }
 
 func (f *fault) dialOptions() []grpc.DialOption {
-	if f == nil || f.txn == nil && f.answer == nil {
+	if f == nil || f.txn == nil && f.answer == nil && f.took == nil {
 		return nil
 	}
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
@@ -144,7 +156,11 @@ func (f *fault) dialOptions() []grpc.DialOption {
 		if f.txn != nil {
 			f.txn(txn)
 		}
+		began := time.Now()
 		err := send(ctx, method, req, reply, to, opts...)
+		if f.took != nil {
+			f.took(txn, time.Since(began))
+		}
 		if f.answer != nil {
 			err = f.answer(txn, reply.(*pb.TxnResponse), err)
 		}
@@ -228,6 +244,50 @@ func leaveNoTail(t *pb.TxnRequest) {
 	if !ticket && !putsUUID(t) {
 		t.Success = dropPuts("/.tail")(t.Success)
 	}
+}
+
+// unleased takes the lease from puts of such keys.
+func unleased(key string) func([]*pb.RequestOp) []*pb.RequestOp {
+	return func(ops []*pb.RequestOp) []*pb.RequestOp {
+		for _, op := range ops {
+			if put := op.GetRequestPut(); strings.Contains(string(put.GetKey()), key) {
+				put.Lease = 0
+			}
+		}
+		return ops
+	}
+}
+
+// readOnce has every read of a hold say what the first one said.
+func readOnce() func(*pb.TxnRequest, *pb.TxnResponse, error) error {
+	var mu sync.Mutex
+	first := map[string]*pb.TxnResponse{}
+	return func(t *pb.TxnRequest, r *pb.TxnResponse, err error) error {
+		if err != nil || len(t.Compare) == 0 || len(t.Success) == 0 || t.Success[0].GetRequestRange() == nil {
+			return err // not the holder's
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		key := string(t.Compare[0].Key)
+		if said := first[key]; said != nil {
+			*r = pb.TxnResponse{Header: r.Header, Succeeded: said.Succeeded, Responses: said.Responses}
+		} else {
+			first[key] = &pb.TxnResponse{Succeeded: r.Succeeded, Responses: r.Responses}
+		}
+		return nil
+	}
+}
+
+// slowClock counts the local deadline from the arrival of the answer on: as much later as that took.
+func slowClock() *fault {
+	var late atomic.Int64
+	return &fault{name: "clock from the send", about: "the local deadline counts from the answer", check: "slow answer",
+		says: "after the time from which on the lock could be removed",
+		took: func(_ *pb.TxnRequest, d time.Duration) { late.Store(max(late.Load(), int64(d))) },
+		said: event("lost", func(m map[string]any) map[string]any {
+			time.Sleep(time.Duration(late.Load()))
+			return m
+		})}
 }
 
 // giveUp makes a refusal of no answer.

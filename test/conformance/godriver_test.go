@@ -165,6 +165,7 @@ func explain(members map[string]any, err error, try bool) {
 				"purpose": h.Purpose}
 		}
 		members["waiting"] = max(0, held.Position-1)
+		members["delayed"] = held.Delay != nil
 	case errors.As(err, &lost):
 		members["error"] = "lost"
 		members["reason"] = reasonOf(lost)

@@ -28,6 +28,12 @@ func lossChecks() []check {
 			wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
 		{name: "deadlines never move back", rule: "giving-more-time", short: true,
 			wants: "alive does not shorten what an operator gave", alone: neverBack},
+		{name: "silent watch of a holder", rule: "from-acquire-to-release",
+			wants: "a holder whose watch is silent reads again by itself", alone: silentWatchOfHolder},
+		{name: "lock delay", rule: "lock-delay", short: true,
+			wants: "nobody takes a lock in its delay, and a waiter takes it when the delay is over", alone: lockDelay},
+		{name: "slow answer", rule: "transactions",
+			wants: "the local deadline counts from before the send, not from the answer", alone: slowAnswer},
 		{name: "cut off", rule: "transactions",
 			wants: "a holder that cannot reach etcd stops before its lock can be removed", alone: cutOff},
 		{name: "connection refused", rule: "transactions", short: true,
@@ -161,6 +167,9 @@ func sameUUID(t *testing.T, w *world, c *client) {
 		if got := a(); got.Error != "lost" {
 			t.Errorf("%s of a hold with the same uuid and another token: %s, want lost", step, got.line)
 		}
+		if step == "alive" { // the answer is not all: whoever works beside the caller is told, too
+			l.lostAs("replaced")
+		}
 		if r := s.record(l.name); r.Token != token || r.AutoUnlockAt != record.AutoUnlockAt {
 			t.Errorf("%s changed a hold that is not its own: %+v", step, r.Record)
 		}
@@ -198,6 +207,113 @@ func neverBack(t *testing.T, w *world, c *client) {
 	}
 	l.mustRelease()
 	s.free(l.name)
+}
+
+// silentWatchOfHolder has a watch that is never confirmed, and one that brings nothing.
+func silentWatchOfHolder(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	var locks []*lock
+	for about, f := range map[string]fate{"unconfirmed": {loseAnswer: true}, "mute": {mute: true}} {
+		line := newWire(t, s.target[0])
+		line.judgeBy(func(r sent) fate {
+			if r.path == "/v3/watch" {
+				return f
+			}
+			return fate{}
+		})
+		l := s.open(c, line.addr).acquire(about, want{try: true, alert: 600, unlock: 900})
+		line.hasReadOnce()
+		s.delete(l.name)
+		locks = append(locks, l)
+	}
+	for _, l := range locks {
+		// A holder reads at least once a minute.
+		if e := l.eventWithin("lost", time.Minute+*limit); e.Reason != "deleted" {
+			t.Errorf("%s: it was lost for %q, want deleted", l.name, e.Reason)
+		}
+	}
+}
+
+// hasReadOnce waits for what a holder reads after it opened its watch. One that reads nothing then may still do so
+// later.
+func (w *wire) hasReadOnce() {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		w.mu.Lock()
+		read := w.reads > 0
+		w.mu.Unlock()
+		if read {
+			return
+		}
+	}
+}
+
+func lockDelay(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	d := s.open(c)
+	l := d.acquire("delayed/import", want{try: true})
+	s.forceUnlock(l, "--lock-delay=6s")
+	l.lostAs("forced")
+	if len(s.get(s.layout.Delay(l.name))) == 0 {
+		t.Fatal("mutexctl left no delay")
+	}
+	if a := d.try(l.name); a.Error != "held" || a.Holder != nil || !a.Delayed || a.Message == "" {
+		t.Errorf("a try in the delay says %s, want held, no holder, delayed", a.line)
+	}
+	next := d.begin(l.name, want{wait: limit.Seconds()}).granted()
+	if left := s.get(s.layout.Delay(l.name)); len(left) > 0 && next.token > left[0].CreateRevision {
+		t.Errorf("it got the lock in its delay: %s", left[0].Value)
+	}
+	// An operator ends a delay early. The waiter need not wait for its lease.
+	s.forceUnlock(next, "--lock-delay=10m")
+	next.lostAs("forced")
+	wait := d.begin(l.name, want{wait: limit.Seconds()})
+	if c.claims([]string{"queue"}) {
+		s.queued(l.name, 1)
+	}
+	if r := s.mutexctl("end-delay", l.name, "--reason=the test"); r.Code != 0 {
+		t.Fatalf("end-delay: %+v", r)
+	}
+	wait.granted().mustRelease()
+	s.free(l.name)
+}
+
+// forceUnlock ends the hold with mutexctl.
+func (s *scene) forceUnlock(l *lock, args ...string) {
+	s.t.Helper()
+	args = append([]string{"force-unlock", l.name, "--uuid=" + l.uuid, "--yes", "--reason=the test"}, args...)
+	if r := s.mutexctl(args...); r.Code != 0 {
+		s.t.Fatalf("force-unlock: %+v", r)
+	}
+}
+
+// slowAnswer lets the answers to an acquire and to an alive take longer than the margin is, then cuts the holder off.
+func slowAnswer(t *testing.T, w *world, c *client) {
+	const life = 30.0
+	slow := fate{slow: 6 * time.Second}
+	s := w.scene(t)
+	begun := func(name string, first want) (*lock, *wire) {
+		line := newWire(t, s.target[0])
+		d := s.open(c, line.addr)
+		if name == "acquire" {
+			line.judgeNext(slow)
+		}
+		return d.acquire(name, first), line
+	}
+	taken, takenLine := begun("acquire", want{try: true, alert: life / 2, unlock: life})
+	takenLine.stall()
+	extended, extendedLine := begun("alive", want{try: true, alert: life / 2, unlock: life})
+	extendedLine.judgeNext(slow)
+	if a := extended.alive("on"); a.Error != "" {
+		t.Fatalf("alive: %s", a.line)
+	}
+	extendedLine.stall()
+	for _, l := range []*lock{taken, extended} {
+		e := l.lostAs("deadline")
+		if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
+			t.Errorf("%s: it was told %v after the time from which on the lock could be removed", l.name,
+				e.at.Sub(over))
+		}
+	}
 }
 
 func cutOff(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).stall) }

@@ -3,11 +3,15 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // lostChecks are about requests and answers that get lost, come twice or come late.
@@ -32,6 +36,9 @@ func lostChecks() []check {
 			wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
 		{name: "no answer at all", rule: "errors-are-not-answers", short: true,
 			wants: "a try ends although etcd says nothing, and takes nothing later", alone: noAnswerAtAll},
+		{name: "no answer while waiting", rule: "errors-are-not-answers", short: true,
+			wants: "a wait that ends while etcd is silent says who was in the way, or that etcd never answered",
+			alone: noAnswerWhileWaiting},
 		{name: "reuse", rule: "transactions", short: true,
 			wants: "each acquisition of the same name has a uuid of its own and a greater token", alone: reuse},
 	}
@@ -170,13 +177,35 @@ func (s *scene) staysFree(name string) {
 }
 
 // settles waits for the tombstone that a client in doubt leaves, so that the late send comes after it. Without one the
-// late send will tell.
+// late send will tell. A tombstone lives as long as a send may be under way, and not forever.
 func (s *scene) settles() {
 	s.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if len(s.keys(s.layout.Cancelled(""))) > 0 {
+		tombstones := s.get(s.layout.Cancelled(""), clientv3.WithPrefix())
+		for _, kv := range tombstones {
+			s.livesLong(kv)
+		}
+		if len(tombstones) > 0 {
 			return
 		}
+	}
+}
+
+// livesLong wants a key to have a lease of an hour at least, and of three at most.
+func (s *scene) livesLong(kv *mvccpb.KeyValue) {
+	s.t.Helper()
+	if kv.Lease == 0 {
+		s.t.Errorf("the tombstone %s has no lease: it would stay forever", kv.Key)
+		return
+	}
+	ctx, cancel := s.context()
+	defer cancel()
+	r, err := s.etcd.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if least := int64(3600 - limit.Seconds()); r.TTL < least || r.TTL > 3*3600 {
+		s.t.Errorf("the tombstone %s lives for %d s, want an hour", kv.Key, r.TTL)
 	}
 }
 
@@ -284,6 +313,43 @@ func noAnswerAtAll(t *testing.T, w *world, c *client) {
 	s.staysFree("silent")
 	d.acquire("silent", want{wait: 30}).mustRelease()
 	s.free("silent")
+}
+
+func noAnswerWhileWaiting(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	holder := s.open(c).acquire("waits", want{try: true, purpose: "held on"})
+	told, toldLine := s.behindWire(c)
+	never, neverLine := s.behindWire(c)
+	neverLine.stall()
+	unheard := never.begin(holder.name, want{wait: 3})
+	wait := told.begin(holder.name, want{wait: 10})
+	if c.claims([]string{"queue"}) {
+		s.queued(holder.name, 1)
+	} else {
+		eventually(t, "a refusal", func() error { return toldLine.answeredSome() })
+	}
+	toldLine.stall()
+	if a := wait.wait(); a.Error != "timeout" || a.Holder == nil || a.Holder.UUID != holder.uuid {
+		t.Errorf("a wait that was refused before etcd fell silent says %s, want timeout and the holder %s", a.line,
+			holder.uuid)
+	}
+	if a := unheard.wait(); a.Error != "unavailable" {
+		t.Errorf("a wait without any answer says %s, want unavailable", a.line)
+	}
+	toldLine.heal()
+	neverLine.heal()
+	holder.mustRelease()
+	s.staysFree(holder.name)
+}
+
+// answeredSome reports an error until a request was answered.
+func (w *wire) answeredSome() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.answered == 0 {
+		return errors.New("none was answered")
+	}
+	return nil
 }
 
 func reuse(t *testing.T, w *world, c *client) {

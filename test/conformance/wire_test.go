@@ -46,6 +46,10 @@ type wire struct {
 	stalled chan struct{} // closed when the stall ends; nil without one
 	streams map[int]context.CancelFunc
 	made    int
+
+	answered int  // requests, streams apart
+	watched  bool // a watch was opened, or was to be
+	reads    int  // requests that were answered since
 }
 
 // sent is a request on its way.
@@ -68,10 +72,12 @@ func (s sent) takes() bool {
 
 // fate is what becomes of a request.
 type fate struct {
-	loseRequest bool // it never arrives
-	loseAnswer  bool // it is done, and its answer never arrives
-	twice       bool // it is done twice; the second answer is the one that arrives
-	reset       bool // what is lost is lost by an end of the connection; otherwise by silence
+	loseRequest bool          // it never arrives
+	loseAnswer  bool          // it is done, and its answer never arrives
+	twice       bool          // it is done twice; the second answer is the one that arrives
+	reset       bool          // what is lost is lost by an end of the connection; otherwise by silence
+	mute        bool          // of a watch: it is confirmed, and brings nothing
+	slow        time.Duration // the answer takes so much longer
 	held        <-chan struct{}
 	arrived     func() // called when a held request was done
 }
@@ -185,6 +191,21 @@ func (w *wire) open(ctx context.Context) (open context.Context, end func(), ok b
 	}, true
 }
 
+// notes what was answered.
+func (w *wire) notes(watch bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case watch:
+		w.watched = true
+	case w.watched:
+		w.reads++
+		fallthrough
+	default:
+		w.answered++
+	}
+}
+
 // passes waits for the end of a stall. It reports false if nobody waits for the request any more.
 func (w *wire) passes(ctx context.Context) bool {
 	w.mu.Lock()
@@ -246,7 +267,14 @@ func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Contex
 	case f.twice:
 		send(ctx)
 	}
-	return send(ctx)
+	answer, err = send(ctx)
+	if f.slow > 0 {
+		select {
+		case <-time.After(f.slow):
+		case <-ctx.Done():
+		}
+	}
+	return answer, err
 }
 
 // http passes on a request to the gateway.
@@ -265,12 +293,14 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 		s.puts, s.all = putsOfJSON(body)
 	}
 	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
-		if w.fateOf(s).loseAnswer {
+		f := w.fateOf(s)
+		if f.loseAnswer {
+			w.notes(true)
 			<-ctx.Done()
 			panic(http.ErrAbortHandler)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		w.plain.ServeHTTP(&stalling{ResponseWriter: rw, w: w, ctx: ctx}, r.WithContext(ctx))
+		w.plain.ServeHTTP(&stalling{ResponseWriter: rw, w: w, ctx: ctx, mute: f.mute}, r.WithContext(ctx))
 		return
 	}
 	type whole struct {
@@ -295,6 +325,7 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 	if err != nil || !w.passes(ctx) {
 		panic(http.ErrAbortHandler)
 	}
+	defer w.notes(false)
 	for name, values := range got.header {
 		rw.Header()[name] = values
 	}
@@ -302,16 +333,26 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 	rw.Write(got.body)
 }
 
-// stalling is a stream's answer that stops while the wire is stalled.
+// stalling is a stream's answer that stops while the wire is stalled, and behind its confirmation if it is mute.
 type stalling struct {
 	http.ResponseWriter
-	w   *wire
-	ctx context.Context
+	w    *wire
+	ctx  context.Context
+	mute bool
 }
 
 func (s *stalling) Write(b []byte) (int, error) {
 	if !s.w.passes(s.ctx) {
 		return 0, errLost
+	}
+	if s.mute {
+		for line := range bytes.Lines(b) {
+			if bytes.Contains(line, []byte(`"created":true`)) {
+				s.w.notes(true)
+				s.ResponseWriter.Write(line)
+			}
+		}
+		return len(b), nil
 	}
 	return s.ResponseWriter.Write(b)
 }
@@ -384,11 +425,13 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 		return errBroken
 	}
 	if method == pb.Watch_Watch_FullMethodName || method == pb.Lease_LeaseKeepAlive_FullMethodName {
-		if w.fateOf(sent{path: gatewayPath(method)}).loseAnswer {
+		f := w.fateOf(sent{path: gatewayPath(method)})
+		if f.loseAnswer {
+			w.notes(true)
 			<-ctx.Done()
 			return errBroken
 		}
-		return w.stream(ctx, method, from)
+		return w.stream(ctx, method, from, f.mute)
 	}
 	in := &frame{}
 	if err := from.RecvMsg(in); err != nil {
@@ -409,6 +452,7 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
+	defer w.notes(false)
 	return from.SendMsg(out)
 }
 
@@ -444,8 +488,15 @@ func putsOfProto(message []byte) (success, all []string) {
 	return success, all
 }
 
-// stream copies both directions of a call until it ends.
-func (w *wire) stream(ctx context.Context, method string, from grpc.ServerStream) error {
+// confirms reports whether a message of a watch confirms it.
+func confirms(message []byte) bool {
+	r := &pb.WatchResponse{}
+	err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, r)
+	return err == nil && r.Created
+}
+
+// stream copies both directions of a call until it ends; of a mute watch only its confirmation.
+func (w *wire) stream(ctx context.Context, method string, from grpc.ServerStream, mute bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	to, err := w.to.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
@@ -481,6 +532,12 @@ func (w *wire) stream(ctx context.Context, method string, from grpc.ServerStream
 		}
 		if !w.passes(ctx) {
 			return errBroken
+		}
+		if mute && !confirms(f.bytes) {
+			continue
+		}
+		if mute {
+			w.notes(true)
 		}
 		if err := from.SendMsg(f); err != nil {
 			return err

@@ -125,6 +125,9 @@ func (s *scene) tickets(name string) (uuids []string) {
 	oldestFirst := clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)
 	for _, kv := range s.get(s.layout.Queue(name), clientv3.WithPrefix(), oldestFirst) {
 		uuid := strings.TrimPrefix(string(kv.Key), s.layout.Queue(name))
+		if kv.Lease == 0 {
+			s.t.Errorf("%s has no lease: it would stay when its waiter dies", kv.Key)
+		}
 		if uuid != ".tail" && !strings.Contains(string(kv.Value), `"holding":true`) {
 			uuids = append(uuids, uuid)
 		}

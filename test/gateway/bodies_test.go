@@ -118,13 +118,17 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	leave := locktxn.LeaveBare(l, i.Lock, i.UUID).Then
 	switch c.Step {
 	case "acquire":
-		return withoutDelay(l, i.Lock, locktxn.Acquire(l, i.Lock, i.UUID, record, false))
+		return locktxn.Acquire(l, i.Lock, i.UUID, record, false)
 	case "try":
-		txn := withoutDelay(l, i.Lock, locktxn.Enqueue(l, i.Lock, i.UUID, record, metadata.Ticket{}, 0))
-		txn.Else = txn.Else[:1] // it joins in the same transaction
+		txn := locktxn.Enqueue(l, i.Lock, i.UUID, record, metadata.Ticket{}, 0)
+		txn.Else = txn.Else[:2] // it joins in the same transaction
 		return txn
 	case "alive":
 		txn := locktxn.Alive(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"))
+		if i.Seen != "" {
+			txn = locktxn.Beat(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"),
+				number(t, i.Seen))
+		}
 		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
 		txn.Then[0] = clientv3.OpTxn(compares, puts, nil)
 		txn.Else = whyLost
@@ -155,12 +159,12 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		return txn
 	case "look":
 		txn := locktxn.ReadAhead(l, position, "")
-		txn.Then = append(txn.Then, locktxn.ReadTail(l, i.Lock).Then[1])
+		txn.Then = append(txn.Then, locktxn.ReadTail(l, i.Lock).Then[1], clientv3.OpGet(l.Delay(i.Lock)))
 		return txn
 	case "turn":
-		txn := withoutDelay(l, i.Lock, locktxn.TakeTurn(l, position, "", record, metadata.Ticket{}, 0))
+		txn := locktxn.TakeTurn(l, position, "", record, metadata.Ticket{}, 0)
 		txn.Then = append(txn.Then[:len(record)], leave...) // it keeps its ticket, with a mark
-		txn.Else = txn.Else[:2]                             // it reads the tail
+		txn.Else = txn.Else[:3]                             // it reads the tail
 		return txn
 	case "leave":
 		return locktxn.Leave(l, i.Lock, i.UUID)
@@ -173,14 +177,6 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	}
 	t.Fatalf("there is no step %q", c.Step)
 	return locktxn.Txn{}
-}
-
-// withoutDelay is the transaction of a client that does not know lock delays: the levels basic and queue need not.
-func withoutDelay(l protocol.Layout, lock string, txn locktxn.Txn) locktxn.Txn {
-	delay := l.Delay(lock)
-	txn.If = slices.DeleteFunc(txn.If, func(c clientv3.Cmp) bool { return string(c.KeyBytes()) == delay })
-	txn.Else = slices.DeleteFunc(txn.Else, func(o clientv3.Op) bool { return string(o.KeyBytes()) == delay })
-	return txn
 }
 
 // joins is what the Go client does in the else branch of its try.

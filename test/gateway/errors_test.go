@@ -119,10 +119,25 @@ func refusals(t *testing.T) []reply {
 func outOfSpace(t *testing.T) reply {
 	t.Helper()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Quota(8<<20))
-	s.Fill(t, "/filler/")
 	c := &caller{endpoint: s.Endpoint()}
-	if r := c.post(t, "/v3/kv/deleterange", readKey); r.status != http.StatusOK {
-		t.Errorf("out of space, etcd refuses a deletion: %d %s", r.status, r.text)
+	c.must(t, "/v3/lease/grant", `{"TTL": "3600", "ID": "7"}`)
+	s.Fill(t, "/filler/")
+	const absent = `{"compare": [{"key": "` + demo + `", "target": "CREATE", "create_revision": "0"}], `
+	for _, r := range []struct {
+		path, body string
+		status     int
+	}{
+		{"/v3/kv/range", readKey, http.StatusOK},
+		{"/v3/kv/deleterange", readKey, http.StatusOK},
+		{"/v3/kv/txn", absent + `"success": [{"request_delete_range": ` + readKey + `}]}`, http.StatusOK},
+		{"/v3/kv/txn", absent + `"failure": [{"request_put": ` + putKey + `}]}`, http.StatusTooManyRequests},
+		{"/v3/lease/grant", `{"TTL": "3600"}`, http.StatusTooManyRequests},
+		{"/v3/lease/keepalive", `{"ID": "7"}`, http.StatusOK},
+		{"/v3/lease/revoke", `{"ID": "7"}`, http.StatusOK},
+	} {
+		if got := c.post(t, r.path, r.body); got.status != r.status {
+			t.Errorf("out of space, etcd answers %s %s with %d %s", r.path, r.body, got.status, got.text)
+		}
 	}
 	return c.post(t, "/v3/kv/put", putKey)
 }

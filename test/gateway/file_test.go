@@ -22,7 +22,7 @@ type transaction struct {
 }
 
 type input struct {
-	Lock, UUID, Token, Ticket, Lease, Position string
+	Lock, UUID, Token, Ticket, Lease, Position, Seen string
 
 	Fields             fields
 	Older              *waiter
@@ -59,6 +59,7 @@ type verdict struct {
 	Reason   string  `json:"reason,omitempty"`
 	Watch    string  `json:"watch,omitempty"`
 	Holder   *string `json:"holder,omitempty"`
+	Delayed  bool    `json:"delayed,omitempty"`
 	Doubt    bool    `json:"doubt,omitempty"`
 	Older    *waiter `json:"older,omitempty"`
 	Restore  *waiter `json:"restore,omitempty"`

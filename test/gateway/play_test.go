@@ -132,6 +132,11 @@ func (p *play) prepare() state {
 	case "alive", "release", "release_in_doubt", "cancel", "withdraw":
 		p.revision = p.put(p.uuidKey(), in.UUID, "")
 		p.put(p.keys.Field(in.Lock, metadata.FieldAutoUnlockAt), "1553682601", "")
+		if number(p.t, in.Seen) != 0 {
+			seen := p.put(p.keys.Field(in.Lock, metadata.FieldAlive), "1553682600", "")
+			p.c.Body = []byte(strings.ReplaceAll(string(p.c.Body), `"mod_revision": "`+in.Seen+`"`,
+				`"mod_revision": "`+seen+`"`))
+		}
 		if in.Queued || p.c.Step == "release_in_doubt" {
 			p.put(p.ticket(in.UUID), "{}", "")
 			p.put(p.tail(), in.UUID, "")
@@ -192,6 +197,9 @@ func (p *play) send(want scene) {
 			body = strings.ReplaceAll(body, `"max_create_revision": "`+text(number(p.t, in.Position)-1)+`"`,
 				`"max_create_revision": "`+text(number(p.t, p.revision)-1)+`"`)
 			in.Position = p.revision
+		}
+		if in.Token != "" {
+			in.Token = p.revision
 		}
 	}
 	r := p.caller.post(p.t, "/v3/kv/txn", body)
@@ -292,6 +300,10 @@ func second(c transaction) string {
 		return "joined_by_earlier_send"
 	case "leave_as_tail": // then it leaves again, which finds no ticket
 		return "again"
+	case "alive":
+		if c.Input.Seen != "" { // a heartbeat finds an alive that it does not know: its own
+			return "again"
+		}
 	}
 	return first(c)
 }

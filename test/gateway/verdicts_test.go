@@ -167,7 +167,9 @@ func (r reader) holds(a *clientv3.TxnResponse) verdict {
 			return verdict{Verdict: "lost", Reason: e.Ended}
 		}
 	}
-	switch _, held := r.holder(a, first); {
+	switch holder, held := r.holder(a, first); {
+	case r.in.Seen != "" && holder.Value == r.in.UUID && text(holder.CreateRevision) == r.in.Token:
+		return verdict{Verdict: "again"}
 	case r.step != "alive" && r.in.Unanswered:
 		return verdict{Verdict: "released"}
 	case held:
@@ -194,7 +196,7 @@ func (r reader) refused(a *clientv3.TxnResponse) verdict {
 	case held:
 		return verdict{Verdict: "refused", Holder: &holder.Value}
 	}
-	return verdict{Verdict: "refused"}
+	return verdict{Verdict: "refused", Delayed: len(kvs(a, 1)) > 0}
 }
 
 func (r reader) joined(a *clientv3.TxnResponse) verdict {
@@ -226,6 +228,8 @@ func (r reader) look(a *clientv3.TxnResponse) verdict {
 		v.Watch = string(older[0].Key)
 	case len(holder) > 0:
 		v.Watch = r.keys.Field(r.in.Lock, metadata.FieldUUID)
+	case len(kvs(a, 5)) > 0:
+		v.Watch = r.keys.Delay(r.in.Lock)
 	default:
 		v.Verdict = "turn"
 	}

@@ -36,6 +36,7 @@ def refusal(error: clustermutex.MutexError) -> Object:
         holder = error.holder
         answer["error"] = "timeout" if isinstance(error, clustermutex.WaitTimeoutError) else "held"
         answer["waiting"] = error.waiting
+        answer["delayed"] = error.delayed
         answer["holder"] = holder and {"uuid": holder.uuid, "owner": holder.owner, "hostname": holder.hostname,
                                        "purpose": holder.purpose}
     elif isinstance(error, clustermutex.LostError):
@@ -136,10 +137,12 @@ def do_transaction(r: Object) -> Object:
     i = r["input"]
     t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
     arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("position",),
-                 "turn": ("position", "fields"), "alive": ("token", "fields"), "release": ("token", "queued"),
+                 "turn": ("position", "fields"), "alive": ("token", "fields", "seen"), "release": ("token", "queued"),
                  "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"), "withdraw": ("queued",),
                  "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
-    read: Dict[str, Callable[[Any], Any]] = {"token": int, "position": int, "older": ticket, "queued": bool}
+    read: Dict[str, Callable[[Any], Any]] = {
+        "token": int, "position": int, "older": ticket, "queued": bool,
+        "seen": lambda value: None if value is None else int(value)}
     step = r["step"]
     values = [read.get(name, lambda value: value)(i.get(name)) for name in arguments[step]]
     return {"body": getattr(t, "try_" if step == "try" else step)(*values)}
@@ -158,6 +161,7 @@ def do_verdict(r: Object) -> Object:
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
     holder = record.read(i["lock"], t.base, got.record)
     said["holder"] = holder and {"uuid": holder.uuid}
+    said["delayed"] = got.delay is not None
     return said
 
 

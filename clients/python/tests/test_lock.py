@@ -524,7 +524,14 @@ class Faults(unittest.TestCase):
     def test_a_release_that_is_interrupted_goes_on(self) -> None:
         lock = self.client.lock("a").acquire()
         self.etcd.hang()
-        with mock.patch.object(BlockingFlag, "wait", side_effect=KeyboardInterrupt):  # of the pause before a resend
+        wait = BlockingFlag.wait
+
+        async def interrupted(flag: BlockingFlag, timeout: float) -> bool:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            return await wait(flag, timeout)
+
+        with mock.patch.object(BlockingFlag, "wait", interrupted):  # of the pause before a resend
             with self.assertRaises(KeyboardInterrupt):
                 lock.release()
         self.etcd.go_on()

@@ -124,6 +124,13 @@ class Showing(unittest.TestCase):
         self.assertIn("auto-unlock was due 2 days ago", holder.describe(2000 + 2 * 86400.0))
         self.assertEqual(record.Record("a", "u", 7).describe(0), "an unknown owner; no readable auto-unlock time")
 
+    def test_a_lock_delay_in_words(self) -> None:
+        note = b'{"owner":"bill\\u001b[31ming","hostname":"host-3","at":"1553682590","seconds":30}'
+        self.assertEqual(record.describe_delay(note, 1553682600.0),
+                         r"after the hold of bill\x1b[31ming on host-3, which ends in 20 seconds")
+        for bad in (b"soon", b"[]", b"{}", b'{"seconds":"x"}', b"\xff"):
+            self.assertEqual(record.describe_delay(bad, 0), "of a hold that was ended")
+
     def test_text_from_outside_is_harmless(self) -> None:
         self.assertEqual(record.visible("a\u202eb\x00"), r"a\u202eb\x00")
         self.assertEqual(len(record.visible("x" * 500)), 120)

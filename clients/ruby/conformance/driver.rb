@@ -56,7 +56,7 @@ class Driver
 
   def held(error)
     facts = %w[uuid owner hostname purpose].to_h { |name| [name, error.holder.public_send(name)] } if error.holder
-    { holder: facts, waiting: error.waiting }
+    { holder: facts, waiting: error.waiting, delayed: !error.delay.nil? }
   end
 
   def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue] }
@@ -138,7 +138,8 @@ class Driver
   def do_verdict(request)
     input = request["input"].transform_keys(&:to_sym)
     found = @transactions.verdict(request["step"], input, request["answer"])
-    found = found.slice(:verdict, :token, :reason, :position, :watch, :restore, :older, :doubt)
+    found[:delayed] = !found[:delay].nil?
+    found = found.slice(:verdict, :token, :reason, :position, :watch, :restore, :older, :doubt, :delayed)
     %i[token position].each { |name| found[name] = found[name].to_s if found[name] }
     found
   end

@@ -1,19 +1,32 @@
 #!/bin/sh
-# Runs the first example of the README as it stands, in a directory with mutex.sh and the programs that it names.
+# Runs the first example of the README as it stands, in a directory with mutex.sh and the programs that it names; then
+# that of the page at the top.
 set -eu
 client=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/clients/shell"
 cp "$client/mutex.sh" "$work"
-for program in report dump migrate; do
+cp "$client/mutex.sh" "$work/clients/shell"
+for program in report dump migrate invoices; do
 	printf '#!/bin/sh\necho %s "$@"\n' $program >"$work/$program.sh"
 	chmod +x "$work/$program.sh"
 done
-awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$client/README.md" |
-	sed '/MUTEXCTL_ETCD_ENDPOINTS/d' >"$work/example.sh"
 cd "$work"
-got=$("${SHELL_UNDER_TEST:-sh}" example.sh)
-want='report --month 7
+
+example() { # PAGE: its first block that uses mutex.sh
+	awk '/^```sh$/ { inside = 1; block = ""; next }
+		/^```$/ { if (inside && block ~ /mutex\.sh/) { printf "%s", block; exit } inside = 0 }
+		inside { block = block $0 "\n" }' "$1" | sed '/MUTEXCTL_ETCD_ENDPOINTS/d' >example.sh
+	"${SHELL_UNDER_TEST:-sh}" example.sh
+}
+
+expect() { # PAGE OUTPUT
+	got=$(example "$1")
+	[ "$got" = "$2" ] || { printf 'the example in %s prints\n%s\nwant\n%s\n' "$1" "$got" "$2" >&2; exit 1; }
+}
+
+expect "$client/README.md" 'report --month 7
 dump
 migrate'
-[ "$got" = "$want" ] || { printf 'the example prints\n%s\nwant\n%s\n' "$got" "$want" >&2; exit 1; }
+expect "$client/../../README.md" invoices

@@ -131,8 +131,8 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   verdict: (request) => {
     const input = request.input as Input;
     const keys = new Keys("/mutexes/", input.lock);
-    const { verdict, token } = judge(request.step as Step, keys, input, request.answer as Answer);
-    return { verdict, token };
+    const { verdict, token, delayed } = judge(request.step as Step, keys, input, request.answer as Answer);
+    return { verdict, token, delayed };
   },
 };
 
@@ -141,7 +141,9 @@ function failure(error: unknown): object {
   if (error instanceof HeldError) {
     const { uuid, owner, hostname, purpose } = error.holder ?? {};
     const holder = error.holder ? { uuid, owner, hostname, purpose } : null;
-    return { error: error instanceof WaitTimeoutError ? "timeout" : "held", message, holder, waiting: error.waiting };
+    const { waiting, delay } = error;
+    const word = error instanceof WaitTimeoutError ? "timeout" : "held";
+    return { error: word, message, holder, waiting, delayed: delay !== undefined };
   }
   if (error instanceof LostError) return { error: "lost", reason: error.reason, message };
   if (error instanceof RefusedError) return { error: "refused", message };

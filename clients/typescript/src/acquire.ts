@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { cancel, finish } from "./cleanup.js";
 import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
 import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
-import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
+import { fields, formatTime, readDelay, readRecord, type Delay, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
 
@@ -50,17 +50,23 @@ export async function acquire(gateway: Gateway, k: Keys, settings: Settings, fac
 }
 
 class Attempt {
+  private readonly gateway: Gateway;
+  private readonly k: Keys;
+  private readonly settings: Settings;
+  private readonly facts: Facts;
+  private readonly giveUpAt: number;
+  private readonly lastSend: number;
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
-  #holder: Holder | undefined;
+  #refused: [Holder | undefined, Delay | undefined] = [undefined, undefined]; // why, at first
 
-  constructor(
-    private readonly gateway: Gateway, private readonly k: Keys, private readonly settings: Settings,
-    private readonly facts: Facts, private readonly giveUpAt: number, private readonly lastSend: number,
-  ) {}
+  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, giveUpAt: number, lastSend: number) {
+    [this.gateway, this.k, this.settings, this.facts] = [gateway, k, settings, facts];
+    [this.giveUpAt, this.lastSend] = [giveUpAt, lastSend];
+  }
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
   async take(): Promise<Hold | undefined> {
@@ -71,8 +77,8 @@ class Attempt {
     this.#doubt ||= r.doubt;
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
     if (r.verdict === "unanswered") return this.#goOnAfter(r);
-    this.#holder = this.#read(keysIn(r.body, 0));
-    if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(this.#holder));
+    this.#refused = [this.#read(keysIn(r.body, 0)), this.#delay(keysIn(r.body, 1))];
+    if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(...this.#refused));
     return this.#queue();
   }
 
@@ -112,14 +118,17 @@ class Attempt {
     return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
   }
 
-  /** Who holds the lock, and how many others wait. */
-  async #survey(known?: Holder): Promise<[Holder | undefined, number]> {
+  #delay(kvs: KeyValue[]): Delay | undefined { return kvs[0] && readDelay(text(kvs[0].value)); }
+
+  /** Who holds the lock, how many others wait, and what delays it. */
+  async #survey(known?: Holder, knownDelay?: Delay): Promise<[Holder | undefined, number, Delay | undefined]> {
     const r = await this.gateway.transact("survey", this.k, this.#input(), { until: performance.now() + 2000 });
-    if (r.verdict !== "answered") return [known ?? this.#holder, 0];
-    const holder = known ?? this.#read(keysIn(r.body, 0));
-    const waiting = keysIn(r.body, 1).map((kv) => text(kv.key).slice(this.k.queue.length))
+    if (r.verdict !== "answered") return [this.#refused[0], 0, this.#refused[1]];
+    const delay = knownDelay ?? (known ? undefined : this.#delay(keysIn(r.body, 1)));
+    const holder = known ?? (knownDelay ? undefined : this.#read(keysIn(r.body, 0)));
+    const waiting = keysIn(r.body, 2).map((kv) => text(kv.key).slice(this.k.queue.length))
       .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
-    return [holder, waiting.length];
+    return [holder, waiting.length, delay];
   }
 
   async #queue(): Promise<Hold | undefined> {

@@ -1,6 +1,6 @@
 /** What a lock can fail with. Every message is one line that names the lock, and safe to print. */
 
-import { asText, describe, plain, type Holder } from "./record.js";
+import { asText, describe, describeDelay, plain, type Delay, type Holder } from "./record.js";
 
 /** What all errors of locks have in common. */
 export class MutexError extends Error {}
@@ -9,18 +9,21 @@ export class MutexError extends Error {}
 export class HeldError extends MutexError {
   override readonly name: string = "HeldError";
 
-  constructor(
-    readonly lock: string,
-    /** The record of the holder; undefined if nobody holds the lock and others are waiting for it. */
-    readonly holder: Holder | undefined,
-    /** How many wait in the queue, not counting this call. */
-    readonly waiting: number,
-    prefix = "",
-  ) {
+  readonly lock: string;
+  /** The record of the holder; undefined if nobody holds the lock, and others are waiting for it or it is delayed. */
+  readonly holder: Holder | undefined;
+  /** How many wait in the queue, not counting this call. */
+  readonly waiting: number;
+  /** The lock delay that keeps the lock back although nobody holds it. */
+  readonly delay: Delay | undefined;
+
+  constructor(lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, prefix = "") {
     const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
     super(prefix + (holder
-      ? `lock ${plain(lock)} is held by ${describe(holder)}${waiting ? `; ${queue}` : ""}`
-      : `nobody holds lock ${plain(lock)}, ${queue}`));
+      ? `lock ${plain(lock)} is held by ${describe(holder)}`
+      : `nobody holds lock ${plain(lock)}${delay ? `, but there is ${describeDelay(delay)}` : ""}`) +
+      (waiting || !(holder ?? delay) ? `; ${queue}` : ""));
+    [this.lock, this.holder, this.waiting, this.delay] = [lock, holder, waiting, delay];
   }
 }
 
@@ -28,8 +31,10 @@ export class HeldError extends MutexError {
 export class WaitTimeoutError extends HeldError {
   override readonly name = "WaitTimeoutError";
 
-  constructor(lock: string, holder: Holder | undefined, waiting: number, seconds: number) {
-    super(lock, holder, waiting, `gave up after ${seconds} s: `);
+  constructor(
+    lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, seconds: number,
+  ) {
+    super(lock, holder, waiting, delay, `gave up after ${seconds} s: `);
   }
 }
 
@@ -44,15 +49,17 @@ export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "de
 export class LostError extends MutexError {
   override readonly name = "LostError";
 
+  readonly lock: string;
+  readonly reason: Reason;
   /** Who ended the hold, and why, if it was written down. */
   readonly by: string | undefined;
   readonly why: string | undefined;
 
-  constructor(readonly lock: string, readonly reason: Reason, ending: Record<string, unknown> = {}) {
+  constructor(lock: string, reason: Reason, ending: Record<string, unknown> = {}) {
     const [by, why] = [asText(ending.by), asText(ending.why)];
     const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
     super(`lock ${plain(lock)} was lost: ${sentences[reason]}${note}`);
-    [this.by, this.why] = [by, why];
+    [this.lock, this.reason, this.by, this.why] = [lock, reason, by, why];
   }
 }
 

@@ -252,15 +252,17 @@ export interface WatchEvent { type?: "DELETE"; kv: KeyValue }
 /** Watches that share one connection. */
 export class Watch {
   readonly opened: Promise<void>;
+  private unconfirmed: number;
+  private readonly end: AbortController;
+  private readonly signal: AbortSignal | undefined;
+  private readonly background: boolean;
   #open!: () => void;
   #fail!: (error: Error) => void;
   #events: WatchEvent[] = [];
   #wake: () => void = () => undefined;
 
-  constructor(
-    private unconfirmed: number, private readonly end: AbortController,
-    private readonly signal: AbortSignal | undefined, private readonly background: boolean,
-  ) {
+  constructor(unconfirmed: number, end: AbortController, signal: AbortSignal | undefined, background: boolean) {
+    [this.unconfirmed, this.end, this.signal, this.background] = [unconfirmed, end, signal, background];
     this.opened = new Promise((resolve, reject) => [this.#open, this.#fail] = [resolve, reject]);
     this.opened.catch(() => undefined); // somebody may give up before
     const wake = () => this.#wake();

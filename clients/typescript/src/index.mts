@@ -2,4 +2,4 @@
 export {
   Client, HeldError, Lock, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError,
 } from "./index.js";
-export type { Attributes, ClientOptions, Holder, LockOptions, Reason, Request } from "./index.js";
+export type { Attributes, ClientOptions, Delay, Holder, LockOptions, Reason, Request } from "./index.js";

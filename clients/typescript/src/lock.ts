@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { moment, type Hold, type Moment } from "./acquire.js";
 import { cancel, finish, withTombstone } from "./cleanup.js";
-import { LostError, RefusedError, type Reason } from "./errors.js";
+import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
 import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
@@ -45,6 +45,7 @@ export class Lock {
   #alertGranted = 0; // the alert that an operator granted
   #durations: Durations;
   #progress = "";
+  #reported = "0"; // mod revision of `alive`, as far as it is known
   #timer: NodeJS.Timeout | undefined;
   #extending: Promise<unknown> = Promise.resolve();
   #releasing: Promise<void> | undefined;
@@ -120,11 +121,27 @@ export class Lock {
     };
     const until = Math.min(now.monotonic + answerWithin, this.#until);
     const patience = { until, signal: this.#ended.signal, background: beat };
-    const r = await this.#gateway.transact("alive", this.#k, this.#input({ fields }), patience);
+    const input = this.#input({ fields, ...(beat && { seen: this.#reported }) });
+    const r = await this.#gateway.transact("alive", this.#k, input, patience);
     if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
-    if (r.verdict === "still_held") this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+    if (r.verdict === "still_held") {
+      this.#reported = r.body.header.revision;
+      this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+    }
     this.#mustHold();
+    if (r.verdict === "again") {
+      this.#adopt(readFields(this.#k, keysIn(r.body, 0)).fields);
+      throw new UnavailableError("another process extends the hold");
+    }
     if (r.error) throw r.error;
+  }
+
+  /** Takes over the progress that another process reported for this hold, and its alert. */
+  #adopt(all: Field[]) {
+    const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
+    this.#reported = String(field("alive")?.modified ?? 0);
+    this.#progress = (field("alive")?.value.toString() ?? "").split(" ").slice(1).join(" ");
+    this.#alertTarget = timeOf(field("alert_at")) || this.#alertTarget;
   }
 
   /** Throws if the lock is not held, or must not be relied on. */

@@ -160,6 +160,33 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
 }
 
+/** The lock delay of a hold that was ended: nobody is to take the lock yet. What cannot be read is left out. */
+export interface Delay {
+  /** Whose hold was ended, and where that was. */
+  owner?: string;
+  hostname?: string;
+  /** When the delay ends, by the clock of whoever ended the hold. */
+  until?: Date;
+}
+
+/** Reads a lock delay. */
+export function readDelay(document: string): Delay {
+  const { owner, hostname, at, seconds } = parseObject(document);
+  const began = parseTime(asText(at) ?? "");
+  return {
+    ...(typeof owner === "string" && { owner: cutText(owner) }),
+    ...(typeof hostname === "string" && { hostname: cutText(hostname) }),
+    ...(began && typeof seconds === "number" && { until: new Date((began.seconds + seconds) * 1000) }),
+  };
+}
+
+/** A lock delay in words. */
+export function describeDelay({ owner, hostname, until }: Delay, now = Date.now()): string {
+  const who = owner === undefined ? "" : ` after the hold of ${plain(owner)}`;
+  return `a lock delay${who}${who && hostname ? ` on ${plain(hostname)}` : ""}` +
+    (until ? `, which ends ${relative(until, now)}` : "");
+}
+
 /** Returns the JSON object that text is; an empty one for anything else. */
 export function parseObject(text: string): Record<string, unknown> {
   try {

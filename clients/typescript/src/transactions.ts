@@ -43,6 +43,8 @@ export interface Input {
   older?: Ticket | undefined;
   /** The attempt joined the queue, or may have. */
   queued?: boolean;
+  /** Of a heartbeat: mod revision of `alive`, as far as it is known. */
+  seen?: string;
   /** An earlier send of the same transaction got no answer. */
   unanswered?: boolean;
 }
@@ -59,6 +61,8 @@ export interface Verdict {
   ending?: Record<string, unknown>;
   /** The holder's uuid; null if nobody holds the lock. */
   holder?: string | null;
+  /** Nobody holds the lock, and the lock delay of an ended hold is not over. */
+  delayed?: boolean;
   /** The send may have been committed, or may yet be. */
   doubt?: boolean;
   /** The key whose deletion is waited for. */
@@ -71,10 +75,13 @@ export type Step = keyof typeof transactions;
 
 /** The keys of one lock. */
 export class Keys {
+  readonly prefix: string;
+  readonly lock: string;
   readonly record: string;
   readonly queue: string;
 
-  constructor(readonly prefix: string, readonly lock: string) {
+  constructor(prefix: string, lock: string) {
+    [this.prefix, this.lock] = [prefix, lock];
     this.record = `${prefix}${segment(lock)}/`;
     this.queue = `${prefix}.queue/${segment(lock)}/`;
   }
@@ -84,6 +91,7 @@ export class Keys {
   get tail() { return this.queue + ".tail"; }
   cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
   history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
+  get delay() { return `${this.prefix}.delays/${segment(this.lock)}`; }
   /** The range of the record's keys. */
   get all() { return { key: base64(this.record), range_end: base64(endOf(this.record)) }; }
   /** The range of the tickets, without the tail. */
@@ -100,6 +108,8 @@ const created = (key: string, revision = "0") =>
   ({ key: base64(key), target: "CREATE", result: "EQUAL", create_revision: revision });
 const valued = (key: string, value: string, result = "EQUAL") =>
   ({ key: base64(key), target: "VALUE", result, value: base64(value) });
+const unchanged = (key: string, revision: string) =>
+  ({ key: base64(key), target: "MOD", result: "EQUAL", mod_revision: revision });
 const put = (key: string, value: string, lease?: string) =>
   ({ request_put: { key: base64(key), ...(value && { value: base64(value) }), ...(lease && { lease }) } });
 const get = (key: string) => ({ request_range: { key: base64(key) } });
@@ -115,6 +125,7 @@ const newest = (k: Keys, limit: string, below?: string) => ({
 const record = (k: Keys, i: Input) => Object.entries(i.fields ?? {}).map(([name, value]) => put(k.field(name), value));
 const held = (k: Keys, i: Input) => [valued(k.field("uuid"), i.uuid), created(k.field("uuid"), i.token)];
 const free = (k: Keys) => created(k.field("uuid"));
+const undelayed = (k: Keys) => created(k.delay);
 const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
 const tombstone = (k: Keys, i: Input) => put(k.cancelled(i.uuid), i.lock, i.lease);
 const dequeue = (k: Keys, i: Input) => [
@@ -125,15 +136,18 @@ const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
 
 /** The body of each step. */
 export const transactions = {
-  acquire: (k: Keys, i: Input) =>
-    ({ compare: [free(k), created(k.tail), notCancelled(k, i)], success: record(k, i), failure: [readAll(k)] }),
-  try: (k: Keys, i: Input) => ({
-    compare: [free(k), created(k.tail), notCancelled(k, i), created(k.ticket(i.uuid))],
+  acquire: (k: Keys, i: Input) => ({
+    compare: [free(k), created(k.tail), notCancelled(k, i), undelayed(k)],
     success: record(k, i),
-    failure: [readAll(k)],
+    failure: [readAll(k), get(k.delay)],
+  }),
+  try: (k: Keys, i: Input) => ({
+    compare: [free(k), created(k.tail), notCancelled(k, i), undelayed(k), created(k.ticket(i.uuid))],
+    success: record(k, i),
+    failure: [readAll(k), get(k.delay)],
   }),
   alive: (k: Keys, i: Input) => ({
-    compare: held(k, i),
+    compare: [...held(k, i), ...(i.seen === undefined ? [] : [unchanged(k.field("alive"), i.seen)])],
     success: [
       {
         request_txn: {
@@ -177,12 +191,13 @@ export const transactions = {
   look: (k: Keys, i: Input) => ({
     success: [
       get(k.ticket(i.uuid)), get(k.field("uuid")), get(k.tail), newest(k, "1", i.position), newest(k, "1"),
+      get(k.delay),
     ],
   }),
   turn: (k: Keys, i: Input) => ({
-    compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position)],
+    compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position), undelayed(k)],
     success: [...record(k, i), ...dequeue(k, i)],
-    failure: [readAll(k), get(k.ticket(i.uuid))],
+    failure: [readAll(k), get(k.ticket(i.uuid)), get(k.delay)],
   }),
   leave: (k: Keys, i: Input) =>
     ({ compare: [valued(k.tail, i.uuid)], success: [newest(k, "2")], failure: [remove(k.ticket(i.uuid))] }),
@@ -194,8 +209,8 @@ export const transactions = {
     compare: [created(k.tail), ...(i.older ? [created(k.ticket(i.older.ticket), i.older.create_revision)] : [])],
     success: i.older ? [tailTo(k, i.older)] : [],
   }),
-  /** Reads who holds the lock, and the names of the tickets. */
-  survey: (k: Keys) => ({ success: [readAll(k), { request_range: { ...k.tickets, keys_only: true } }] }),
+  /** Reads who holds the lock, what delays it, and the names of the tickets. */
+  survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), { request_range: { ...k.tickets, keys_only: true } }] }),
 };
 
 /** What the answer to a step means. */
@@ -260,7 +275,7 @@ const taken: Meaning = (k, i, answer) => {
   if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
   const { uuid, token } = readFields(k, keysIn(answer, 0));
   if (uuid === i.uuid) return { verdict: "held_by_earlier_send", token: String(token) };
-  return { verdict: "refused", holder: uuid ?? null };
+  return { verdict: "refused", holder: uuid ?? null, delayed: keysIn(answer, 1).length > 0 };
 };
 
 /** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
@@ -275,7 +290,12 @@ function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
   return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
 }
 
-const stands: Meaning = (k, i, answer) => answer.succeeded ? { verdict: "still_held" } : lost(k, i, answer, 0);
+const stands: Meaning = (k, i, answer) => {
+  if (answer.succeeded) return { verdict: "still_held" };
+  const { uuid, token } = readFields(k, keysIn(answer, 0));
+  // If it is mine, another process with my uuid reported progress that this heartbeat did not know.
+  return uuid === i.uuid && String(token) === i.token ? { verdict: "again" } : lost(k, i, answer, 0);
+};
 
 const given = (n: number): Meaning => (k, i, answer) => {
   if (answer.succeeded) return { verdict: "released" };
@@ -295,12 +315,12 @@ const joined: Meaning = (_, __, answer) => {
 };
 
 const looked: Meaning = (k, i, answer) => {
-  const [mine, uuid, tail, older, last] = [0, 1, 2, 3, 4].map((n) => keysIn(answer, n)[0]);
+  const [mine, uuid, tail, older, last, delay] = [0, 1, 2, 3, 4, 5].map((n) => keysIn(answer, n)[0]);
   if (uuid && text(uuid.value) === i.uuid) return { verdict: "held_by_earlier_send", token: uuid.create_revision };
   if (mine?.create_revision !== i.position) return { verdict: "lost" };
   const restore = !tail && last ? { restore: ticketOf(k, last) } : {};
-  if (older) return { verdict: "wait", watch: text(older.key), ...restore };
-  return uuid ? { verdict: "wait", watch: k.field("uuid"), ...restore } : { verdict: "turn" };
+  const ahead = older ?? uuid ?? delay;
+  return ahead ? { verdict: "wait", watch: text(ahead.key), ...restore } : { verdict: "turn" };
 };
 
 const turned: Meaning = (k, i, answer) => {

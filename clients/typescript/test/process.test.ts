@@ -7,6 +7,7 @@ import { text as textOf } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 
 import { backtrace, identity, version } from "../src/identity.js";
+import { checkNode } from "../src/node.js";
 import { Etcd } from "./etcd.js";
 
 let etcd: Etcd;
@@ -32,6 +33,12 @@ async function run(program: string): Promise<string> {
   const [out, err] = await Promise.all([textOf(child.stdout), textOf(child.stderr)]);
   return out + err;
 }
+
+test("a Node that is too old is told so", () => {
+  checkNode("20.0.0");
+  checkNode("100.1.0");
+  assert.throws(() => checkNode("18.19.0"), /needs Node 20 or later, and this is Node 18\.19\.0/);
+});
 
 test("a process ends by itself after a release", async () => {
   const program = "locks.with('a', (lock) => lock.alive()).then(() => console.log('done'))";

@@ -34,6 +34,7 @@ type options struct {
 	hsts           time.Duration
 	hosts          []string
 	webhook        string
+	prometheus     prometheusOptions
 	alertmanager   string
 	access         accessOptions
 	given          []setup.Setting
@@ -64,6 +65,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.appearance(fs)
 	o.access.flags(fs)
+	o.prometheus.define(fs)
 	o.policy = flags.Policy(fs)
 	o.log = flags.Log(fs)
 	flags.Bind(cmd, "MUTEXDASH")

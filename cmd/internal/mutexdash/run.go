@@ -105,6 +105,10 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 	shown.Alarms = r.health.Alarms
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
+	config.Unclaimed = shown.Unclaimed
+	if config.Waited, err = o.prometheus.waited(); err != nil {
+		return nil, err
+	}
 	config.Access = access
 	config.FrameAncestors = o.ancestors
 	config.MinRefresh = o.minRefresh

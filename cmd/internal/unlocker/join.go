@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/podwitness"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -35,10 +36,12 @@ type components struct {
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
-	config  sweeper.Config
-	sweeper *sweeper.Sweeper
-	pusher  *alertpush.Pusher   // nil if not configured
-	pods    *podwitness.Witness // nil if not configured
+	// finds locks that nobody takes although somebody waits
+	unclaimed func() ([]unclaimed.Lock, time.Duration)
+	config    sweeper.Config
+	sweeper   *sweeper.Sweeper
+	pusher    *alertpush.Pusher   // nil if not configured
+	pods      *podwitness.Witness // nil if not configured
 
 	alertmanager renewable // the transport of the pusher's requests
 }
@@ -67,6 +70,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(namespace, *o.sweep, r.view)
 	r.cycles = shown.Deadlocks
+	r.unclaimed = shown.Unclaimed
 	shown.Alarms = r.health.Alarms
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit

@@ -122,6 +122,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 		Policy:  *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock,
 		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
+		Unclaimed: r.unclaimed,
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
 			d, _, err := r.store.Get(ctx, lock)
 			if err != nil || d.UUID != uuid {

@@ -22,7 +22,8 @@ func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: p,
 		Locks: v.Shown, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
-		Delays: func() int { return len(v.Delays()) },
+		Unclaimed: Unclaimed(v),
+		Delays:    func() int { return len(v.Delays()) },
 		Sync: func() lockmetrics.Sync {
 			f := v.Fresh()
 			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// Options configure the demo. All are required but Holder.
+// Options configure the demo. All are required but Holder and Languages.
 type Options struct {
 	Etcd   *clientv3.Client
 	Layout protocol.Layout
@@ -27,6 +27,9 @@ type Options struct {
 	// Holder returns a process on this machine that calls [Hold], for the demo to kill. Nil where no witness runs: then
 	// nobody is killed.
 	Holder func(ctx context.Context, host string) *exec.Cmd
+	// Languages are the holders in other languages, which connect to Endpoint.
+	Languages []Language
+	Endpoint  string // URL
 }
 
 // Forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
@@ -73,6 +76,9 @@ func Run(ctx context.Context, o Options) error {
 				s.rest(ctx, time.Second) // whatever happens, not in a tight loop
 			}
 		})
+	}
+	for _, l := range o.Languages {
+		lives.Go(func() { l.live(ctx, o) })
 	}
 	lives.Wait()
 	var problems []error

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -50,6 +51,7 @@ func Hold(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader,
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
+		time.AfterFunc(releaseTime, func() { os.Exit(1) }) // mutexdev was killed, and its etcd with it
 	}()
 	locks, err := mutex.New(etcd, mutex.Options{Owner: "payments", Hostname: host})
 	if err != nil {

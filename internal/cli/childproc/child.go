@@ -4,7 +4,6 @@ package childproc
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Child is a running command. It leads its own process group, so that signals also reach what it started, and Ctrl-C
@@ -27,45 +24,6 @@ type Child struct {
 	suspended atomic.Bool   // stopped by the terminal, or kept so because resume said no
 	done      chan struct{} // closed when the command has ended and code is set
 	code      int
-}
-
-// StartError is why a command did not start.
-type StartError struct {
-	Command string
-	Missing bool  // there is no such command
-	Err     error // the system's reason
-}
-
-// Error returns one line.
-func (e *StartError) Error() string {
-	if e.Missing {
-		return "there is no command " + text.Visible(e.Command)
-	}
-	return fmt.Sprintf("the command %s cannot be started: %v", text.Visible(e.Command), e.Err)
-}
-
-// Unwrap returns the system's reason.
-func (e *StartError) Unwrap() error { return e.Err }
-
-// Find looks for the program on the path. Its error is a [*StartError].
-func Find(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return "", &StartError{Command: name, Missing: true}
-	}
-	return "", notStarted(name, err)
-}
-
-// notStarted keeps the system's reason, without what the packages in between add.
-func notStarted(name string, err error) error {
-	var reason syscall.Errno
-	if errors.As(err, &reason) {
-		err = reason
-	}
-	return &StartError{Command: name, Err: err}
 }
 
 // Start starts the command. If the command is suspended, it continues only if resume allows it. The error is a
@@ -99,12 +57,6 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Code returns the status of the ended command, as a shell would report it.
 func (c *Child) Code() int { return c.code }
-
-// SignalStatus plus the number of a signal is the status of a process that the signal ended.
-const SignalStatus = 128
-
-// unknownStatus is the status of a command whose end is unknown.
-const unknownStatus = 1
 
 // wait blocks until the command ends and returns its status as a shell would.
 func (c *Child) wait() int {

@@ -1,5 +1,3 @@
-//go:build unix
-
 package childproc
 
 import (
@@ -23,8 +21,7 @@ type Signals struct {
 func Catch(ctx context.Context) *Signals {
 	s := &Signals{c: make(chan os.Signal, 8), over: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	signal.Notify(s.c, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
-		syscall.SIGUSR2)...)
+	signal.Notify(s.c, heeded(forwarded()...)...)
 	go func() {
 		defer close(s.over)
 		select {

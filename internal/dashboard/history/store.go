@@ -26,10 +26,11 @@ import (
 type Store struct {
 	source Source
 
-	mu    sync.Mutex
-	seen  []metadata.Ending // by the watch, oldest first
-	gaps  []Gap             // oldest first
-	since time.Time         // when the dashboard began to watch
+	mu     sync.Mutex
+	seen   []metadata.Ending // by the watch, oldest first
+	gaps   []Gap             // oldest first
+	since  time.Time         // when the dashboard began to watch
+	forgot time.Time         // up to when holds that were seen are no longer remembered
 
 	heard   time.Time // last sign of life of etcd before a list was read anew
 	relists uint64
@@ -72,15 +73,24 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 		e = *ending
 	}
 	e.EndedAt = metadata.Time{Time: e.EndedAt.Truncate(time.Millisecond)}
-	e.Attributes = nil
+	e.Attributes = kindOf(&e)
 	e.Purpose = text.Clip(e.Purpose, maxTextSeen)
 	e.Progress = text.Clip(e.Progress, maxTextSeen)
 	e.Why = text.Clip(e.Why, maxTextSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
+		s.forgot = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
 		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
 	}
+}
+
+// kindOf are the attributes that say of which lock the hold had a share, alone.
+func kindOf(e *metadata.Ending) map[string]any {
+	if share := metadata.ShareOf(e.Lock, e.Attributes); share.Kind != "" {
+		return map[string]any{metadata.AttributeKind: share.Kind}
+	}
+	return nil
 }
 
 // Observe notes gaps in the watch.
@@ -152,14 +162,17 @@ func (r *recent[T]) forget() {
 	r.stamp = time.Time{}
 }
 
-// Endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is
-// exact and wins over what was seen.
+// Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks.
+// What stands in etcd is exact and wins over what was seen.
 func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
 	recorded, err := etcdread.Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
 		return s.recorded.get(ctx, now, s.source.History)
 	})
 	if errors.Is(err, etcdread.ErrSilent) {
 		recorded, _, _ = s.recorded.known(now)
+	}
+	of := func(e *metadata.Ending) bool {
+		return lock == "" || e.Lock == lock || metadata.ShareOf(e.Lock, e.Attributes).Lock == lock
 	}
 	type hold struct {
 		lock  string
@@ -168,7 +181,7 @@ func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 	var all []metadata.Ending
 	have := map[hold]bool{}
 	for i := range recorded {
-		if e := &recorded[i]; lock == "" || e.Lock == lock {
+		if e := &recorded[i]; of(e) {
 			all = append(all, *e)
 			have[hold{e.Lock, e.Token}] = true
 		}
@@ -177,7 +190,7 @@ func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 	s.mu.Lock()
 	for i := range s.seen {
 		e := &s.seen[i]
-		if (lock == "" || e.Lock == lock) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
+		if of(e) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
 			all = append(all, *e)
 		}
 	}
@@ -196,6 +209,23 @@ func (s *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.gaps), s.since
+}
+
+// Reach is since when the dashboard remembers every hold that it saw: since it began to watch or, where those were too
+// many, since later. Zero: it has not begun.
+func (s *Store) Reach(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return s.since
+	}
+	reach := s.since
+	for _, t := range []time.Time{s.forgot, now.Add(-maxSeenAge)} {
+		if t.After(reach) {
+			reach = t
+		}
+	}
+	return reach
 }
 
 // Remembered is the ending of a hold as the dashboard saw it, or nil.

@@ -1,11 +1,9 @@
 package pages
 
 import (
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -70,7 +68,6 @@ func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 
 // pastView is a hold that is over, or a gap in what is known.
 type pastView struct {
-	Own         bool // on the page of its lock, whose name would say nothing new
 	Gap         bool
 	From, To    string // of the gap
 	Word        string // released, auto-unlocked, abandoned, force-unlocked
@@ -144,49 +141,4 @@ func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []p
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
 	return list
-}
-
-// lockPast is what a lock's page shows of its history.
-type lockPast struct {
-	Holds   []pastView
-	More    bool
-	Typical string // p50
-	Longest string // p95
-	N       int    // of which
-	Unread  string
-	URL     string
-}
-
-const (
-	maxLockPast = 50
-	minTypical  = 5 // holds before a percentile says anything
-)
-
-// pastOf is the history of one lock.
-func (p *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
-	all, err := p.site.History.Endings(r.Context(), r.Now, name)
-	past := lockPast{URL: p.site.URLs.To("history", "q", locks.Exactly("name", name))}
-	if errors.Is(err, etcdread.ErrSilent) {
-		past.Unread = err.Error()
-	} else if err != nil {
-		past.Unread = p.site.Config.Explain(err)
-	}
-	var held []time.Duration
-	for i := range all {
-		e := &all[i]
-		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
-			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
-		}
-		if past.More = len(past.Holds) == maxLockPast; !past.More {
-			view := p.pastView(e, at)
-			view.Own = true
-			past.Holds = append(past.Holds, view)
-		}
-	}
-	if past.N = len(held); past.N >= minTypical {
-		slices.Sort(held)
-		past.Typical = text.Duration(held[past.N/2])
-		past.Longest = text.Duration(held[min(past.N-1, past.N*95/100)])
-	}
-	return past
 }

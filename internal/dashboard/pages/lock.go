@@ -56,7 +56,8 @@ type lockPage struct {
 	Unread   string // why etcd could not be read
 	Ended    *endedView
 	Free     bool // nobody holds the lock any more
-	Past     lockPast
+	Life     life
+	Trend    *trend
 	Cycles   []cycleView
 	Current  string       // link to the current hold when another was asked for
 	Done     []string     // what operators did to the hold, in sentences
@@ -72,15 +73,19 @@ type lockPage struct {
 func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	r, cancel := p.site.Hurried(r)
 	defer cancel()
-	lock, err := p.site.Find(r)
+	lock, err := p.site.Look(r)
 	if err != nil {
 		return site.Answer{}, err
+	}
+	if lock.Free() {
+		return p.free(r, lock)
 	}
 	if lock.Row == nil && lock.Ending == nil {
 		return p.shared(r, lock)
 	}
 	v := p.lockPage(r, lock)
-	v.Past = p.pastOf(r, v.Name, v.Viewpoint)
+	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock, v.Life.past)
 	v.Cycles = p.cyclesOf(r, v.Name)
 	v.Delays = p.site.Delays(v.Name)
 	return p.site.Render("lock", v)

@@ -20,6 +20,8 @@ type sharedPage struct {
 	Recorded bool
 	Asked    bool   // for a hold that is over
 	Past     string // link to the history of all shares
+	Life     life
+	Trend    *trend
 	Cycles   []cycleView
 }
 
@@ -48,6 +50,9 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.site.Delays(lock.Name)
+	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }
 

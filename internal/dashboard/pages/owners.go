@@ -24,6 +24,7 @@ type ownerView struct {
 	Late    int // alerting, abandoned or expired
 	Since   *phrase.Moment
 	Wait    *phrase.Moment
+	Day     []strip // its last 24 hours; for the first owners only
 }
 
 const maxOwners = 500
@@ -41,7 +42,8 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	for _, g := range found.ByOwner() {
+	groups := found.ByOwner()
+	for _, g := range groups {
 		o := ownerView{Name: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, Counts: g.Counts,
 			Waiters: g.Waiting,
 			Late:    g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
@@ -53,5 +55,6 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	v.Total = len(v.Owners)
 	v.More = max(0, v.Total-maxOwners)
 	v.Owners = v.Owners[:v.Total-v.More]
+	p.fillDays(r, v.Owners, groups)
 	return p.site.Render("owners", v)
 }

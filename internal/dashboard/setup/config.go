@@ -14,8 +14,10 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -33,6 +35,9 @@ type Config struct {
 	Waiters func(lock string) []metadata.Waiter
 	// Delays returns the lock delays of a lock and of its shares. Nil says that these are not known.
 	Delays func(lock string) []metadata.Delay
+	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
+	// first, and how long it takes until there may be another one. Nil says that this is not known.
+	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
@@ -52,6 +57,8 @@ type Config struct {
 	// Relists counts how often the snapshot was read anew because the watch was interrupted, so that holds may have
 	// begun and ended unseen. Nil: that is not known.
 	Relists func() uint64
+	// Waited asks somebody with a longer memory, such as Prometheus, how many waited for a lock. Nil: nobody has one.
+	Waited func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error)
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.

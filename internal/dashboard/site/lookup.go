@@ -41,8 +41,20 @@ type Lock struct {
 	Ending       *metadata.Ending  // of the asked hold, where it is recorded
 }
 
-// Find reads a lock: from etcd, or from the snapshot while etcd does not answer.
+// Find is [Site.Look] for a lock that must be held, or a hold whose ending is known. Otherwise the error says so.
 func (s *Site) Find(r *Request) (*Lock, error) {
+	l, err := s.Look(r)
+	if err == nil && l.Free() {
+		return nil, s.notHeld(l.Name, l)
+	}
+	return l, err
+}
+
+// Free reports whether nobody holds the lock, as far as is known, and no hold that is over is what was asked for.
+func (l *Lock) Free() bool { return l.Row == nil && l.Ending == nil && len(l.Shares) == 0 }
+
+// Look reads a lock, whether it is held or not: from etcd, or from the snapshot while etcd does not answer.
+func (s *Site) Look(r *Request) (*Lock, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
 		return nil, err
@@ -59,9 +71,6 @@ func (s *Site) Find(r *Request) (*Lock, error) {
 	if hold := r.URL.Query().Get("hold"); hold != "" && (l.Row == nil || l.Row.UUID != hold) {
 		l.AskedHold = hold
 		l.Ending = s.Ending(ctx, name, hold)
-	}
-	if l.Row == nil && l.Ending == nil && len(l.Shares) == 0 {
-		return nil, s.notHeld(name, l)
 	}
 	return l, nil
 }

@@ -13,13 +13,13 @@ import (
 // ParseTemplates reads all templates, once. Each page is a file that fills the layout.
 func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
-		"rows.html")
+		"rows.html", "timeline.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "shared", "unlock", "gentle", "waiting", "owners", "history", "audit",
-		"status", "help", "problem"} {
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "gentle", "waiting", "owners", "history",
+		"audit", "status", "help", "problem"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 )
 
 // Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -19,6 +20,8 @@ type Site struct {
 	URLs      URLs
 	Snapshots *locks.Snapshots
 	History   *history.Store
+	Trends    trends.Sampler
+	Remember  *trends.Remote // asks for what the sampler did not see; nil: nobody knows
 	Templates map[string]*template.Template
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 }

@@ -8,13 +8,14 @@ import socket
 import time
 import uuid
 from collections import deque
-from typing import Any, Awaitable, Callable, Deque, Dict, Optional, Tuple
+from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional, Tuple
 
 from . import process, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .gateway import Flag, Gateway, Watch, clock
+from .record import Key
 from .settings import Settings
-from .transactions import Body, Transactions, Verdict, key_range, keys
+from .transactions import Body, Transactions, Verdict, keys
 from .version import CLIENT
 
 TICKET_TTL = 10.0
@@ -170,30 +171,38 @@ class Attempt:
 
     async def _refused(self, verdict: Verdict) -> None:
         """Say who holds the lock, or wait."""
-        holder = record.read(self.settings.name, self.txn.base, verdict.record)
+        self.refusal = self._held(WaitTimeoutError, verdict.record, verdict.delay, [])
         if self.settings.wait == 0:
-            raise self._held(HeldError, holder, await self._waiting(holder))
-        self.refusal = self._held(WaitTimeoutError, holder, 0)
+            try:
+                tickets = (await self._survey(clock() + self.core.gateway.timeout))[2]
+            except MutexError:
+                tickets = []
+            raise self._held(HeldError, verdict.record, verdict.delay, tickets)
 
-    def _held(self, kind: Any, holder: Optional[record.Record], waiting: int) -> HeldError:
+    def _held(self, kind: Any, found: List[Key], delay: Optional[Key], tickets: List[Key]) -> HeldError:
         name = self.settings.name
-        who = f'lock "{record.visible(name)}" is held by {holder.describe()}' if holder else (
-            f'nobody holds lock "{record.visible(name)}", but others are ahead')
-        line = f"{who}; {waiting} waiting" if waiting else who
+        holder = record.read(name, self.txn.base, found)
+        own = (self.txn.ticket, self.txn.queue + holder.uuid if holder else "")
+        waiting = sum(k.key not in own for k in tickets)
+        if holder:
+            line = f'lock "{record.visible(name)}" is held by {holder.describe()}'
+        elif delay:
+            line = (f'nobody holds lock "{record.visible(name)}", but there is a lock delay '
+                    f"{record.describe_delay(delay.value, time.time())}")
+        else:
+            line = f'nobody holds lock "{record.visible(name)}", but others are ahead'
+        if waiting:
+            line += f"; {waiting} waiting"
         if kind is WaitTimeoutError and self.settings.wait is not None:
             line = f"waited {self.settings.wait:g} s: {line}"
-        error: HeldError = kind(name, holder, waiting, line)
+        error: HeldError = kind(name, holder, waiting, line, delay is not None)
         return error
 
-    async def _waiting(self, holder: Optional[record.Record]) -> int:
-        """Return how many wait, 0 if etcd does not say."""
-        body = key_range(self.txn.queue + "/", self.txn.queue_end, keys_only=True)
-        try:
-            answer = await self.core.gateway.send("range", body, clock() + self.core.gateway.timeout)
-        except MutexError:
-            return 0
-        own = (self.txn.ticket, self.txn.queue + holder.uuid if holder else "")
-        return sum(k.key not in own for k in keys(answer.body))
+    async def _survey(self, until: float) -> Tuple[List[Key], Optional[Key], List[Key]]:
+        """Read the record, the lock delay and the tickets."""
+        answer = await self.core.gateway.send("survey", self.txn.survey(), until)
+        found, delay, tickets = (keys(r["response_range"]) for r in answer.body["responses"])
+        return found, delay[0] if delay else None, tickets
 
     # -- waiting
 
@@ -272,19 +281,14 @@ class Attempt:
 
     async def _gave_up(self) -> MutexError:
         """Leave the queue, and say why."""
-        holder = self.refusal.holder if self.refusal is not None else None
-        waiting = 0
         try:
             until = clock() + self.core.gateway.timeout
             await self.give_up(until)
-            answer = await self.core.gateway.send("range", key_range(self.txn.base, self.txn.end), until)
-            holder = record.read(self.settings.name, self.txn.base, keys(answer.body))
-            waiting = await self._waiting(holder)
+            if not self._stop.is_set():
+                return self._held(WaitTimeoutError, *await self._survey(until))
         except MutexError:
             pass
-        if self._stop.is_set():
-            return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
-        return self._held(WaitTimeoutError, holder, waiting)
+        return self.over()
 
     def over(self) -> MutexError:
         """Say why this attempt ends without an answer of etcd's."""

@@ -30,17 +30,19 @@ class CancelledError(MutexError):
 class HeldError(MutexError):
     """Another holds the lock, or others wait for it. The text says who, where, since when and what for.
 
-    ``holder`` is the record of the holder, None if only the queue is in the way. ``waiting`` is how many wait.
+    ``holder`` is the record of the holder, None if nobody holds the lock: then others are ahead in the queue, or, if
+    ``delayed``, the lock delay of a hold that was ended is not over. ``waiting`` is how many wait.
     """
 
-    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str) -> None:
+    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delayed: bool = False) -> None:
         super().__init__(message)
         self.lock = lock
         self.holder = holder
         self.waiting = waiting
+        self.delayed = delayed
 
     def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
-        return type(self), (self.lock, self.holder, self.waiting, str(self))
+        return type(self), (self.lock, self.holder, self.waiting, str(self), self.delayed)
 
 
 class WaitTimeoutError(HeldError):

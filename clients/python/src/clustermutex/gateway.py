@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from .errors import RefusedError, UnavailableError
 from .transactions import Answer, Body, b64, trouble
 
-PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke",
-         "range": "/v3/kv/range"}  # all other steps are transactions
+PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke"}
+# All other steps are transactions.
 WATCH_OPENS = 3.0  # seconds
 FIRST_PAUSE = 0.05
 MAX_PAUSE = 1.0

@@ -64,6 +64,7 @@ class Hold:
         self._alert_target = attempt.base[1] + self.settings.alert_after
         self._alert_granted = 0.0
         self._progress = ""
+        self._reported = 0  # the mod revision of ``alive``, as far as it is known
 
     def begin(self) -> None:
         """Start what runs as long as the hold does."""
@@ -122,9 +123,9 @@ class Hold:
         while not self.over.is_set():
             opened = clock()
             try:
-                self._watch = await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+                self._watch = await self._open()
                 await self._look(RECHECK)
-                while not self.over.is_set():
+                while self._watch is not None and not self.over.is_set():
                     events = await self._watch.events(RECHECK)
                     if not events or any(self._matters(e) for e in events):
                         await self._look(WHY_TIMEOUT, events)
@@ -137,6 +138,13 @@ class Hold:
                     self._watch.close()
             pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
             await self.over.wait(pause)
+
+    async def _open(self) -> Optional[Watch]:
+        """Open the watch on the record; without one, only what is read tells."""
+        try:
+            return await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+        except OSError:
+            return None
 
     def _matters(self, event: Dict[str, Any]) -> bool:
         """Of extensions, which are mine, there is nothing to learn."""
@@ -227,14 +235,14 @@ class Hold:
                 return
             pause = interval
             try:
-                await self._extend(min(self.settings.unlock_after, left), interval)
+                await self._extend(min(self.settings.unlock_after, left), interval, beat=True)
             except UnavailableError:
                 pause = min(interval, TICK)
             except MutexError as error:
                 log.warning("the heartbeat ends: %s", error)
                 return
 
-    async def _extend(self, unlock_after: float, patience: float = PATIENCE) -> None:
+    async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
             raise self.lost
         if self._released:
@@ -244,15 +252,26 @@ class Hold:
         alert_at = max(min(self._alert_target, unlock_at), self._alert_granted)
         fields = {"alert_at": record.format_time(alert_at), "auto_unlock_at": record.format_time(unlock_at),
                   "alive": f"{record.format_time(now)} {self._progress}".rstrip()}
-        verdict = await self._ask("alive", self.txn.alive(self.token, fields),
+        verdict = await self._ask("alive", self.txn.alive(self.token, fields, self._reported if beat else None),
                                   min(began + patience, max(self._deadline, began + 0.1)))
         await self._judge(verdict)
         if self.lost is not None:
             raise self.lost
+        if verdict.word == "again":
+            self._adopt({k.key[len(self.txn.base):]: k for k in verdict.record})
+            raise UnavailableError("another process extends the hold")
         with self._once:
+            self._reported = max(self._reported, verdict.revision)
             self._margin = self.settings.margin_of(unlock_after)
             self._deadline = max(self._deadline, began + unlock_after - self._margin)
             self._recorded = max(self._recorded, unlock_at)
+
+    def _adopt(self, fields: Dict[str, Key]) -> None:
+        """Take over the progress that another process reported for this hold, and its alert."""
+        alive = fields.get("alive")
+        self._reported = alive.mod_revision if alive is not None else 0
+        self._progress = _text(alive).partition(" ")[2]
+        self._alert_target = record.seconds_of(_text(fields.get("alert_at"))) or self._alert_target
 
     def _now(self) -> float:
         """The wall clock for deadlines; where it is set back, they move on with the time that passes."""

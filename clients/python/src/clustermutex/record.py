@@ -198,6 +198,18 @@ class Record:
         return f"{line}; auto-unlock {'was due ' if past else ''}{ago(self.auto_unlock_at, now)}"
 
 
+def describe_delay(value: bytes, now: float) -> str:
+    """Say after whose hold nobody is to take the lock yet, and until when, as far as the delay can be read."""
+    try:
+        note = json.loads(value)
+        until = (seconds_of(note.get("at")) or 0.0) + float(note.get("seconds"))
+        host = _text(note.get("hostname"))
+        return (f"after the hold of {visible(_text(note.get('owner'))) or 'an unknown owner'}"
+                f"{' on ' + visible(host) if host else ''}, which ends {ago(until, now)}")
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return "of a hold that was ended"
+
+
 def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
     """Read the record of a lock from the keys that begin with base. None: nobody holds it. Reading never fails."""
     found = decode(lock, {k.key[len(base):]: k for k in keys if FIELD.fullmatch(k.key[len(base):])})

@@ -39,6 +39,7 @@ class Verdict:
     word: str
     token: int = 0
     position: int = 0
+    revision: int = 0  # still_held: of what was written
     reason: str = ""  # lost: one word
     detail: str = ""  # lost, report: a sentence
     doubt: bool = False  # this send may have been done, or may yet be
@@ -46,6 +47,7 @@ class Verdict:
     restore: Optional[Ticket] = None  # look: there is no tail, and this ticket is to be named by one
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
     record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
+    delay: Optional[Key] = None  # refused: the lock delay of an ended hold
 
 
 class Transactions:
@@ -64,12 +66,14 @@ class Transactions:
         self.held = self.base + "uuid"
         self.cancelled = f"{prefix}.cancelled/{uuid}"
         self.history = f"{prefix}.history/{uuid}"
+        self.delay = f"{prefix}.delays/{name}"
 
     # -- getting the lock
 
     def acquire(self, fields: Mapping[str, str]) -> Body:
-        """Take the lock if nobody holds it and nobody waits for it."""
-        return txn([absent(self.held), absent(self.tail), absent(self.cancelled)], self._put(fields), [self._record()])
+        """Take the lock if nobody holds it, nobody waits for it, and no lock delay keeps it back."""
+        return txn([absent(self.held), absent(self.tail), absent(self.cancelled), absent(self.delay)],
+                   self._put(fields), [self._record(), get(self.delay)])
 
     def try_(self, fields: Mapping[str, str]) -> Body:
         """Acquire by a client that will join the queue: a late send of it must not pass its own ticket."""
@@ -84,20 +88,30 @@ class Transactions:
     def look(self, position: int) -> Body:
         newest = {"limit": "1", "sort_order": "DESCEND", "sort_target": "CREATE"}
         return txn([], [get(self.ticket), get(self.held), get(self.tail),
-                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest)], [])
+                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest),
+                        get(self.delay)], [])
 
     def turn(self, position: int, fields: Mapping[str, str]) -> Body:
         """Take the lock as the first of the queue."""
-        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position))],
-                   self._put(fields) + self._leave(), [self._record(), get(self.ticket)])
+        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position)),
+                    absent(self.delay)],
+                   self._put(fields) + self._leave(), [self._record(), get(self.ticket), get(self.delay)])
+
+    def survey(self) -> Body:
+        """Read who holds the lock, what delays it, and the names of the tickets."""
+        return txn([], [self._record(), get(self.delay), self._tickets(keys_only=True)], [])
 
     # -- holding it
 
-    def alive(self, token: int, fields: Mapping[str, str]) -> Body:
-        """Write ``alive``, and the deadlines unless they are as late already."""
+    def alive(self, token: int, fields: Mapping[str, str], seen: Optional[int] = None) -> Body:
+        """Write ``alive``, and the deadlines unless they are as late already.
+
+        A heartbeat says which ``alive`` it has seen, by mod revision, so that it takes back nobody's progress.
+        """
+        beat = [] if seen is None else [compare(self.base + "alive", "MOD", str(seen))]
         deadlines = txn([compare(self.base + "auto_unlock_at", "VALUE", fields["auto_unlock_at"], "LESS")],
                         self._put({name: fields[name] for name in ("alert_at", "auto_unlock_at")}), [])
-        return txn(self._mine(token), [{"request_txn": deadlines}] + self._put({"alive": fields["alive"]}),
+        return txn(self._mine(token) + beat, [{"request_txn": deadlines}] + self._put({"alive": fields["alive"]}),
                    self._why())
 
     def verify(self, token: int) -> Body:
@@ -162,7 +176,7 @@ class Transactions:
         tail = txn([compare(self.tail, "VALUE", self.uuid)], [delete(self.tail)], [])
         return [delete(self.ticket), {"request_txn": tail}]
 
-    def _tickets(self, **options: str) -> Body:
+    def _tickets(self, **options: Any) -> Body:
         return get(self.queue + "/", self.queue_end, **options)
 
     def _as_read(self, ticket: Ticket) -> Body:
@@ -186,7 +200,7 @@ class Transactions:
             return self._look(reads)
         if step in ("alive", "verify", "release", "release_in_doubt"):
             if done:
-                return Verdict("released" if step.startswith("release") else "still_held",
+                return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
                                record=reads[0] if reads else [])
             return self._lost(step, reads, token, answer.unanswered)
         if step == "leave":
@@ -200,7 +214,7 @@ class Transactions:
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
-            return Verdict("refused", record=list(reads[0]))
+            return Verdict("refused", record=list(reads[0]), delay=self._find(reads[1], self.delay))
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
 
@@ -209,7 +223,7 @@ class Transactions:
         return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
 
     def _look(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        ticket, held, tail, older, newest = reads
+        ticket, held, tail, older, newest, delay = reads
         if held and held[0].value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held[0].create_revision)
         if not ticket:
@@ -217,7 +231,9 @@ class Transactions:
         restore = None if tail or not newest else self._ticket(newest[0])
         if older:
             return Verdict("wait", watch=older[0].key, restore=restore)
-        return Verdict("wait", watch=self.held, restore=restore) if held else Verdict("turn", restore=restore)
+        if held or delay:
+            return Verdict("wait", watch=self.held if held else self.delay, restore=restore)
+        return Verdict("turn", restore=restore)
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
         record, history = reads
@@ -225,6 +241,8 @@ class Transactions:
         if not ending and unanswered and step.startswith("release"):
             return Verdict("released", detail="by the send that got no answer")
         holder = self._find(record, self.held)
+        if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
+            return Verdict("again", record=list(record))  # another process with this uuid has reported progress
         reason = str(ending.get("ended", "deleted")) if ending else "replaced" if holder else "deleted"
         by, why = ending.get("by"), ending.get("why")
         detail = f"{reason} by {by}: {why}" if isinstance(by, str) and isinstance(why, str) else ""
@@ -286,7 +304,7 @@ def txn(compares: List[Body], success: List[Body], failure: List[Body]) -> Body:
 
 
 def compare(key: str, target: str, value: str, result: str = "EQUAL") -> Body:
-    member = {"CREATE": "create_revision", "VALUE": "value"}[target]
+    member = {"CREATE": "create_revision", "MOD": "mod_revision", "VALUE": "value"}[target]
     return {"key": b64(key), "target": target, "result": result, member: b64(value) if target == "VALUE" else value}
 
 

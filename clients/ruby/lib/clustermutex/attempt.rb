@@ -62,7 +62,7 @@ module ClusterMutex
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
       found = claim(@wait&.zero? ? :acquire : :try) or return
-      @holder = found[:holder]
+      @holder, @delay = found.values_at(:holder, :delay)
       @refused = true
       raise held(HeldError) if @wait&.zero?
 
@@ -238,9 +238,9 @@ module ClusterMutex
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
       found = @client.settle(:standing, @input, till: soon)
-      kind.new(@name, found[:holder], found[:waiting])
+      kind.new(@name, found[:holder], found[:waiting], found[:delay])
     rescue UnavailableError
-      kind.new(@name, @holder, nil)
+      kind.new(@name, @holder, nil, @delay)
     end
   end
 end

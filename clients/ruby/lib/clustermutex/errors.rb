@@ -13,15 +13,18 @@ module ClusterMutex
 
   # Another holds the lock, or others are ahead in the queue.
   class HeldError < Error
-    # The name of the lock; the Holder, nil if nobody holds it; how many wait for it, nil if that is not known.
-    attr_reader :lock, :holder, :waiting
+    # The name of the lock; the Holder, nil if nobody holds it; how many wait for it, nil if that is not known; the
+    # Delay that keeps the lock back although nobody holds it, nil without one.
+    attr_reader :lock, :holder, :waiting, :delay
 
-    def initialize(lock, holder, waiting)
+    def initialize(lock, holder, waiting, delay = nil)
       @lock = lock
       @holder = holder
       @waiting = waiting
-      who = holder ? "is held by #{holder}" : "is free, but others queue for it"
-      super("lock #{lock.inspect} #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
+      @delay = delay
+      ahead = delay ? "there is #{delay}" : "others are ahead"
+      who = holder || "nobody, but #{ahead}"
+      super("lock #{lock.inspect} is held by #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
     end
   end
 

@@ -29,6 +29,7 @@ module ClusterMutex
       @alert_at = at + settings.alert_after
       @in_doubt = in_doubt
       @asked_at = @granted_at = 0
+      @reported = 0 # the mod revision of alive, as far as it is known
       @pid = Process.pid
       @mutex = Mutex.new
       @extending = Mutex.new
@@ -113,7 +114,7 @@ module ClusterMutex
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
         unlock_at = (at + unlock_after).floor(3)
         @alert_at = at + alert_after unless beat
-        send_alive(at, unlock_at, progress)
+        send_alive(at, unlock_at, progress, beat)
         margin = unlock_after == @settings.unlock_after ? @settings.margin : @settings.margin_of(unlock_after)
         @mutex.synchronize do
           @progress = progress
@@ -125,21 +126,32 @@ module ClusterMutex
       end
     end
 
-    def send_alive(at, unlock_at, progress)
+    def send_alive(at, unlock_at, progress, beat)
       text = Clock.format(at) + (progress.empty? ? "" : " #{Text.cut(progress, 1024)}")
       alert_at = [[@alert_at, @granted].compact.max, unlock_at].min.floor(3)
       found = @client.settle(:alive, @input.merge(fields: { "alert_at" => Clock.format(alert_at),
                                                             "auto_unlock_at" => Clock.format(unlock_at),
-                                                            "alive" => text }),
+                                                            "alive" => text },
+                                                  **(beat ? { seen: @reported } : {})),
                              till: [@deadline, Clock.now + @client.patience].min)
-      return unless found[:verdict] == :lost
+      return @reported = found[:revision] if found[:verdict] == :still_held
 
+      adopt(found) if found[:verdict] == :again
       lose(found[:reason], found[:ending])
       raise LostError.new(@name, @lost || found[:reason], @ending)
     rescue UnavailableError
       raise LostError.new(@name, @lost, @ending) if lost
 
       raise
+    end
+
+    # Takes over the progress that another process reported for this hold, and its alert.
+    def adopt(found)
+      fields, modified = found.values_at(:fields, :modified)
+      @reported = modified["alive"].to_i
+      @progress = fields["alive"].to_s.dup.force_encoding("UTF-8").scrub("\uFFFD").split(" ", 2)[1]
+      @alert_at = Clock.parse(fields["alert_at"].to_s) || @alert_at
+      raise UnavailableError, "another process extends lock #{@name.inspect}"
     end
 
     # -- Losing.

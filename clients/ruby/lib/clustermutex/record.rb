@@ -185,6 +185,29 @@ module ClusterMutex
     end
   end
 
+  # The lock delay of a hold that was ended: nobody is to take the lock yet.
+  class Delay
+    # The owner and the host of that hold; when the delay ends: a Time, by the clock of whoever ended the hold. nil for
+    # what cannot be read.
+    attr_reader :owner, :hostname, :until
+
+    def initialize(document)
+      note = JSON.parse(document.dup.force_encoding("UTF-8").scrub("\uFFFD"))
+      return unless note.is_a?(Hash)
+
+      @owner, @hostname = note.values_at("owner", "hostname").map { |text| text if text.is_a?(String) }
+      at = Clock.parse(note["at"].to_s)
+      @until = at + note["seconds"] if at && note["seconds"].is_a?(Numeric)
+    rescue JSON::ParserError, RangeError
+      nil
+    end
+
+    def to_s
+      who = " after the hold of #{Text.plain(owner)}#{" on #{Text.plain(hostname)}" if hostname}" if owner
+      "a lock delay#{who}#{", which ends #{Clock.words(@until)}" if @until}"
+    end
+  end
+
   # The record that a client writes.
   module Record
     RESERVED = (Holder::TEXTS + Holder::NUMBERS + Holder::OWN_KEYS + %w[metadata locked_at detached]).freeze

@@ -19,6 +19,7 @@ module ClusterMutex
     def record(lock) = "#{@prefix}#{Name.segment(lock)}/"
     def field(lock, name) = record(lock) + name
     def ticket(lock, uuid) = "#{@prefix}.queue/#{Name.segment(lock)}/#{uuid}"
+    def delay(lock) = "#{@prefix}.delays/#{Name.segment(lock)}"
 
     # The body of a step.
     def body(step, input) = public_send(step, **input)
@@ -26,19 +27,21 @@ module ClusterMutex
     # -- Bodies. Arguments that a step does not need are ignored, so that an attempt can be passed whole.
 
     def acquire(lock:, uuid:, fields:, **)
-      { compare: [absent(field(lock, "uuid")), absent(ticket(lock, ".tail")), absent(cancelled(uuid))],
-        success: puts(lock, fields), failure: [range(record(lock), :prefix)] }
+      { compare: [absent(field(lock, "uuid")), absent(ticket(lock, ".tail")), absent(cancelled(uuid)),
+                  absent(delay(lock))],
+        success: puts(lock, fields), failure: [range(record(lock), :prefix), range(delay(lock))] }
     end
 
     def try(lock:, uuid:, fields:, **)
       acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
     end
 
-    def alive(lock:, uuid:, token:, fields:, **)
+    # seen: of a heartbeat, the mod revision of alive as last read, so that it takes back nobody's progress.
+    def alive(lock:, uuid:, token:, fields:, seen: nil, **)
       deadline = field(lock, "auto_unlock_at")
       later = { key: b64(deadline), target: "VALUE", result: "LESS", value: b64(fields["auto_unlock_at"]) }
       move = puts(lock, fields.slice("alert_at", "auto_unlock_at"))
-      { compare: held(lock, uuid, token),
+      { compare: [*held(lock, uuid, token), *(modified(field(lock, "alive"), seen) if seen)],
         success: [{ request_txn: { compare: [later], success: move } }, *puts(lock, fields.slice("alive"))],
         failure: why(lock, uuid) }
     end
@@ -78,14 +81,14 @@ module ClusterMutex
     def look(lock:, uuid:, position:, **)
       older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
       { success: [range(ticket(lock, uuid)), range(field(lock, "uuid")), range(ticket(lock, ".tail")), older,
-                  tickets(lock, 1)] }
+                  tickets(lock, 1), range(delay(lock))] }
     end
 
     def turn(lock:, uuid:, fields:, position:, **)
       own = ticket(lock, uuid)
-      { compare: [absent(field(lock, "uuid")), absent(cancelled(uuid)), created(own, position)],
+      { compare: [absent(field(lock, "uuid")), absent(cancelled(uuid)), created(own, position), absent(delay(lock))],
         success: [*puts(lock, fields), *unqueue(lock, uuid)],
-        failure: [range(record(lock), :prefix), range(own)] }
+        failure: [range(record(lock), :prefix), range(own), range(delay(lock))] }
     end
 
     def leave(lock:, uuid:, **)
@@ -110,11 +113,11 @@ module ClusterMutex
     # Whether the hold stands, and what others wrote into its record.
     def read(lock:, uuid:, **) = { success: why(lock, uuid) }
 
-    # Who holds the lock, and who waits for it.
+    # Who holds the lock, who waits for it, and what delays it.
     def standing(lock:, **)
       waiters = range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0")
       waiters[:request_range][:keys_only] = true
-      { success: [range(record(lock), :prefix), waiters] }
+      { success: [range(record(lock), :prefix), waiters, range(delay(lock))] }
     end
 
     # -- Verdicts.
@@ -182,12 +185,17 @@ module ClusterMutex
     def acquire_verdict(input, body)
       return { verdict: :held, token: revision(body) } if body["succeeded"]
 
-      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0) }
+      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(body, 1) }
     end
     alias try_verdict acquire_verdict
 
     def alive_verdict(input, body)
-      body["succeeded"] ? { verdict: :still_held } : loss(input, body, 0)
+      return { verdict: :still_held, revision: revision(body) } if body["succeeded"]
+
+      fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
+      return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
+
+      { verdict: :again, fields:, modified: } # another process with this uuid has reported progress
     end
 
     def release_verdict(input, body, first = 0)
@@ -212,7 +220,7 @@ module ClusterMutex
 
     def standing_verdict(input, body)
       own = ticket(input[:lock], input[:uuid])
-      { verdict: :read, holder: holder(input, body, 0),
+      { verdict: :read, holder: holder(input, body, 0), delay: read_delay(body, 2),
         waiting: Transactions.keys(body, 1).count { |kv| kv[:key] != own } }
     end
 
@@ -224,12 +232,12 @@ module ClusterMutex
     end
 
     def look_verdict(input, body)
-      own, holder, tail, older, newest = Array.new(5) { |number| Transactions.keys(body, number).first }
+      own, holder, tail, older, newest, delay = Array.new(6) { |number| Transactions.keys(body, number).first }
       return { verdict: :held_by_earlier_send, token: holder[:created] } if holder && holder[:value] == input[:uuid]
       return { verdict: :lost } unless own && own[:created] == input[:position].to_i
-      return { verdict: :turn } unless older || holder
+      return { verdict: :turn } unless older || holder || delay
 
-      { verdict: :wait, watch: (older || holder)[:key], restore: (named(newest) unless tail) }.compact
+      { verdict: :wait, watch: (older || holder || delay)[:key], restore: (named(newest) unless tail) }.compact
     end
 
     def turn_verdict(input, body)
@@ -260,15 +268,16 @@ module ClusterMutex
       Holder.new(fields, token) if token.positive?
     end
 
+    def read_delay(body, number)
+      delay = Transactions.keys(body, number).first
+      delay && Delay.new(delay[:value])
+    end
+
     # How a hold was lost, by what was read of the record and then of its ending.
     def loss(input, body, first)
       ending = ending(Transactions.keys(body, first + 1).first, input[:token])
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
-      { verdict: :lost, reason: if ending
-                                  ending["ended"]
-                                else
-                                  (held ? "replaced" : "deleted")
-                                end, ending: }
+      { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
     end
 
     def ending(note, token)
@@ -300,6 +309,10 @@ module ClusterMutex
 
     def created(key, revision)
       { key: b64(key), target: "CREATE", result: "EQUAL", create_revision: revision.to_s }
+    end
+
+    def modified(key, revision)
+      [{ key: b64(key), target: "MOD", result: "EQUAL", mod_revision: revision.to_s }]
     end
 
     def puts(lock, fields) = fields.map { |name, value| put(field(lock, name), value) }

@@ -1,0 +1,105 @@
+// Command clients measures what an uncontended lock and its release take with the client of each language, beside the
+// library for Go, in one run on one etcd. All take turns. docs/benchmarks.md has its output.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/clustermutex/unlocker/bench/machine"
+	"github.com/clustermutex/unlocker/bench/servers"
+)
+
+func main() {
+	servers.Main()
+	n := flag.Int("n", 500, "how many locks each client takes and releases; that for shell a tenth")
+	rounds := flag.Int("rounds", 10, "in how many turns")
+	sources := flag.String("clients", "../clients", "directory of the clients, with clients/typescript built")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *sources, *n, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "clients:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, sources string, n, rounds int) (err error) {
+	if rounds < 1 || n < rounds {
+		return fmt.Errorf("%d locks in %d turns: each turn needs one", n, rounds)
+	}
+	if sources, err = filepath.Abs(sources); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench-clients-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	about, err := machine.Describe(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println(about)
+	etcd, err := servers.Etcd(ctx, dir, servers.EtcdOptions{Gateway: true})
+	if err != nil {
+		return err
+	}
+	defer etcd.Stop()
+	contestants, err := begin(etcd.Addr, sources)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range contestants {
+			err = errors.Join(err, c.worker.end())
+		}
+	}()
+	for _, c := range contestants {
+		if _, err := c.worker.take(5); err != nil { // connections, caches
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	for range rounds {
+		for _, c := range contestants {
+			if err := c.turn(ctx, etcd.Addr, max(1, n/rounds/c.slower)); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+	}
+	fmt.Print(table(contestants))
+	return nil
+}
+
+// contestant is a client and what was measured of it.
+type contestant struct {
+	name   string
+	worker worker
+	slower int // it takes so many times fewer locks
+	took   []time.Duration
+	counts servers.EtcdCounts // of all turns
+}
+
+// turn takes and releases n locks.
+func (c *contestant) turn(ctx context.Context, etcd string, n int) error {
+	before, err := servers.ReadEtcd(ctx, etcd)
+	if err != nil {
+		return err
+	}
+	took, err := c.worker.take(n)
+	if err != nil {
+		return err
+	}
+	after, err := servers.ReadEtcd(ctx, etcd)
+	c.took = append(c.took, took...)
+	c.counts.Requests += after.Requests - before.Requests
+	c.counts.Watches += after.Watches - before.Watches
+	c.counts.Commits += after.Commits - before.Commits
+	return err
+}

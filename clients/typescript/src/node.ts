@@ -1,0 +1,12 @@
+/** This package runs on Node 20 and later. The first module that is loaded says so. */
+
+const oldest = 20;
+
+/** Throws if a version of Node is too old, in a sentence that says what to do. */
+export function checkNode(version: string) {
+  if (Number.parseInt(version) >= oldest) return;
+  throw new Error(`clustermutex needs Node ${oldest} or later, and this is Node ${version} (Debian 12 has 18): ` +
+    "install a newer one from https://nodejs.org");
+}
+
+checkNode(process.versions.node);

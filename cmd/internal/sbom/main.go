@@ -1,0 +1,119 @@
+// Sbom prints the bill of materials of a Go program, in CycloneDX 1.5: the modules that Go recorded in it, with their
+// versions and checksums, and the Go that built it.
+package main
+
+import (
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: sbom VERSION PROGRAM")
+		os.Exit(2)
+	}
+	if err := run(os.Stdout, os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
+	}
+}
+
+func run(to io.Writer, version, program string) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	b, err := bill(info, filepath.Base(program), version)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(to, "%s\n", text)
+	return err
+}
+
+type (
+	document struct {
+		Format      string      `json:"bomFormat"`
+		SpecVersion string      `json:"specVersion"`
+		Version     int         `json:"version"`
+		Metadata    metadata    `json:"metadata"`
+		Components  []component `json:"components"`
+	}
+	metadata struct {
+		Component  component  `json:"component"`
+		Properties []property `json:"properties"`
+	}
+	component struct {
+		Type    string `json:"type"`
+		Ref     string `json:"bom-ref"`
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		PURL    string `json:"purl"`
+		Hashes  []hash `json:"hashes,omitempty"`
+	}
+	hash struct {
+		Algorithm string `json:"alg"`
+		Content   string `json:"content"`
+	}
+	property struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+)
+
+func bill(info *debug.BuildInfo, program, version string) (document, error) {
+	purl := func(path, version string) string { return "pkg:golang/" + path + "@" + version }
+	main := component{
+		Type: "application", Name: program, Version: version,
+		Ref: purl(info.Path, version), PURL: purl(info.Path, version),
+	}
+	all := []component{{
+		Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
+		Ref: purl("std", info.GoVersion), PURL: purl("std", strings.TrimPrefix(info.GoVersion, "go")),
+	}}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		sum, err := checksum(m.Sum)
+		if err != nil {
+			return document{}, fmt.Errorf("module %s: %w", m.Path, err)
+		}
+		all = append(all, component{
+			Type: "library", Name: m.Path, Version: m.Version, Hashes: []hash{{"SHA-256", sum}},
+			Ref: purl(m.Path, m.Version), PURL: purl(m.Path, m.Version),
+		})
+	}
+	d := document{
+		Format: "CycloneDX", SpecVersion: "1.5", Version: 1, Metadata: metadata{Component: main}, Components: all,
+	}
+	for _, s := range info.Settings {
+		if s.Key == "GOOS" || s.Key == "GOARCH" || s.Key == "CGO_ENABLED" {
+			d.Metadata.Properties = append(d.Metadata.Properties, property{"go:" + s.Key, s.Value})
+		}
+	}
+	return d, nil
+}
+
+// checksum returns in hexadecimal what Go writes as h1:BASE64.
+func checksum(sum string) (string, error) {
+	text, is := strings.CutPrefix(sum, "h1:")
+	if !is {
+		return "", errors.New("there is no checksum")
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	return hex.EncodeToString(raw), err
+}

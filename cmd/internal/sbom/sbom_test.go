@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTheBillHasEveryModuleOfTheProgram(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(&out, "v1.2.3", self); err != nil {
+		t.Fatal(err)
+	}
+	var d document
+	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Format != "CycloneDX" || d.Metadata.Component.Version != "v1.2.3" || d.Components[0].Name != "std" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
+	info := &debug.BuildInfo{
+		GoVersion: "go1.26.0", Path: "example.org/app/cmd/app",
+		Deps: []*debug.Module{
+			{Path: "example.org/a", Version: "v1.0.0", Sum: "h1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="},
+			{Path: "example.org/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.org/c", Version: "v3.0.0",
+				Sum: "h1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}},
+		},
+		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "-ldflags", Value: "secret"}},
+	}
+	d, err := bill(info, "app", "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var purls []string
+	for _, c := range d.Components {
+		purls = append(purls, c.PURL)
+	}
+	want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0", "pkg:golang/example.org/c@v3.0.0"}
+	if !slices.Equal(purls, want) {
+		t.Errorf("%q, want %q", purls, want)
+	}
+	sum := d.Components[1].Hashes[0].Content
+	if !regexp.MustCompile(`^000102.{56}1f$`).MatchString(sum) {
+		t.Errorf("checksum %s", sum)
+	}
+	if len(d.Metadata.Properties) != 1 {
+		t.Errorf("%v", d.Metadata.Properties)
+	}
+	info.Deps[0].Sum = ""
+	if _, err := bill(info, "app", "v1.2.3"); err == nil || !strings.Contains(err.Error(), "example.org/a") {
+		t.Errorf("a module without a checksum: %v", err)
+	}
+}

@@ -1,0 +1,58 @@
+package alertpush
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
+)
+
+// maxUnclaimed is how many alerts about locks that nobody takes are pushed, the longest first.
+const maxUnclaimed = 100
+
+// unclaimed returns the locks that nobody takes, and when there may be another one.
+func (p *Pusher) unclaimed() ([]unclaimed.Lock, time.Duration) {
+	if p.c.Unclaimed == nil {
+		return nil, 0
+	}
+	all, next := p.c.Unclaimed()
+	return all[:min(len(all), maxUnclaimed)], next
+}
+
+// sameUnclaimed reports whether two updates found the same locks.
+func sameUnclaimed(a, b []unclaimed.Lock) bool {
+	return slices.EqualFunc(a, b, func(a, b unclaimed.Lock) bool {
+		return a.Name == b.Name && a.Since.Equal(b.Since) && a.First.ID == b.First.ID
+	})
+}
+
+// updateUnclaimed stores the locks that nobody takes in the alert set, and returns what is new.
+func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
+	entered := map[key]bool{}
+	for _, l := range found {
+		a := p.unclaimedAlert(l)
+		if entered[a.key] { // two names look alike: the one that has been free for longer wins
+			continue
+		}
+		entered[a.key] = true
+		if before := p.alerts[a.key]; before == nil || !before.same(a) {
+			news = append(news, a)
+		}
+		p.alerts.set(a, "")
+	}
+	return news
+}
+
+// unclaimedAlert returns the alert about a lock that nobody takes. It has no number of waiters, which changes all the
+// time.
+func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
+	first := holder{lock: l.Name, owner: l.First.Owner, host: l.First.Hostname, purpose: l.First.Purpose}
+	a := alert{key: key{name: lockUnclaimed, lock: text.NameLabel(l.Name)}, severity: "warning", starts: l.Since}
+	a.notes = p.notes(a.name, first, fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.",
+		oneLine(l.Name)),
+		fmt.Sprintf("The lock %s has been free since %s, and the first in line, %s, does not take it. Everybody else "+
+			"waits behind it.", oneLine(l.Name), l.Since.UTC().Format("2006-01-02 15:04:05Z"), first.who()))
+	return a
+}

@@ -1,0 +1,39 @@
+package childproc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// forwarded are what reaches mutexctl: Ctrl-C and Ctrl-Break; the end of the window, the session or the system.
+func forwarded() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
+
+// ParseSignal returns SIGINT or SIGTERM, which both stand for Ctrl-Break, and 0 if the name is not that of a signal. It is
+// an error if the signal cannot be sent to a command.
+func ParseSignal(name string) (syscall.Signal, error) {
+	switch name {
+	case "SIGINT":
+		return syscall.SIGINT, nil
+	case "SIGTERM":
+		return syscall.SIGTERM, nil
+	case "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "SIGSTOP":
+		return 0, fmt.Errorf("%s cannot be given to the command on Windows: use INT or TERM, which are Ctrl-Break", name)
+	}
+	return 0, nil
+}
+
+// SignalName returns what a signal is for the command.
+func SignalName(syscall.Signal) string { return "Ctrl-Break" }
+
+// Ends reports whether a signal asks a command to end.
+func Ends(s syscall.Signal) bool { return s != 0 }
+
+// Shell returns a command that the system's shell reads.
+func Shell(ctx context.Context, script string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "cmd.exe")                                           //nolint:gosec // the user's own command
+	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd.exe /D /S /C "` + script + `"`} // it has quoting of its own
+	return cmd
+}

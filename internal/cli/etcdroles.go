@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+)
+
+// The users of our programs in etcd. With client certificates they are the common names.
+const (
+	unlockerUser  = "unlocker"
+	dashboardUser = "mutexdash"
+	witnessUser   = "unlocker-witness"
+)
+
+// rootName is etcd's user that may administer, and its role.
+const rootName = "root"
+
+// etcdRight lets a role read, or read and write, everything below an area.
+type etcdRight struct {
+	area string
+	kind clientv3.PermissionType
+}
+
+// word is how etcdctl calls the kind of a right.
+func (r etcdRight) word() string {
+	return strings.ToLower(authpb.Permission_Type(r.kind).String())
+}
+
+type etcdRole struct {
+	name   string
+	rights []etcdRight
+}
+
+type etcdUser struct {
+	name  string
+	roles []string
+}
+
+// roleNames are those of a prefix. This is where they are decided; tests hold the documentation to it.
+type roleNames struct{ read, write, witness string }
+
+func namesOfRoles(word string) roleNames {
+	return roleNames{read: word + "-read", write: word + "-write", witness: word + "-witness"}
+}
+
+// etcdRoles are the roles of a prefix.
+func etcdRoles(l protocol.Layout, n roleNames, witness bool) []etcdRole {
+	const readWrite = clientv3.PermissionType(clientv3.PermReadWrite)
+	roles := []etcdRole{
+		{n.write, []etcdRight{{l.Prefix(), readWrite}}},
+		{n.read, []etcdRight{{l.Prefix(), clientv3.PermissionType(clientv3.PermRead)}}},
+	}
+	if witness {
+		roles = append(roles, etcdRole{n.witness, []etcdRight{
+			{l.Prefix() + ".deaths/", readWrite}, {l.Prefix() + ".suspicions/", readWrite},
+		}})
+	}
+	return roles
+}
+
+// etcdUsers are the users of our programs, and of the clients with these names.
+func etcdUsers(n roleNames, witness, forceUnlock bool, clients []string) []etcdUser {
+	users := []etcdUser{{unlockerUser, []string{n.write}}, {dashboardUser, []string{n.read}}}
+	if forceUnlock {
+		users[1].roles = []string{n.write}
+	}
+	if witness {
+		users = append(users, etcdUser{witnessUser, []string{n.read, n.witness}})
+	}
+	for _, name := range clients {
+		users = append(users, etcdUser{name, []string{n.write}})
+	}
+	return users
+}
+
+// shellWord quotes a word for a shell where that is needed.
+func shellWord(s string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`).MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,397 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/authpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+type etcdSetupOptions struct {
+	app         *app
+	dryRun      bool
+	print       bool
+	roles       string
+	clients     []string
+	witness     bool
+	forceUnlock bool
+	passwords   string
+	enableAuth  bool
+}
+
+func newEtcdSetup(a *app) *cobra.Command {
+	o := &etcdSetupOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "etcd-setup",
+		Short: "Create etcd's users and roles for our programs",
+		Long: `Create what is missing in etcd of these roles and users, for the prefix of --locks.prefix:
+
+  locks-write    readwrite on the prefix: unlocker, and each --client
+  locks-read     read on the prefix: mutexdash, which needs locks-write for --force-unlock
+  locks-witness  readwrite on PREFIX.deaths/ and PREFIX.suspicions/: unlocker-witness, with --witness
+
+What exists stays as it is, so it can be run again. Users have no password, and are the common names
+of client certificates, unless --password-dir is given: then each new user has the password in
+DIRECTORY/USER.password. A file that is missing or empty is filled with a random one first; make it
+beforehand to decide who may read it.
+
+etcd checks none of this before authentication is on. --enable-auth switches it on, as the last step.
+From then on etcd refuses every client that is not a user, those of other applications included, so
+create all users first. You need to be root: --etcd.user=root with a password, which becomes root's,
+or a client certificate for root on an etcd with --client-cert-auth.
+
+--dry-run prints the etcdctl commands for what is missing, --print those for everything, without
+asking etcd.`,
+		Example: `  mutexctl etcd-setup --dry-run --client billing
+  mutexctl etcd-setup --witness --client billing --password-dir /etc/unlocker
+  mutexctl etcd-setup --enable-auth --etcd.user root --etcd.password-file root.password`,
+		Args: wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print commands for what is missing, and change nothing")
+	fs.BoolVar(&o.print, "print", false, "print commands for everything, without asking etcd")
+	fs.StringArrayVar(&o.clients, "client", nil, "`user` of a program that takes locks; repeatable")
+	fs.BoolVar(&o.witness, "witness", false, "also role and user of the witnesses")
+	fs.BoolVar(&o.forceUnlock, "force-unlock", false, "let the dashboard end holds")
+	fs.StringVar(&o.roles, "role-prefix", "locks",
+		"first `word` of the names of the roles, one for each prefix of locks")
+	fs.StringVar(&o.passwords, "password-dir", "", "`directory` of the files with the passwords of new users")
+	fs.BoolVar(&o.enableAuth, "enable-auth", false, "switch authentication on, as the last step")
+	return cmd
+}
+
+func (o *etcdSetupOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	layout, err := o.app.locks.Layout()
+	if err != nil {
+		return &statusError{ExitUsage, err}
+	}
+	if o.print {
+		return o.show(o.steps(layout, &etcdAccess{}))
+	}
+	s, err := o.app.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	there, err := s.access(ctx)
+	if err != nil {
+		return err
+	}
+	steps := o.steps(layout, there)
+	o.remark(layout, there)
+	if o.dryRun {
+		return o.show(steps)
+	}
+	if o.enableAuth && !there.enabled {
+		if err := o.mayEnable(); err != nil {
+			return err
+		}
+	}
+	if err := o.take(ctx, s, steps); err != nil {
+		return err
+	}
+	switch {
+	case len(steps) == 0:
+		o.app.note("nothing to do: roles and users are as they should be")
+	case !there.enabled && !o.enableAuth:
+		o.app.note("authentication is off, so everybody may do everything until --enable-auth")
+	}
+	return nil
+}
+
+func (o *etcdSetupOptions) check() error {
+	name := func(s string) bool { return s != "" && text.Visible(s) == s && !strings.ContainsAny(s, "/ ") }
+	if !name(o.roles) {
+		return usagef("--role-prefix %s cannot begin the name of a role", text.Visible(o.roles))
+	}
+	for _, client := range o.clients {
+		switch {
+		case !name(client):
+			return usagef("--client %s cannot be the name of a user", text.Visible(client))
+		case slices.Contains([]string{rootName, unlockerUser, dashboardUser, witnessUser}, client):
+			return usagef("--client %s is the name of another user", client)
+		}
+	}
+	if o.dryRun && o.print {
+		return usagef("--dry-run asks etcd what is missing, --print does not ask: give one of them")
+	}
+	return nil
+}
+
+// mayEnable refuses to switch authentication on if that would lock us out.
+func (o *etcdSetupOptions) mayEnable() error {
+	user := o.app.etcd.User
+	if user == "" && o.app.etcd.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.app.etcd.Cert, o.app.etcd.Key)
+		if err != nil {
+			return &statusError{ExitUsage, err}
+		}
+		user = pair.Leaf.Subject.CommonName
+	}
+	if user != rootName {
+		return usagef("authentication stays off: afterwards only root could change users or switch it off again, and "+
+			"we are %s; give --etcd.user=root with its password, or a client certificate for root",
+			cmp.Or(text.Visible(user), "nobody"))
+	}
+	return nil
+}
+
+// etcdAccess is what etcd has of users and roles.
+type etcdAccess struct {
+	enabled bool
+	users   map[string][]string // their roles
+	roles   map[string][]*authpb.Permission
+}
+
+// access reads users and roles.
+func (s *session) access(ctx context.Context) (*etcdAccess, error) {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	there := &etcdAccess{users: map[string][]string{}, roles: map[string][]*authpb.Permission{}}
+	status, err := s.client.AuthStatus(ctx)
+	if err != nil {
+		return nil, s.explain(ctx, "read etcd's users", err)
+	}
+	there.enabled = status.Enabled
+	users, err := s.client.UserList(ctx)
+	if err != nil {
+		return nil, s.explain(ctx, "read etcd's users", err)
+	}
+	for _, name := range users.Users {
+		user, err := s.client.UserGet(ctx, name)
+		if err != nil {
+			return nil, s.explain(ctx, "read etcd's user "+text.Visible(name), err)
+		}
+		there.users[name] = append([]string{}, user.Roles...)
+	}
+	roles, err := s.client.RoleList(ctx)
+	if err != nil {
+		return nil, s.explain(ctx, "read etcd's roles", err)
+	}
+	for _, name := range roles.Roles {
+		role, err := s.client.RoleGet(ctx, name)
+		if err != nil {
+			return nil, s.explain(ctx, "read etcd's role "+text.Visible(name), err)
+		}
+		there.roles[name] = append([]*authpb.Permission{}, role.Perm...)
+	}
+	return there, nil
+}
+
+func (r etcdRight) is(p *authpb.Permission) bool {
+	return string(p.Key) == r.area && string(p.RangeEnd) == clientv3.GetPrefixRangeEnd(r.area) &&
+		int32(p.PermType) == int32(r.kind)
+}
+
+// remark says which of our roles may do more than they should.
+func (o *etcdSetupOptions) remark(l protocol.Layout, there *etcdAccess) {
+	for _, role := range etcdRoles(l, namesOfRoles(o.roles), true) {
+		for _, p := range there.roles[role.name] {
+			if !slices.ContainsFunc(role.rights, func(r etcdRight) bool { return r.is(p) }) {
+				o.app.note("the role %s also has %s on the keys from %s: left as it is", role.name,
+					strings.ToLower(p.PermType.String()), text.Visible(string(p.Key)))
+			}
+		}
+	}
+}
+
+// etcdStep is one change.
+type etcdStep struct {
+	command string // of etcdctl
+	done    string // in words
+	do      func(context.Context, *clientv3.Client) error
+}
+
+// steps are the changes that lead from what is there to what should be.
+func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []etcdStep) {
+	n := namesOfRoles(o.roles)
+	for _, role := range etcdRoles(l, n, o.witness) {
+		perms, exists := there.roles[role.name]
+		if !exists {
+			steps = append(steps, etcdStep{"role add " + role.name, "added the role " + role.name,
+				func(ctx context.Context, c *clientv3.Client) error {
+					_, err := c.RoleAdd(ctx, role.name)
+					return err
+				}})
+		}
+		for _, right := range role.rights {
+			if !slices.ContainsFunc(perms, right.is) {
+				steps = append(steps, grantRight(role.name, right))
+			}
+		}
+	}
+	for _, user := range etcdUsers(n, o.witness, o.forceUnlock, o.clients) {
+		has, exists := there.users[user.name]
+		if !exists {
+			steps = append(steps, o.addUser(user.name))
+		}
+		for _, role := range user.roles {
+			if !slices.Contains(has, role) {
+				steps = append(steps, grantRole(user.name, role))
+			}
+		}
+	}
+	if o.enableAuth && !there.enabled {
+		steps = append(steps, o.enable(there)...)
+	}
+	return steps
+}
+
+func grantRight(role string, right etcdRight) etcdStep {
+	return etcdStep{
+		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.word(), shellWord(right.area)),
+		fmt.Sprintf("%s has %s on %s", role, right.word(), text.Visible(right.area)),
+		func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.RoleGrantPermission(ctx, role, right.area, clientv3.GetPrefixRangeEnd(right.area), right.kind)
+			return err
+		},
+	}
+}
+
+func grantRole(user, role string) etcdStep {
+	return etcdStep{
+		fmt.Sprintf("user grant-role %s %s", user, role), fmt.Sprintf("%s has the role %s", user, role),
+		func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.UserGrantRole(ctx, user, role)
+			return err
+		},
+	}
+}
+
+// addUser adds a user without a password, or with that of its file.
+func (o *etcdSetupOptions) addUser(name string) etcdStep {
+	if o.passwords == "" {
+		return etcdStep{"user add " + name + " --no-password", "added the user " + name + ", who needs a certificate",
+			func(ctx context.Context, c *clientv3.Client) error {
+				_, err := c.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
+				return err
+			}}
+	}
+	file := filepath.Join(o.passwords, name+".password")
+	return etcdStep{"user add " + name + " --interactive=false < " + shellWord(file),
+		"added the user " + name + " with the password in " + text.Visible(file),
+		func(ctx context.Context, c *clientv3.Client) error {
+			password, err := passwordIn(file)
+			if err != nil {
+				return err
+			}
+			_, err = c.UserAdd(ctx, name, password)
+			return err
+		}}
+}
+
+// passwordIn returns the password in a file. If the file is missing or empty, it writes a random one into it first.
+func passwordIn(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	password := strings.TrimRight(string(content), "\r\n") // as our programs read it
+	if password != "" {
+		return password, nil
+	}
+	random := make([]byte, 24)
+	if _, err := rand.Read(random); err != nil {
+		return "", err
+	}
+	password = hex.EncodeToString(random)
+	return password, os.WriteFile(file, []byte(password+"\n"), 0o600) // who made the file decided its mode
+}
+
+// enable makes us root and switches authentication on.
+func (o *etcdSetupOptions) enable(there *etcdAccess) (steps []etcdStep) {
+	roles, exists := there.users[rootName]
+	switch {
+	case o.app.etcd.User != "":
+		steps = append(steps, o.rootPassword(exists))
+	case !exists:
+		add := etcdSetupOptions{app: o.app}
+		steps = append(steps, add.addUser(rootName))
+	}
+	if !slices.Contains(roles, rootName) {
+		steps = append(steps, grantRole(rootName, rootName))
+	}
+	return append(steps, etcdStep{"auth enable", "switched authentication on",
+		func(ctx context.Context, c *clientv3.Client) error {
+			if _, err := c.AuthEnable(ctx); err != nil {
+				return err
+			}
+			_, err := c.UserGet(ctx, rootName)
+			return err
+		}})
+}
+
+// rootPassword makes the password that we have that of root: nothing can compare them while authentication is off.
+func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
+	file := shellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
+	password := func() (string, error) {
+		if o.app.etcd.PasswordFile == "" {
+			return o.app.etcd.Password, nil
+		}
+		content, err := os.ReadFile(o.app.etcd.PasswordFile)
+		return strings.TrimRight(string(content), "\r\n"), err
+	}
+	change := func(ctx context.Context, c *clientv3.Client) error {
+		word, err := password()
+		if err == nil && exists {
+			_, err = c.UserChangePassword(ctx, rootName, word)
+		} else if err == nil {
+			_, err = c.UserAdd(ctx, rootName, word)
+		}
+		return err
+	}
+	if exists {
+		return etcdStep{"user passwd root --interactive=false < " + file, "root has the password that we have", change}
+	}
+	return etcdStep{"user add root --interactive=false < " + file, "added the user root with the password that we have",
+		change}
+}
+
+// show prints the steps as commands.
+func (o *etcdSetupOptions) show(steps []etcdStep) error {
+	for _, step := range steps {
+		if _, err := fmt.Fprintln(o.app.Stdout, "etcdctl "+step.command); err != nil {
+			return err
+		}
+	}
+	if len(steps) == 0 {
+		o.app.note("nothing to do: roles and users are as they should be")
+	}
+	return nil
+}
+
+// take takes the steps, and says of each that it is done.
+func (o *etcdSetupOptions) take(ctx context.Context, s *session, steps []etcdStep) error {
+	for _, step := range steps {
+		if err := func() error {
+			request, cancel := s.request(ctx)
+			defer cancel()
+			return step.do(request, s.client)
+		}(); err != nil {
+			return s.explain(ctx, "etcdctl "+step.command, err)
+		}
+		if _, err := fmt.Fprintln(o.app.Stdout, step.done); err != nil {
+			return err
+		}
+	}
+	return nil
+}

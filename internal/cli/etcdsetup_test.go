@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// TestScriptsOfEtcdSetup runs the scripts in testdata/etcd-setup, each against an etcd of its own without users, and
+// CERTS against one that asks for certificates.
+func TestScriptsOfEtcdSetup(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/etcd-setup/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%q, %v", scripts, err)
+	}
+	for _, script := range scripts {
+		options := []etcdtest.Option{}
+		if strings.HasSuffix(script, "certs.txtar") {
+			options = append(options, etcdtest.ClientCerts())
+		}
+		server := etcdtest.Start(t, options...)
+		testscript.Run(t, testscript.Params{
+			Files: []string{script},
+			Setup: func(e *testscript.Env) error {
+				e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
+				e.Setenv("MUTEXCTL_LOG_LEVEL", "error") // the password goes without TLS
+				if server.CA() == nil {
+					return nil
+				}
+				e.Setenv("MUTEXCTL_ETCD_CACERT", server.CA().File())
+				for _, user := range []string{"root", "billing", "mutexdash", "unlocker-witness"} {
+					cert, key := server.CA().Issue(t, user)
+					for from, to := range map[string]string{cert: user + ".crt", key: user + ".key"} {
+						content, err := os.ReadFile(from)
+						if err == nil {
+							err = os.WriteFile(filepath.Join(e.WorkDir, to), content, 0o600)
+						}
+						if err != nil {
+							return fmt.Errorf("certificate of %s: %w", user, err)
+						}
+					}
+				}
+				return nil
+			},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const settle = "orders/settle"
+
+// neglected is a lock that has been free for 46 minutes, while three wait.
+func neglected() (*scene, func(*setup.Config)) {
+	s := busy()
+	s.wait(settle, "orders", 50*time.Minute)
+	s.wait(settle, "billing", 47*time.Minute)
+	s.wait(settle, "ops", time.Minute)
+	return s, func(c *setup.Config) {
+		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
+			return []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
+				First: s.queues[settle][0]}}, 0
+		}
+	}
+}
+
+func TestThatNobodyTakesALockIsAnAlarmOnItsPage(t *testing.T) {
+	s, free := neglected()
+	page := ok(t, s.dashboard(t, free), "/lock?name="+settle)
+	wantWords(t, page, "unclaimed orders/settle Nobody holds it, and 3 wait. It has been free for 46m, and the first "+
+		"in line, orders on orders-0:1, does not take it.", "1 orders orders-0:1 its turn 50m",
+		"3 ops ops-0:1 its turn 1m")
+	if !strings.Contains(page, `class="lock-head unclaimed"`) || !strings.Contains(page, "icon.svg?look=alerting") {
+		t.Error("it does not look like an alarm")
+	}
+	wantWords(t, ok(t, s.dashboard(t), "/lock?name="+settle), "free orders/settle Nobody holds this lock at the "+
+		"moment. 3 waiters are in line; the first one takes it now.")
+	s.away = errAway
+	wantWords(t, ok(t, s.dashboard(t, free), "/lock?name="+settle),
+		"This lock is not among the last known ones, and etcd could not be asked: timeout.")
+}
+
+func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
+	s := newScene()
+	d := s.dashboard(t)
+	page := func() string { return ok(t, d, "/lock?name=a/b") }
+	wantWords(t, page(), "Nobody has held it, as far as this dashboard knows.")
+	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
+		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
+	s.tick(2 * time.Second)
+	wantWords(t, page(), "Held by billing on host-3:17", "The holder called alive progress: 7 of 9",
+		"Alert: its holder expected to be done by then", "billing on host-3:17 took it this hold invoices")
+	r := s.locks[0]
+	delete(s.documents, "a/b")
+	s.locks = nil
+	s.tick(10 * time.Second)
+	d.Ended(r, nil)
+	s.tick(time.Minute)
+	wantWords(t, page(), "Nobody holds this lock, and nobody waits for it. Last held by billing on host-3:17 for 6m, "+
+		"released 1m ago.", "released billing on host-3:17 held it for 6m, longer than expected this hold invoices")
+}
+
+func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
+	s := busy()
+	for i := range 60 {
+		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
+			time.Duration(i+1)*time.Hour)
+	}
+	d := s.dashboard(t)
+	ok(t, d, "/history")
+	s.tick(4 * time.Minute)
+	s.relists++
+	s.fresh.Heard = s.now
+	page := ok(t, d, "/lock?name="+stuck)
+	wantWords(t, page, "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41", "There are more in the history.",
+		"This dashboard began to watch: releases before are not known")
+	_, list, _ := strings.Cut(page, `<ol class="life">`)
+	list, _, _ = strings.Cut(list, "</ol>")
+	var times []string
+	for _, m := range regexp.MustCompile(`<li class="(?:held|ended|waits|alert)"><time datetime="([^"]*)"`).
+		FindAllStringSubmatch(list, -1) {
+		times = append(times, m[1])
+	}
+	if len(times) != 55 || !slices.IsSortedFunc(times, func(a, b string) int { return strings.Compare(b, a) }) {
+		t.Errorf("%d times: %q", len(times), times)
+	}
+}
+
+func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := busy()
+		var err error
+		var takes time.Duration
+		var samples []trends.Sample
+		d := s.dashboard(t, func(c *setup.Config) {
+			c.Waited = func(_ context.Context, lock string, _, to time.Time) ([]trends.Sample, error) {
+				if lock != stuck {
+					t.Errorf("asked about %s", lock)
+				}
+				time.Sleep(takes)
+				return samples, err
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go d.Run(ctx)
+		synctest.Wait()
+		const own = "As this dashboard saw it since 2026-11-21 03:12:41 UTC."
+		page := func(says ...string) {
+			t.Helper()
+			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
+			s.change(func() { s.tick(time.Minute) })
+		}
+		const two = "At most 2 waited in the last 24 hours, at 03:10 UTC; now 2."
+		page("Prometheus has no samples of this lock. "+own, two, "Held: 2 % of the last 24 hours",
+			"Waited for: under 1 % of the last 24 hours, most in the one from 03:00 UTC")
+		samples = []trends.Sample{{At: s.now, N: 7}, {At: s.now.Add(-5 * time.Hour), N: 95}}
+		page("At most 95 waited in the last 24 hours, at 22:10 UTC; now 7. From Prometheus")
+		err = errors.New("timeout")
+		page("Prometheus could not be asked (timeout). "+own, two)
+		err = nil
+		takes = time.Second
+		began := time.Now()
+		page("Prometheus could not be asked (no answer within 300ms). " + own)
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Errorf("the page waited for %v", took)
+		}
+		time.Sleep(time.Second)
+		if strip := strings.Count(ok(t, d, "/owners"), `class="strip"`); strip < 6 {
+			t.Errorf("owners have %d strips", strip)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package pages
+
+import (
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// freePage is the page of a lock that nobody holds. It has one from the first time that somebody asks for it, whether
+// it was ever held or not.
+type freePage struct {
+	lockFrame
+	Look     locks.DisplayState // a class of the header: unclaimed or free
+	Sentence phrase.Sentence    // who holds it: nobody; and who waits
+	Last     phrase.Sentence    // the hold before
+	Known    phrase.Sentence    // how far back the dashboard knows
+	Asked    bool               // for a hold that is over, of which nothing is known
+	Delays   []string
+	Waiters  []WaiterView
+	Recorded bool
+	Unread   string
+	Cycles   []cycleView
+	Life     life
+	Trend    *trend
+	Commands []Command
+}
+
+// unclaimedLook is the look of a lock that nobody takes although somebody waits.
+const unclaimedLook = locks.DisplayState("unclaimed")
+
+// free answers with the page of a lock that nobody holds.
+func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
+	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: "free", Asked: lock.AskedHold != "",
+		Unread: lock.Unread, Recorded: p.site.Config.Waiters != nil, Delays: p.site.Delays(lock.Name)}
+	at := lock.Viewpoint(r.Viewpoint())
+	v.Follows = true
+	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
+	v.Cycles = p.cyclesOf(r, lock.Name)
+	v.Life = p.lifeOf(r, lock)
+	v.Trend = p.trendOf(r, lock, v.Life.past)
+	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
+		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
+	}
+	v.Query = lock.Name // to search for
+	if lock.Unread != "" {
+		v.Sentence = phrase.Say("This lock is not among the last known ones, and etcd could not be asked: ").
+			Value(lock.Unread).Say(".")
+	} else if taken := p.site.UnclaimedLock(lock.Name); taken != nil && len(v.Waiters) > 0 && len(v.Delays) == 0 {
+		v.Look = unclaimedLook
+		v.Icon = site.Icon{Look: locks.Alerting}
+		v.Sentence = UnclaimedSentence(*taken, at)
+	} else {
+		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
+	}
+	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
+		v.Last = phrase.Say("Nobody has held it, as far as this dashboard knows.")
+	}
+	v.Known = knownSince(v.Life.Since)
+	shell := site.Shell(lock.Name)
+	v.Commands = []Command{{"history", "mutexctl history " + shell}, {"the queue", "mutexctl show " + shell}}
+	return p.site.Render("free", v)
+}
+
+// UnclaimedSentence says that nobody takes a lock: "Nobody holds it, and 3 wait. It has been free for 46m; the first in
+// line, billing on host-1:17, does not take it."
+func UnclaimedSentence(l unclaimed.Lock, at phrase.Viewpoint) phrase.Sentence {
+	waits := phrase.Thousands(l.Waiters) + " wait"
+	if l.Waiters == 1 {
+		waits += "s"
+	}
+	s := phrase.Say("Nobody holds it, and " + waits + ". It has been free for ").Time(at.Lasting(l.Since)).
+		Say(", and the first in line, ")
+	return s.Sentence(process(l.First.Owner, l.First.Hostname, l.First.PID)).Say(", does not take it.")
+}
+
+// freeSentence says that nobody holds a lock, and who waits.
+func freeSentence(waiting int, delayed bool, at phrase.Viewpoint) phrase.Sentence {
+	s := phrase.Sentence{}
+	if at.Stale {
+		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
+	}
+	switch {
+	case waiting == 0:
+		return s.Say("Nobody holds this lock, and nobody waits for it.")
+	case delayed:
+		return s.Say("Nobody holds this lock. " + phrase.Plural(waiting, "waiter is", "waiters are") +
+			" in line until its delay is over.")
+	}
+	return s.Say("Nobody holds this lock at the moment. " + phrase.Plural(waiting, "waiter is", "waiters are") +
+		" in line; the first one takes it now.")
+}
+
+// lastHold says who held the lock last and how that ended; nil if that is not known.
+func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
+	if e == nil {
+		return nil
+	}
+	s := phrase.Say("Last held by ").Sentence(process(e.Owner, e.Hostname, e.PID))
+	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
+		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
+	}
+	s = s.Say(", " + locks.EndedWord(e.Ended))
+	if e.By != "" {
+		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
+	}
+	s = s.Say(" ").Time(at.Since(e.EndedAt.Time)).Say(".")
+	if e.Why != "" {
+		s = s.Say(" " + text.Visible(text.Clip(e.Why, site.MaxLineShown)) + ".")
+	}
+	return s
+}
+
+// knownSince says how far back the dashboard knows of holds.
+func knownSince(since *phrase.Moment) phrase.Sentence {
+	const kept = "etcd keeps for days how unlockers and operators ended holds; "
+	if since == nil {
+		return phrase.Say(kept + "releases are known only to a dashboard that saw them.")
+	}
+	return phrase.Say(kept + "of releases this dashboard knows since " + phrase.UTC(since.At) + " (").
+		Time(since).Say(").")
+}

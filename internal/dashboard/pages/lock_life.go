@@ -1,0 +1,216 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// life is what is known of a lock's past and present, newest first: holds, waits, what operators did, endings, and the
+// times about which nothing is known.
+type life struct {
+	Events  []event
+	More    bool   // there are more in the history
+	Typical string // p50 of the holds that are over
+	Longest string // p95
+	N       int    // of how many
+	Unread  string // why etcd could not be read
+	URL     string // the history of the lock
+	Since   *phrase.Moment
+	past    []metadata.Ending // the holds that are over, newest first
+}
+
+// event is an entry of a life.
+type event struct {
+	Class string // held, ended, waits, done, alert or gap
+	When  *phrase.Moment
+	Badge string // how a hold ended
+	Said  phrase.Sentence
+	URL   string   // the page of the hold
+	Notes []string // more about it, visible text
+	at    time.Time
+}
+
+const (
+	maxLifeHolds   = 50
+	maxLifeWaiters = 5
+	maxLifeHolders = 10
+	minTypical     = 5 // holds before a percentile says anything
+)
+
+// lifeOf is the life of the lock that was found.
+func (p *Pages) lifeOf(r *site.Request, lock *site.Lock) life {
+	at := lock.Viewpoint(r.Viewpoint())
+	l := life{URL: p.site.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
+	l.addPast(p, r, lock.Name, at)
+	holders := lock.Shares
+	if lock.Row != nil {
+		holders = []*locks.Row{lock.Row}
+	}
+	for _, row := range holders[:min(len(holders), maxLifeHolders)] {
+		l.addHold(p, row, row.Name != lock.Name, at)
+	}
+	l.addWaiters(lock.InLine, at)
+	gaps, _ := p.site.History.Watched(r.Now, r.Fresh)
+	l.addGaps(gaps)
+	reach := p.site.History.Reach(r.Now)
+	l.Since = at.Since(reach)
+	l.add(at, "gap", reach, phrase.Say("This dashboard began to watch: releases before are not known"))
+	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
+	return l
+}
+
+// last is the hold that ended last, or nil.
+func (l *life) last() *metadata.Ending {
+	if len(l.past) == 0 {
+		return nil
+	}
+	return &l.past[0]
+}
+
+func (l *life) add(at phrase.Viewpoint, class string, when time.Time, said phrase.Sentence, notes ...string) *event {
+	if when.IsZero() {
+		return &event{}
+	}
+	l.Events = append(l.Events, event{Class: class, When: at.Since(when), Said: said, at: when,
+		Notes: slices.DeleteFunc(notes, func(s string) bool { return s == "" })})
+	return &l.Events[len(l.Events)-1]
+}
+
+// process names who did something: "billing on billing-7f9c:17".
+func process(owner, host string, pid int64) phrase.Sentence {
+	s := phrase.Sentence{}
+	if owner != "" || host == "" {
+		s = s.Value(cmp.Or(text.Clip(owner, site.MaxWordShown), "somebody"))
+	}
+	if host = site.HostPID(host, pid); host != "" {
+		if len(s) > 0 {
+			s = s.Say(" on ")
+		}
+		s = s.Value(host)
+	}
+	return s
+}
+
+// addHold adds what is known of a hold that lasts.
+func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) {
+	if r.Token == 0 {
+		return
+	}
+	took := process(r.Owner, r.Hostname, r.PID).Say(" took it")
+	if named {
+		took = took.Say(" as ").Value(text.Clip(r.Name, site.MaxNameShown))
+	}
+	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, site.MaxLineShown))).URL =
+		p.site.URLs.Lock(r.Name, r.UUID)
+	if r.Alive != nil {
+		progress := ""
+		if r.Alive.Progress != "" {
+			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, site.MaxLineShown))
+		}
+		l.add(at, "held", r.Alive.At, phrase.Say("The holder called alive"), progress)
+	}
+	if alert := r.Verdict.AlertAt; !alert.After(at.AsOf) {
+		l.add(at, "alert", alert, phrase.Say("Alert: its holder expected to be done by then"))
+	}
+	if r.Asked != nil {
+		l.add(at, "done", r.Asked.At.Time, phrase.Say("The holder was asked to finish"),
+			protocol.AskedWords(r.Record, at.Now))
+	}
+	if r.Extended != nil {
+		l.add(at, "done", r.Extended.At.Time, phrase.Say("The holder was given more time"),
+			protocol.ExtendedWords(r.Record, at.Now))
+	}
+	if a := r.AcknowledgedAt(at.Now); a != nil {
+		l.add(at, "done", a.At.Time, phrase.Say("Somebody looks at it"), protocol.AcknowledgedWords(r.Record, at.Now))
+	}
+	if r.Proven() {
+		what, how := protocol.WhatEnded(r.Death)
+		l.add(at, "alert", protocol.EndedAt(r.Death), phrase.Say("The holder ended: "+what+" "+how))
+	}
+}
+
+// addWaiters adds the waits that last, the first in line first.
+func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
+	for i, w := range queue {
+		if i == maxLifeWaiters {
+			return
+		}
+		said := process(w.Owner, w.Hostname, w.PID).Say(" began to wait, and still waits")
+		if more := len(queue) - maxLifeWaiters; i == maxLifeWaiters-1 && more > 0 {
+			said = said.Say(", as do " + phrase.Thousands(more) + " more")
+		}
+		l.add(at, "waits", w.Since.Time, said)
+	}
+}
+
+// addPast adds the holds that are over.
+func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoint) {
+	all, err := p.site.History.Endings(r.Context(), r.Now, name)
+	if errors.Is(err, etcdread.ErrSilent) {
+		l.Unread = err.Error()
+	} else if err != nil {
+		l.Unread = p.site.Config.Explain(err)
+	}
+	l.past = all
+	var held []time.Duration
+	for i := range all {
+		e := &all[i]
+		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
+			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
+		}
+		if l.More = i >= maxLifeHolds; !l.More {
+			l.addEnding(p, e, e.Lock != name, at)
+		}
+	}
+	if l.N = len(held); l.N >= minTypical {
+		slices.Sort(held)
+		l.Typical = text.Duration(held[l.N/2])
+		l.Longest = text.Duration(held[min(l.N-1, l.N*95/100)])
+	}
+}
+
+func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at phrase.Viewpoint) {
+	v := p.pastView(e, at)
+	said := process(e.Owner, e.Hostname, e.PID)
+	if named {
+		said = said.Say(" with ").Value(v.Name)
+	}
+	if v.Held != "" {
+		said = said.Say(" held it for " + v.Held)
+		if v.Alerted {
+			said = said.Say(", longer than expected")
+		}
+	} else {
+		said = said.Say(" held it")
+	}
+	why := text.Visible(v.Why)
+	if v.By != "" {
+		why = "by " + text.Visible(v.By)
+		if v.Why != "" {
+			why += ": " + text.Visible(v.Why)
+		}
+	}
+	ended := l.add(at, "ended", e.EndedAt.Time, said, append([]string{text.Visible(v.Purpose), why}, v.Done...)...)
+	ended.Badge = v.Word
+	ended.URL = v.URL
+}
+
+// addGaps adds the times in which nothing was seen.
+func (l *life) addGaps(gaps []history.Gap) {
+	for _, g := range gaps {
+		said := "Not watching from " + phrase.UTC(g.From) + " to " + phrase.TimeOfDay(g.To) +
+			": a hold that began and ended in this time is missing"
+		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: phrase.Say(said)})
+	}
+}

@@ -1,0 +1,106 @@
+package lockview_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// freed compares what the view says is free with what it should say.
+func freed(t *testing.T, v *lockview.View, what string, want map[string]time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	if got, _, synced := v.Free(); !maps.Equal(got, want) || !synced {
+		t.Errorf("%s: free are %v, want %v; synced: %v", what, got, want, synced)
+	}
+}
+
+func TestALockIsFreeFromItsReleaseUntilSomebodyTakesIt(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, _ *died) {
+		none := map[string]time.Duration{}
+		freed(t, v, "held, and nobody waits", none)
+		w.do(put(layout.Ticket("a", uuid(7)), `{}`))
+		freed(t, v, "held", none)
+		time.Sleep(time.Second)
+		w.do(removeAll(layout.Record("b")))
+		freed(t, v, "free, and nobody waits", none)
+		w.do(removeAll(layout.Record("a")))
+		freed(t, v, "released", map[string]time.Duration{"a": time.Second})
+		time.Sleep(time.Second)
+		w.do(put(layout.Ticket("a", uuid(8)), `{}`), put(layout.Ticket("b", uuid(9)), `{}`))
+		both := map[string]time.Duration{"a": time.Second, "b": 2 * time.Second}
+		freed(t, v, "a second waiter, and one of another lock", both)
+		w.do(remove(layout.Ticket("a", uuid(7))))
+		freed(t, v, "the first one gave up", both)
+		time.Sleep(3 * time.Minute)
+		w.do(put(layout.Unlocker("eu-1"), `{}`)) // a sign of life
+		freed(t, v, "compared", both)
+		w.cut()
+		w.do(put(layout.Ticket("c", uuid(10)), `{}`))
+		settle(t, v, w)
+		got, since, _ := v.Free()
+		if got["a"] != time.Second || got["b"] != 2*time.Second || got["c"] < 3*time.Minute || since < got["c"] {
+			t.Errorf("after an interruption: %v, followed since %v", got, since)
+		}
+		w.do(lock(t, "a", uuid(8))...)
+		w.do(put(layout.Ticket("a", uuid(8)), `{"holding":true}`), remove(layout.Ticket("b", uuid(9))),
+			remove(layout.Ticket("c", uuid(10))))
+		freed(t, v, "taken, and left", none)
+	})
+}
+
+func TestWhatKeepsALockFromBeingFree(t *testing.T) {
+	delay := func(lock string) op {
+		return put(layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, Seconds: 30}))
+	}
+	for _, c := range []struct {
+		what string
+		keep func(t *testing.T) []op
+		end  op
+		free bool
+	}{
+		{"a holder", func(t *testing.T) []op { return lock(t, "q", uuid(3)) }, removeAll(layout.Record("q")), false},
+		{"a reader", func(t *testing.T) []op { return lock(t, "q#2", uuid(3)) }, removeAll(layout.Record("q#2")),
+			false},
+		{"a permit after other names", func(t *testing.T) []op {
+			return slices.Concat(lock(t, "q#1st", uuid(4)), lock(t, "q#2", uuid(3)))
+		}, removeAll(layout.Record("q#2")), false},
+		{"a lock delay", func(*testing.T) []op { return []op{delay("q")} }, remove(layout.Delay("q")), false},
+		{"the delay of a share", func(*testing.T) []op { return []op{delay("q#3")} }, remove(layout.Delay("q#3")),
+			false},
+		{"a lock whose name begins alike", func(t *testing.T) []op { return lock(t, "q#2nd", uuid(3)) },
+			removeAll(layout.Record("q#2nd")), true},
+		{"keys that are left over", func(*testing.T) []op { return []op{put(layout.Field("q", "alert_at"), "1")} },
+			removeAll(layout.Record("q")), true},
+		{"a delay of another lock", func(*testing.T) []op { return []op{delay("p")} }, remove(layout.Delay("p")), true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			followed(t, func(t *testing.T, w *world, v *lockview.View, _ *died) {
+				want := map[string]time.Duration{}
+				if c.free {
+					want["q"] = time.Second
+				}
+				time.Sleep(time.Second)
+				w.do(c.keep(t)...)
+				w.do(put(layout.Ticket("q", uuid(5)), `{}`))
+				freed(t, v, "kept", want)
+				w.do(put(layout.Ticket("q", uuid(6)), `{}`))
+				w.cut()
+				settle(t, v, w)
+				freed(t, v, "kept, by a list", want)
+				time.Sleep(time.Second)
+				w.do(c.end)
+				synctest.Wait()
+				if got, _, _ := v.Free(); len(got) != 1 || c.free && got["q"] != time.Second || got["q"] < time.Second {
+					t.Errorf("after it ended: %v", got)
+				}
+			})
+		})
+	}
+}

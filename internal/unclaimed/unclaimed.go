@@ -1,0 +1,79 @@
+// Package unclaimed finds locks that nobody takes: nobody holds them, somebody has waited for longer than any hand-over
+// lasts, and the first in line does not take its turn. All others wait behind it. Metric, alert and page use the same
+// function.
+//
+// The usual cause is a client that keeps its ticket alive but no longer does anything else: its worker hangs, and the
+// part that renews its lease does not. A ticket without a lease does the same.
+package unclaimed
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// After is how long a lock has to be free. A hand-over takes milliseconds. The worst that is normal is a first in line
+// that dies, whose lease ends within ten seconds, before one whose watch has fallen silent, which looks every ten
+// seconds; with a few seconds each for etcd to end the lease and for a new watch, that is below half a minute.
+const After = 30 * time.Second
+
+// View is what an observer of the locks knows. Its times are those of one monotonic clock.
+type View struct {
+	// Free is since when a lock has been free and waited for, as the observer saw it.
+	Free   map[string]time.Duration
+	Queues map[string][]metadata.Waiter // by lock, first in line first
+	// Followed is since when the observer has missed nothing; Synced is false while it may miss something.
+	Followed time.Duration
+	Synced   bool
+	Now      time.Duration
+	Wall     time.Time // the same moment on the wall clock
+}
+
+// Lock is a lock that nobody takes. Its text comes from clients.
+type Lock struct {
+	Name    string
+	Since   time.Time // when it became free, by the observer's clock
+	Waiters int
+	First   metadata.Waiter // the first in line
+
+	since time.Duration // the same on the monotonic clock
+}
+
+// Find returns the locks that nobody takes, those that have been free for longest first, and how long it takes until
+// another one may be: zero if none will, unless something changes.
+//
+// A lock counts once it was free for [After] while the observer missed nothing. One that was found before counts until
+// it is taken, however often the observer is interrupted, and keeps its Since.
+func Find(before []Lock, v View) (found []Lock, next time.Duration) {
+	known := make(map[string]Lock, len(before))
+	for _, l := range before {
+		known[l.Name] = l
+	}
+	for name, since := range v.Free {
+		queue := v.Queues[name]
+		if len(queue) == 0 {
+			continue // free and queues were read one after the other
+		}
+		l := Lock{Name: name, Since: v.Wall.Add(since - v.Now), Waiters: len(queue), First: queue[0], since: since}
+		if b, was := known[name]; was && b.since == since {
+			l.Since = b.Since
+		} else if !v.Synced {
+			continue
+		} else if wait := max(since, v.Followed) + After - v.Now; wait > 0 {
+			if next == 0 || wait < next {
+				next = wait
+			}
+			continue
+		}
+		found = append(found, l)
+	}
+	slices.SortFunc(found, func(a, b Lock) int {
+		if c := a.Since.Compare(b.Since); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return found, next
+}
