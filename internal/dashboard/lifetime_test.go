@@ -48,6 +48,19 @@ func TestThatNobodyTakesALockIsAnAlarmOnItsPage(t *testing.T) {
 		"This lock is not among the last known ones, and etcd could not be asked: timeout.")
 }
 
+func TestALockThatNobodyTakesLeadsTheList(t *testing.T) {
+	s, free := neglected()
+	page := ok(t, s.dashboard(t, free), "/")
+	wantWords(t, page, "orders/settle is free, and 3 waiters do not get it: the first in line has not taken it for 46m.")
+	if !strings.Contains(page, `class="verdict bad"`) {
+		t.Error("it does not look like an alarm")
+	}
+	for range 4 { // one that is held blocks more
+		s.wait("billing/invoice-run", "billing", time.Minute)
+	}
+	wantWords(t, ok(t, s.dashboard(t, free), "/"), "billing/invoice-run blocks 6")
+}
+
 func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
 	s := newScene()
 	d := s.dashboard(t)

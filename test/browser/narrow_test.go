@@ -70,3 +70,41 @@ func TestLostContactNeverRetriesInNoTime(t *testing.T) {
 		t.Errorf("the banner says %q", zero)
 	}
 }
+
+// TestNamesOfLocksAreSeenAtEveryWidth looks at lists in windows from a small phone to a large screen.
+func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t)
+	s.night()
+	s.hostile()
+	s.hold(lock{name: "a-tenant/with-a-long-name/europe-west-4/settlement-of-orders/of-the-day", owner: "orders",
+		host: "orders-settlement-7c9d8f6b5-x2k7p", held: 40 * time.Minute, alert: -time.Hour, unlock: 2 * time.Hour})
+	widths := []int64{320, 360, 639, 640, 641, 642, 859, 860, 861, 862, 1099, 1100, 1101, 1280}
+	for w := int64(420); w <= 1400; w += 60 {
+		widths = append(widths, w)
+	}
+	for _, view := range []string{"", "?group=owner&density=full", "?cols=purpose,hold,token,revision,alive,labels"} {
+		b.open(s.url + view)
+		b.until("the locks", `document.querySelectorAll(".locks tbody").length > 11`)
+		ask[bool](b, `(document.querySelectorAll("details").forEach((d) => (d.open = true)), true)`)
+		for _, width := range widths {
+			b.size(width, 800)
+			// of each name: what its cell and itself let through, and what it would take
+			cut := ask[[]string](b, `[...document.querySelectorAll(".locks .name")].map((a) => {
+				const cell = a.closest("th").getBoundingClientRect(), own = a.getBoundingClientRect();
+				const range = document.createRange();
+				range.selectNodeContents(a);
+				const all = range.getBoundingClientRect();
+				const seen = Math.min(cell.right, own.right, all.right) - Math.max(cell.left, own.left, all.left);
+				return seen >= Math.min(120, all.width) - 1 ? "" : Math.round(seen) + " px of " + a.textContent;
+			}).filter(Boolean)`)
+			if len(cut) > 0 {
+				t.Errorf("/%s at %d px shows only %q", view, width, cut)
+			}
+			if wide := ask[int64](b, `document.documentElement.scrollWidth`); wide > width {
+				t.Errorf("/%s at %d px is %d px wide", view, width, wide)
+			}
+		}
+	}
+}

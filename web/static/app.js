@@ -1,14 +1,14 @@
 // What the page does by itself: time ticks on, the list follows the locks, a few keys. Everything works without it.
 // Only text is written, and whole answers of our own server, which the policy "mutexdash" lets through.
 
-const html = self.trustedTypes
-  ? trustedTypes.createPolicy("mutexdash", { createHTML: (s) => s })
-  : { createHTML: (s) => s };
-const $ = (id) => document.getElementById(id);
+const rules = { createHTML: (s) => s }, html = self.trustedTypes?.createPolicy("mutexdash", rules) || rules;
+const $ = (id, page = document) => page.getElementById(id);
+const one = (selector, from = document) => from.querySelector(selector);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
 // Time. The server's clock counts; between its answers the monotonic clock of the browser goes on.
 const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
-let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival;
+let offset = document.body.dataset.now - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
 // The words are those of internal/text and dashboard/phrase, so that nothing jumps when a text ticks on.
@@ -28,7 +28,7 @@ const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : 18e5)) 
 // A deadline that is over is due until the server confirms it.
 const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
 const words = {
-  age: (t) => short(t),
+  age: short,
   alert: (t) => ahead(t, `${short(t)} ago`),
   unlock: (t) => (t < 0 ? countdown(-t) : "due"),
   last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
@@ -60,9 +60,9 @@ const watcher = new IntersectionObserver((entries) => {
 let times = [];
 function findTimes() {
   watcher.disconnect();
-  times = [...document.querySelectorAll("time[data-k]")].map((el) => {
+  times = all("time[data-k]").map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: el.querySelector("[aria-hidden]") || el, ears: el.querySelector(".vh") };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el) };
   });
   if (local) absolutes();
 }
@@ -80,7 +80,7 @@ function tick() {
   if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
 }
 
-let timer = 0;
+let timer;
 function run() {
   clearTimeout(timer);
   if (document.hidden || !every) return;
@@ -95,11 +95,12 @@ function stamp(t) {
   return new Date(t - local * new Date(t).getTimezoneOffset() * 60000).toISOString().slice(0, 19).replace("T", " ");
 }
 function absolutes() {
-  for (const el of document.querySelectorAll(".abs")) {
+  $("zone").ariaPressed = local;
+  for (const el of all(".abs")) {
     el.at ??= Date.parse(el.textContent.replace(" UTC", "Z").replace(" ", "T"));
     write(el, stamp(el.at) + (local ? "" : " UTC"));
   }
-  for (const el of document.querySelectorAll("time[title]")) el.removeAttribute("title");
+  for (const el of all("time[title]")) el.removeAttribute("title");
   write($("clock").previousSibling, local ? "local " : "UTC ");
 }
 function nextZone() {
@@ -110,15 +111,15 @@ function nextZone() {
 }
 
 // The page follows: the same address is asked for again, with the version that is shown.
-const least = Number(document.body.dataset.least);
-let every = Math.max(Number(stored("every")) || 5, least), before = every, etag = "", failures = 0, pollTimer = 0, polling = false, contacted = Date.now(), retryAt = 0, signedOut = false;
+const least = +document.body.dataset.least;
+let every = Math.max(stored("every") || 5, least), before = every, etag = "", failures = 0, pollTimer, polling = false, contacted = Date.now(), retryAt, signedOut = false;
 const list = () => $("live");
-const follows = () => list() || document.querySelector("[data-follows]");
+const follows = () => list() || one("[data-follows]");
 
 function schedule(ms) {
   clearTimeout(pollTimer);
   if (!follows() || !every || document.hidden || signedOut) return;
-  const next = Number(list()?.dataset.next), until = next ? next - now() + 150 : Infinity;
+  const next = +list()?.dataset.next, until = next ? next - now() + 150 : Infinity;
   if (until > 0) ms = Math.min(ms, until);
   ms = Math.max(ms, least * 1000);
   retryAt = Date.now() + ms;
@@ -129,10 +130,11 @@ async function poll() {
   if (!follows() || polling) return;
   polling = true;
   try {
-    const was = every, sent = performance.now(), address = list()?.dataset.from || location.href, headers = {};
-    if (etag || list()) headers["If-None-Match"] = etag || list().dataset.etag;
+    const was = every, sent = performance.now(), address = list()?.dataset.from || location.href;
+    const version = list()?.dataset.etag || etag, headers = version ? { "If-None-Match": version } : {};
     const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000) }), text = await answer.text();
-    if (was && !every) return; // paused meanwhile
+    // paused meanwhile
+    if (was && !every) return;
     if (answer.type === "opaqueredirect" || answer.status === 401) return signOut();
     if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
     else if (answer.ok || (answer.status === 404 && !list())) apply(text, (sent + performance.now()) / 2, answer.headers.get("ETag"));
@@ -163,7 +165,7 @@ function signOut() {
 
 // Nothing changed: that is news too, the picture is as fresh as can be.
 function confirmed(when) {
-  const heard = document.querySelector("#fresh time");
+  const heard = one("#fresh time");
   if (heard && when) heard.dateTime = when;
   document.body.className = list().dataset.level;
   findTimes();
@@ -185,14 +187,14 @@ const make = (tag, id, textContent) => Object.assign(document.createElement(tag)
 
 function apply(text, received, version) {
   const page = new DOMParser().parseFromString(html.createHTML(text), "text/html");
-  if (list()) return applyList(page.getElementById("live"), received);
-  if (!page.getElementById("main")) return signOut();
-  offset = Number(page.body.dataset.now) - performance.timeOrigin - received;
+  if (list()) return applyList($("live", page), received);
+  if (!$("main", page)) return signOut();
+  offset = page.body.dataset.now - performance.timeOrigin - received;
   etag = version || "";
-  show(page.body.className, page.title, page.getElementById("icon").getAttribute("href"));
-  alerts(page.getElementById("alerts"));
-  $("fresh").replaceWith(page.getElementById("fresh"));
-  merge($("main"), page.getElementById("main"));
+  show(page.body.className, page.title, $("icon", page).getAttribute("href"));
+  alerts($("alerts", page));
+  $("fresh").replaceWith($("fresh", page));
+  merge($("main"), $("main", page));
   findTimes();
   tick();
 }
@@ -221,24 +223,23 @@ function merge(mine, other) {
   const same = a.length && a.length === b.length && a.every((el, i) => el.tagName === b[i].tagName && el.className === b[i].className);
   if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
   if (holds(mine)) return;
-  const key = (d, i) => d.dataset.key || i, open = new Map([...mine.querySelectorAll("details")].map((d, i) => [key(d, i), d.open]));
-  other.querySelectorAll("details").forEach((d, i) => (d.open = open.get(key(d, i)) ?? d.open));
+  const key = (d, i) => d.dataset.key || i, open = new Map(all("details", mine).map((d, i) => [key(d, i), d.open]));
+  all("details", other).forEach((d, i) => (d.open = open.get(key(d, i)) ?? d.open));
   mine.id === "main" ? mine.replaceChildren(...other.childNodes) : mine.replaceWith(other);
 }
 
 function applyList(fresh, received) {
   const live = list();
   if (!fresh) return signOut();
-  offset = Number(fresh.dataset.now) - performance.timeOrigin - received;
-  etag = fresh.dataset.etag;
+  offset = fresh.dataset.now - performance.timeOrigin - received;
   if (fresh.dataset.build !== live.dataset.build) banner("build", "There is a new version of this page.", "reload", reload);
-  for (const name of ["now", "next", "etag", "from", "level"]) live.dataset[name] = fresh.dataset[name];
   show(fresh.dataset.level, fresh.dataset.title, fresh.dataset.icon);
-  alerts(fresh.querySelector("[data-part=banner]"));
-  $("fresh").replaceWith(fresh.querySelector("[data-part=fresh]").firstElementChild);
+  alerts(one("[data-part=banner]", fresh));
+  $("fresh").replaceWith(one("[data-part=fresh]", fresh).firstElementChild);
   announce(live, fresh);
-  for (const part of live.querySelectorAll("[data-part]")) {
-    const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+  Object.assign(live.dataset, fresh.dataset);
+  for (const part of all("[data-part]", live)) {
+    const other = one(`[data-part="${part.dataset.part}"]`, fresh);
     if (other && !part.hidden && !holds(part) && !part.isEqualNode(other)) part.replaceWith(other);
   }
   rows(live, fresh);
@@ -249,7 +250,7 @@ function applyList(fresh, received) {
 // Rows are patched where they stand. That they change places, come and go waits while somebody is busy with the table.
 // waiting are the rows that should be there, by key. A key names the lock and the hold.
 let waiting = null, acted = Date.now();
-const named = (row) => row.querySelector(".name");
+const named = (row) => one(".name", row);
 const key = (row) => named(row).href || named(row).textContent;
 const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || holds(table));
 
@@ -258,7 +259,7 @@ const sheet = (el) => el?.querySelector(":scope > .sheet table");
 function rows(live, fresh) {
   const table = sheet(live), other = sheet(fresh);
   if (!table || (!other && !busy(table))) {
-    const [mine, theirs] = [live, fresh].map((e) => e.querySelector(":scope > .sheet, .empty, .groups"));
+    const [mine, theirs] = [live, fresh].map((e) => one(":scope > .sheet, .empty, .groups", e));
     merge(mine, theirs);
     waiting = null;
     return count(0);
@@ -267,7 +268,7 @@ function rows(live, fresh) {
   waiting = new Map([...(other?.tBodies || [])].map((row) => [key(row), row]));
   for (const mine of [...table.tBodies]) {
     const row = waiting.get(key(mine));
-    if (!row) leave(mine, live.querySelector(".filter, [rel]") ? "gone" : "ended");
+    if (!row) leave(mine, one(".filter, [rel]", live) ? "gone" : "ended");
     else if (mine.dataset.rev !== row.dataset.rev || mine.left) patch(mine, row);
   }
   settle();
@@ -277,7 +278,7 @@ function patch(mine, row) {
   const deadline = (r) => r.rows[0].cells[6].firstElementChild, was = deadline(mine), is = deadline(row);
   if (was?.dateTime < is?.dateTime) {
     is.extended = now() + 2000;
-    (is.querySelector("[aria-hidden]") || is).textContent = "extended";
+    (one("[aria-hidden]", is) || is).textContent = "extended";
   }
   row.classList.add("changed");
   if (!holds(mine)) return mine.replaceWith(row);
@@ -295,9 +296,9 @@ function leave(row, word) {
   if (row.left) return;
   row.left = Date.now();
   row.className = "gone";
-  const badge = row.querySelector(".badge");
+  const badge = one(".badge", row);
   badge.className = "badge released";
-  badge.querySelector("use").setAttribute("href", "#i-released");
+  one("use", badge).setAttribute("href", "#i-released");
   badge.lastChild.textContent = word;
 }
 
@@ -343,11 +344,10 @@ function count(n) {
 }
 
 // Ears hear of it when the answer changes, every ten seconds at most.
-let said = 0, saying = 0;
+let said = 0, saying;
 function announce(live, fresh) {
-  const was = live.querySelector(".verdict"), is = fresh.querySelector(".verdict");
+  const was = one(".verdict", live), is = one(".verdict", fresh);
   if (was.className === is.className && document.title === live.dataset.title) return;
-  live.dataset.title = document.title;
   clearTimeout(saying);
   saying = setTimeout(() => {
     said = Date.now();
@@ -370,10 +370,8 @@ function setEvery(seconds) {
 
 // Theme: automatic, light, dark.
 function nextTheme() {
-  const root = document.documentElement, next = { undefined: "light", light: "dark", dark: "" }[root.dataset.theme];
-  if (next) root.dataset.theme = next;
-  else delete root.dataset.theme;
-  stored("theme", next);
+  const root = document.documentElement, next = { light: "dark", dark: "" }[root.dataset.theme] ?? "light";
+  stored("theme", (root.dataset.theme = next));
 }
 
 async function copy(text, button) {
@@ -390,17 +388,17 @@ async function copy(text, button) {
 }
 
 // A button that does not say what it copies stands beside it.
-const near = (button) => [...button.closest("th, section").querySelectorAll(".name, .trace li")].map((e) => e.title || e.textContent).join("\n");
+const near = (button) => all(".name, .trace li", button.closest("th, section")).map((e) => e.title || e.textContent).join("\n");
 
 // Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
-const names = () => [...document.querySelectorAll(".locks .name")].filter((a) => a.checkVisibility());
+const names = () => all(".locks .name").filter((a) => a.checkVisibility());
 const here = () => document.activeElement.closest(".locks tbody")?.querySelector(".name");
 function step(by) {
   const links = names();
   links[Math.max(0, Math.min(links.length - 1, links.indexOf(here()) + by))]?.focus();
 }
 function go(place) {
-  [...document.querySelectorAll("nav a")].find((a) => a.pathname.endsWith("/" + place))?.click();
+  all("nav a").find((a) => a.pathname.endsWith("/" + place))?.click();
 }
 
 let prefix = "";
@@ -408,13 +406,13 @@ const keys = {
   "/": () => $("q").select(),
   j: () => step(1), k: () => step(-1),
   o: () => here() && open(here().href, "_blank", "noopener"),
-  c: () => (document.querySelector(":focus ~ .copy") || document.querySelector(".lock-head .copy"))?.click(),
+  c: () => (one(":focus ~ .copy") || one(".lock-head .copy"))?.click(),
   p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
-  t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || document.querySelector(".brand")).click(),
+  t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || one(".brand")).click(),
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
   "?": () => go("help"),
 };
-for (const n of [1, 2, 3, 4, 5, 6]) keys[n] = () => document.querySelectorAll(".count")[n - 1]?.click();
+for (const n of "123456") keys[n] = () => all(".count")[n - 1]?.click();
 
 document.addEventListener("keydown", (e) => {
   acted = Date.now();
@@ -433,7 +431,7 @@ document.addEventListener("click", (e) => {
   if (button?.matches(".copy")) copy(button.dataset.copy || near(button), button);
 });
 document.addEventListener("change", (e) => {
-  if (e.target.id === "every") setEvery(Number(e.target.value));
+  if (e.target.id === "every") setEvery(+e.target.value);
   if (e.target.id === "keys") stored("keys", e.target.checked ? "" : "off");
 });
 document.addEventListener("mouseover", (e) => {
@@ -451,5 +449,9 @@ findTimes();
 run();
 schedule(every * 1000);
 
-// For the tests.
-export { words, tick };
+// Saved views, and their notifications, are loaded by those who use them.
+const views = () => import("./views.js");
+$("views").addEventListener("toggle", views);
+if (stored("watched")) views();
+
+export { every, make, stored, tick, words };

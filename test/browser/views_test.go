@@ -1,0 +1,176 @@
+//go:build browser
+
+package browser
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// saved are the names of the saved views, from the top.
+func (b *tab) saved() []string {
+	b.t.Helper()
+	return ask[[]string](b, `[...document.querySelectorAll(".views li a")].map((a) => a.textContent)`)
+}
+
+// menu opens the menu of saved views.
+func (b *tab) menu() {
+	b.t.Helper()
+	b.until("the page has loaded", `document.readyState === "complete"`)
+	ask[bool](b, `(document.getElementById("views").open = true)`)
+	b.until("the menu", `document.querySelector("#views form")`)
+}
+
+// keep saves the page under a name.
+func (b *tab) keep(name string) {
+	b.t.Helper()
+	b.menu()
+	ask[bool](b, `(document.getElementById("view").value = "", true)`)
+	b.do(typeInto("#view", name+"\r"))
+	b.until("the saved view", `document.querySelector(".views li a")`)
+}
+
+func TestViewsAreSavedRenamedAndRemoved(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t)
+	s.night()
+	const hostile = `<img src=x onerror=alert(1)>"'{{.}}`
+	b.open(s.url + "?q=owner:billing&sort=-held")
+	b.keep("billing")
+	b.open(s.url + "history?q=ended:alerted")
+	b.keep(hostile)
+	b.open(s.url)
+	b.menu()
+	if got := b.saved(); !slices.Equal(got, []string{"billing", hostile}) {
+		t.Fatalf("the saved views are %q", got)
+	}
+	b.click(".views li a")
+	b.until("the view", `location.search === "?q=owner:billing&sort=-held" &&
+		document.querySelectorAll(".locks tbody").length === 1`)
+	b.menu()
+	b.click(`.views button[aria-label="Rename billing"]`)
+	ask[bool](b, `(document.getElementById("view").value = "", true)`)
+	b.do(typeInto("#view", "ours\r"))
+	b.until("the new name", `document.querySelector(".views li a").textContent === "ours"`)
+	b.click(`.views button[aria-label^="Remove <img"]`)
+	b.until("one view", `document.querySelectorAll(".views li").length === 1`)
+	ask[bool](b, axe+"; true")
+	barriers := ask[[]string](b, `axe.run("#views").then((r) => r.violations.map((v) => v.help))`)
+	if len(barriers) > 0 {
+		t.Errorf("barriers: %q", barriers)
+	}
+	for _, width := range []int64{320, 360, 768, 861, 1100, 1280} {
+		b.size(width, 800)
+		if out := ask[bool](b, `(() => {
+			const r = document.querySelector("#views > div").getBoundingClientRect();
+			return r.left < 0 || r.right > innerWidth || document.documentElement.scrollWidth > innerWidth;
+		})()`); out {
+			t.Errorf("at %d px the menu does not fit", width)
+		}
+	}
+	// what another program of this origin has written there is nothing to follow
+	ask[bool](b, `(localStorage.setItem("views", JSON.stringify([{ name: "a", to: "javascript:alert(1)" },
+		{ name: "b", to: "//evil.example/" }, { name: "c", to: "/waiting" }, 7, null])), true)`)
+	b.open(s.url)
+	b.menu()
+	if got := b.saved(); len(got) != 0 {
+		t.Errorf("of a store with something else in it, the page shows %q", got)
+	}
+	b.keep("mine")
+	b.click(`.views button[aria-label="Remove mine"]`)
+	b.until("nothing", `!localStorage.getItem("views")`)
+}
+
+// hears is a browser in which notifications are heard, and allowed when they are asked for.
+const hears = `(() => {
+	const heard = () => JSON.parse(sessionStorage.getItem("heard") || "[]");
+	self.Notification = class extends EventTarget {
+		static get permission() { return sessionStorage.getItem("allowed") || "default"; }
+		static async requestPermission() {
+			sessionStorage.setItem("asked", "yes");
+			sessionStorage.setItem("allowed", "granted");
+			return "granted";
+		}
+		constructor(title, options) {
+			super();
+			sessionStorage.setItem("heard", JSON.stringify([...heard(), title + "|" + options.body]));
+		}
+	};
+})()`
+
+func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t)
+	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: hears})))
+	late := func(name string) {
+		s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: -time.Second, unlock: time.Hour})
+	}
+	late("old")
+	s.hold(lock{name: "fine", owner: "o", host: "h", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	b.open(s.url + "?q=state:alerting")
+	b.until("the old one", `document.querySelectorAll(".locks tbody").length === 1`)
+	b.keep("late")
+	if ask[bool](b, `sessionStorage.getItem("asked") === "yes"`) {
+		t.Fatal("somebody who asked for nothing is asked for a permission")
+	}
+	b.click(`.views button[aria-label="Notify: late"]`)
+	b.until("on", `document.querySelector(".views [aria-label^=Notify]").ariaPressed === "true"`)
+	late("new\u202ename")
+	b.until("the notification", `sessionStorage.getItem("heard").includes("u{202e}name: alerting")`)
+	b.open(s.url + "waiting") // another page, which goes on
+	late("third")
+	b.until("the notification on another page", `sessionStorage.getItem("heard").includes("third: alerting")`)
+	late("fourth")
+	b.until("the next one", `sessionStorage.getItem("heard").includes("fourth: alerting")`)
+	heard := ask[[]string](b, `JSON.parse(sessionStorage.getItem("heard"))`)
+	if len(heard) != 4 || !strings.HasPrefix(heard[0], "Notifications are on|") {
+		t.Errorf("heard was %q, want the beginning and three locks", heard)
+	}
+	b.menu()
+	b.click(`.views button[aria-label="Notify: late"]`)
+	b.until("off", `document.querySelector(".views [aria-label^=Notify]").ariaPressed === "false" &&
+		!localStorage.getItem("watched")`)
+}
+
+func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t)
+	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: "delete self.Notification"})))
+	b.open(s.url)
+	if ask[bool](b, `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/views.js"))`) {
+		t.Error("the script of saved views is loaded by somebody who has none")
+	}
+	b.keep("all")
+	if n := ask[int](b, `document.querySelectorAll(".views [aria-label^=Notify]").length`); n != 0 {
+		t.Errorf("there are %d buttons", n)
+	}
+}
+
+func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t)
+	b.size(360, 740)
+	b.open(s.url)
+	b.until("the page has loaded", `document.readyState === "complete"`)
+	const pressed = `document.querySelector("#zone[aria-label='Local time']").ariaPressed`
+	if got := ask[string](b, pressed); got != "false" {
+		t.Errorf("at first it is %s", got)
+	}
+	b.click("#zone")
+	b.until("local", pressed+` === "true"`)
+	b.open(s.url + "history")
+	b.until("still local", pressed+` === "true" && document.querySelector(".clock").textContent.startsWith("local")`)
+	b.click("#zone")
+	b.until("UTC", pressed+` === "false" && document.querySelector(".clock").textContent.startsWith("UTC")`)
+}
