@@ -222,7 +222,7 @@ release-dry-run: $(NFPM) ## build a release for this platform and for Windows, a
 	.ci/release $(NFPM) $(PLATFORMS)
 
 .PHONY: packages-test
-packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says
+packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says; it needs root, and is no part of CI
 	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
 	@command -v rpm > /dev/null || .ci/need rpm rpm
 	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
@@ -269,7 +269,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(CLEAN_ROOT) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
 	cd bench && go vet ./...
 
