@@ -125,7 +125,7 @@ func (c *client) start(t testing.TB) *driver {
 		ended: make(chan struct{})}
 	cmd := c.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill gets its children, too
-	scratch, err := os.MkdirTemp("", "conformance-") //nolint:usetesting // what it started may still write when it ends
+	scratch, err := os.MkdirTemp("", "conformance-")      //nolint:usetesting // what it started may still write when it ends
 	if err != nil {
 		t.Fatal(err)
 	}
