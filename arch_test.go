@@ -103,12 +103,14 @@ func table() []room {
 		{"internal/promquery", nil, "a question to Prometheus is the same whatever it is about"},
 		{"internal/dashboard/trends", nil, "how many waited when are numbers, whoever asks"},
 		{"internal/dashboard/setup", []string{"internal/dashboard/access", "internal/dashboard/locks",
-			"internal/dashboard/phrase", "internal/dashboard/trends", "internal/linktemplate", "internal/stacktrace", "internal/unclaimed",
+			"internal/dashboard/phrase", "internal/dashboard/trends", "internal/linktemplate",
+			"internal/stacktrace", "internal/unclaimed",
 			"internal/text", "internal/protocol", "pkg/metadata", "pkg/staleness"},
 			"the page meets the view and the store in cmd, as functions"},
 		{"internal/dashboard/site", []string{"internal/dashboard/access", "internal/dashboard/etcdread",
 			"internal/dashboard/history", "internal/dashboard/locks", "internal/dashboard/phrase",
-			"internal/dashboard/setup", "internal/dashboard/trends", "internal/unclaimed", "internal/text", "internal/protocol", "pkg/metadata",
+			"internal/dashboard/setup", "internal/dashboard/trends", "internal/unclaimed", "internal/text",
+			"internal/protocol", "pkg/metadata",
 			"pkg/staleness"},
 			"what all answers share does not depend on any of them"},
 		{"internal/dashboard/backtraces", []string{"internal/dashboard/etcdread", "internal/dashboard/locks",
@@ -155,7 +157,8 @@ func table() []room {
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
 		{"cmd/internal/manuals", []string{"*"}, ""},
 		{"cmd/internal/sbom", nil, "what a program is made of stands in the program"},
-		{"cmd/mutexdev/demo", []string{"clients", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/metadata", "internal/protocol"},
+		{"cmd/mutexdev/demo", []string{"clients", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/metadata",
+			"internal/protocol"},
 			"the demo services are users: they have what users have, and the keys that a script writes by hand"},
 	}
 }
@@ -251,7 +254,8 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/deadlock", "internal/unclaimed",
-			"internal/lockjson", "internal/text", "internal/linktemplate", "internal/stacktrace", "internal/dashboard/phrase",
+			"internal/lockjson", "internal/text", "internal/linktemplate", "internal/stacktrace",
+			"internal/dashboard/phrase",
 			"internal/podwitness/podproof")(f.name) {
 			continue
 		}

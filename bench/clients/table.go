@@ -17,7 +17,8 @@ func table(all []*contestant) string {
 		n := float64(len(c.took))
 		p50, first := stats.Percentile(c.took, 50), stats.Percentile(all[0].took, 50)
 		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %s | %.1f | %.1f | %.1f |\n", c.name, len(c.took), ms(p50),
-			ms(stats.Percentile(c.took, 95)), times(float64(p50)/float64(first)), c.counts.Requests/n, c.counts.Watches/n,
+			ms(stats.Percentile(c.took, 95)), times(float64(p50)/float64(first)), c.counts.Requests/n,
+			c.counts.Watches/n,
 			c.counts.Commits/n)
 	}
 	return b.String()

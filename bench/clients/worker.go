@@ -40,7 +40,8 @@ func begin(etcd, sources string) (all []*contestant, err error) {
 		args           []string
 		slower         int
 	}{
-		{"TypeScript", "", []string{"node", workers + "/bench.cjs", sources + "/typescript/dist/index.js", endpoint}, 1},
+		{"TypeScript", "", []string{"node", workers + "/bench.cjs", sources + "/typescript/dist/index.js",
+			endpoint}, 1},
 		{"Python", "PYTHONPATH=" + sources + "/python/src", []string{"python3", workers + "/bench.py", endpoint}, 1},
 		{"Ruby", "", []string{"ruby", "-I", sources + "/ruby/lib", workers + "/bench.rb", endpoint}, 1},
 		{"shell", "", []string{"sh", workers + "/bench.sh", sources + "/shell/mutex.sh", endpoint}, 10},

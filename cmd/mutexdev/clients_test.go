@@ -17,6 +17,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
+// realPath is the PATH before the tests left their own.
+var realPath = os.Getenv("PATH")
+
 // holders are the locks of the demo's holders in other languages, with what their pages show.
 func holders() map[string][]string {
 	const source = "https://github.com/clustermutex/unlocker/blob/main/cmd/mutexdev/demo/holders/"

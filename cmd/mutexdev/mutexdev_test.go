@@ -26,8 +26,6 @@ import (
 // isMutexdev makes this program mutexdev.
 const isMutexdev = "TEST_IS_MUTEXDEV"
 
-var realPath = os.Getenv("PATH")
-
 // TestMain lets this program be the holder that the demo starts, and mutexdev. Tests see no other programs, whatever is
 // installed.
 func TestMain(m *testing.M) {

@@ -51,7 +51,8 @@ func TestThatNobodyTakesALockIsAnAlarmOnItsPage(t *testing.T) {
 func TestALockThatNobodyTakesLeadsTheList(t *testing.T) {
 	s, free := neglected()
 	page := ok(t, s.dashboard(t, free), "/")
-	wantWords(t, page, "orders/settle is free, and 3 waiters do not get it: the first in line has not taken it for 46m.")
+	wantWords(t, page, "orders/settle is free, and 3 waiters do not get it: "+
+		"the first in line has not taken it for 46m.")
 	if !strings.Contains(page, `class="verdict bad"`) {
 		t.Error("it does not look like an alarm")
 	}

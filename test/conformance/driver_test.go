@@ -125,7 +125,8 @@ func (c *client) start(t testing.TB) *driver {
 		ended: make(chan struct{})}
 	cmd := c.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill gets its children, too
-	scratch, err := os.MkdirTemp("", "conformance-")      //nolint:usetesting // what it started may still write when it ends
+	//nolint:usetesting // what it started may still write when it ends
+	scratch, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
 		t.Fatal(err)
 	}
