@@ -36,10 +36,10 @@ func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, u.addr, 1, "unlocker_waiters")
+	released := time.Now() // or a moment later
 	if err := held.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	released := time.Now()
 
 	const since = "unlocker_lock_unclaimed_since_timestamp_seconds"
 	shows(t, u.addr, 0, "unlocker_unclaimed_locks")

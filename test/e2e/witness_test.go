@@ -71,7 +71,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 		t.Error(err)
 	}
 	lint(t, reporter.addr)
-	says(t, d, "/", "1 lock abandoned", `class="badge abandoned"`)
+	says(t, d, "/", " is abandoned", `class="badge abandoned"`)
 	says(t, d, "/lock?name=billing/run", "Its container ended", "with exit code 137 (OOMKilled)", "It is unlocked ")
 	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
 		!strings.Contains(o.Stdout, "billing/run abandoned: its container ended") {
