@@ -3,6 +3,7 @@ package trends_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,18 +13,21 @@ import (
 
 func TestAPageDoesNotWaitLongForAnotherMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		takes := 50 * time.Millisecond
-		var fails error
+		var asked, takes atomic.Int64
+		var fails atomic.Pointer[error]
+		takes.Store(int64(50 * time.Millisecond))
 		r := trends.NewRemote(func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error) {
-			asked++
+			asked.Add(1)
 			select {
-			case <-time.After(takes):
+			case <-time.After(time.Duration(takes.Load())):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			if fails != nil || lock == "unknown" {
-				return nil, fails
+			if err := fails.Load(); err != nil {
+				return nil, *err
+			}
+			if lock == "unknown" {
+				return nil, nil
 			}
 			return []trends.Sample{{At: to, N: 3}, {At: to.Add(-7 * time.Minute), N: 2},
 				{At: from.Add(-time.Hour)}}, nil
@@ -36,12 +40,12 @@ func TestAPageDoesNotWaitLongForAnotherMemory(t *testing.T) {
 		if points, err := r.Lock(t.Context(), "unknown", time.Now()); points != nil || err != nil {
 			t.Errorf("of a lock without samples: %v, %v", points, err)
 		}
-		if r.Lock(t.Context(), "a", time.Now()); asked != 2 {
-			t.Errorf("asked %d times", asked)
+		if r.Lock(t.Context(), "a", time.Now()); asked.Load() != 2 {
+			t.Errorf("asked %d times", asked.Load())
 		}
 
 		time.Sleep(time.Minute)
-		takes = time.Second
+		takes.Store(int64(time.Second))
 		began := time.Now()
 		if _, err := r.Lock(t.Context(), "a", time.Now()); !errors.Is(err, trends.ErrLate) {
 			t.Errorf("slow: %v", err)
@@ -50,21 +54,22 @@ func TestAPageDoesNotWaitLongForAnotherMemory(t *testing.T) {
 			t.Errorf("the page waited for %v", took)
 		}
 		time.Sleep(time.Second)
-		if points, err := r.Lock(t.Context(), "a", time.Now()); err != nil || points == nil || asked != 3 {
-			t.Errorf("the answer that came late: %v, asked %d times", err, asked)
+		if points, err := r.Lock(t.Context(), "a", time.Now()); err != nil || points == nil || asked.Load() != 3 {
+			t.Errorf("the answer that came late: %v, asked %d times", err, asked.Load())
 		}
 
 		time.Sleep(time.Minute)
-		takes = time.Hour
+		takes.Store(int64(time.Hour))
 		for i := range 20 {
 			if _, err := r.Lock(t.Context(), string(rune('a'+i)), time.Now()); err == nil {
 				t.Errorf("%d: silence is an answer", i)
 			}
 		}
 		time.Sleep(time.Minute)
-		takes = 0
-		fails = errors.New("away")
-		if _, err := r.Lock(t.Context(), "a", time.Now()); !errors.Is(err, fails) {
+		takes.Store(int64(0))
+		away := errors.New("away")
+		fails.Store(&away)
+		if _, err := r.Lock(t.Context(), "a", time.Now()); !errors.Is(err, away) {
 			t.Errorf("away: %v", err)
 		}
 	})
