@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
@@ -21,6 +22,14 @@ type etcd struct {
 }
 
 func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
+	e, endpoint, err := o.tryEtcd(ctx)
+	for try := 0; errors.Is(err, syscall.EADDRINUSE) && try < 3; try++ { // taken by somebody after it was found free
+		e, endpoint, err = o.tryEtcd(ctx)
+	}
+	return e, endpoint, err
+}
+
+func (o *options) tryEtcd(ctx context.Context) (*etcd, string, error) {
 	endpoint, err := o.etcd.free()
 	if err != nil {
 		return nil, "", err

@@ -54,10 +54,11 @@ func start(t *testing.T, args ...string) *started {
 	s := &started{guide: make(chan string, 1)}
 	cmd := command()
 	cmd.SetOut(s)
+	etcd, unlocker, web := proctest.FreeAddr(t), proctest.FreeAddr(t), proctest.FreeAddr(t)
 	s.Task = proctest.Go(t, func(ctx context.Context) error {
 		return flags.Execute(ctx, cmd, append([]string{
-			"--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0",
-			"--web.listen-address=127.0.0.1:0", "--log.level=error",
+			"--etcd.listen-address=" + etcd, "--unlocker.listen-address=" + unlocker, "--web.listen-address=" + web,
+			"--log.level=error",
 		}, args...))
 	})
 	return s
