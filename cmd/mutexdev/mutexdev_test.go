@@ -54,7 +54,9 @@ func start(t *testing.T, args ...string) *started {
 	s := &started{guide: make(chan string, 1)}
 	cmd := command()
 	cmd.SetOut(s)
-	etcd, unlocker, web := proctest.FreeAddr(t), proctest.FreeAddr(t), proctest.FreeAddr(t)
+	etcd := proctest.FreeAddr(t)
+	unlocker := proctest.FreeAddr(t)
+	web := proctest.FreeAddr(t)
 	s.Task = proctest.Go(t, func(ctx context.Context) error {
 		return flags.Execute(ctx, cmd, append([]string{
 			"--etcd.listen-address=" + etcd, "--unlocker.listen-address=" + unlocker, "--web.listen-address=" + web,
