@@ -24,11 +24,12 @@ type Process struct {
 // app is what all commands share.
 type app struct {
 	Process
-	command string // the one that runs: "mutexctl run"
-	etcd    *etcdconn.Settings
-	locks   *flags.LockSettings
-	log     func() zerolog.Logger
-	quiet   bool // leaves out what mention reports
+	command  string // the one that runs: "mutexctl run"
+	etcd     *etcdconn.Settings
+	locks    *flags.LockSettings
+	clusters clusterFlags
+	log      func() zerolog.Logger
+	quiet    bool // leaves out what mention reports
 }
 
 // note prints a line on stderr that begins with the command.

@@ -69,13 +69,16 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
 		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newPeriods(a),
-		newTasks(a), newCheck(a),
+		newTasks(a), newCheck(a), newClusters(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newEtcdSetup(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)
+	if err := root.RegisterFlagCompletionFunc("cluster", a.completeClusters); err != nil {
+		panic(err) // there is no such flag
+	}
 	wrongArgumentsAreUsage(root)
 	flags.Bind(root, "MUTEXCTL")
 	return root
@@ -106,6 +109,7 @@ func cobraCommands(root *cobra.Command) {
 
 // sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
+	a.clusters.define(fs)
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
 	log := flags.Log(fs)

@@ -42,6 +42,9 @@ func (a *app) open(ctx context.Context) (*session, error) {
 
 // connect makes a session without contacting etcd.
 func (a *app) connect() (*session, error) {
+	if err := a.useCluster(); err != nil {
+		return nil, &statusError{ExitUsage, err}
+	}
 	layout, err := a.locks.Layout()
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}

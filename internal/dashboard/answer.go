@@ -11,9 +11,14 @@ import (
 )
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
+	return d.handleIn(&d.desk, need, do)
+}
+
+// handleIn answers requests about the locks of a cluster.
+func (d *Dashboard) handleIn(c *desk, need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.site.RequestOf(r)
-		if err := d.site.Admit(made.Caller, need); err != nil {
+		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
+		if err := c.site.Admit(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -22,9 +27,9 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 }
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(c *desk, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.site.RequestOf(r)
+		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
 		err := o.May(made.Caller)
 		if err == nil {
 			err = receive(w, r, kind)

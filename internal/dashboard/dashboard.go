@@ -10,28 +10,17 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/actions"
-	"github.com/clustermutex/unlocker/internal/dashboard/api"
-	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
-	"github.com/clustermutex/unlocker/internal/stacktrace"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
 )
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	site     *site.Site
-	traces   *backtraces.Store
-	pages    *pages.Pages
-	api      *api.API
-	actions  *actions.Handler
+	desk             // what is shown: one cluster, or several together
+	clusters []*desk // each of several; nil where there is only one
 	hosts    hosts
+	urls     site.URLs
 	route    string // prefix under which requests arrive
 	assets   assets
 	metrics  *metrics
@@ -42,39 +31,28 @@ type Dashboard struct {
 	handler  http.Handler
 }
 
-// New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
-func New(config setup.Config) (*Dashboard, error) {
-	if err := config.Check(); err != nil {
+// New returns a dashboard of one cluster, or of several. It fails, with a sentence for the operator, for a
+// configuration that contradicts itself. What is not about a cluster is that of the first one.
+func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
+	all := append([]setup.Config{config}, others...)
+	if err := checkAll(all); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{
-		site: &site.Site{Config: config,
-			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
-				Policy: config.Policy}),
-			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
-				Relists: config.Relists, Policy: config.Policy, Log: config.Log})},
-		traces:  backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
-		metrics: newMetrics(),
-		tickets: make(chan struct{}, maxRequests),
-		streams: make(chan struct{}, maxStreams),
-	}
-	if config.Waited != nil {
-		d.site.Remember = trends.NewRemote(config.Waited)
-	}
-	d.pages = pages.New(d.site, d.traces)
-	d.api = api.New(d.site, d.pages)
-	d.actions = actions.New(d.site, d.traces, d.api)
-	if err := d.prefixes(); err != nil {
+	d := &Dashboard{metrics: newMetrics(), tickets: make(chan struct{}, maxRequests),
+		streams: make(chan struct{}, maxStreams)}
+	if err := d.prefixes(&all[0]); err != nil {
 		return nil, err
 	}
 	var err error
 	if d.assets, err = loadAssets(web.Static()); err != nil {
 		return nil, err
 	}
-	d.site.URLs.Assets = d.assets.fingerprint
-	if d.site.Templates, err = site.ParseTemplates(web.Templates(), d.site.URLs); err != nil {
+	d.urls.Assets = d.assets.fingerprint
+	templates, err := site.ParseTemplates(web.Templates(), d.urls)
+	if err != nil {
 		return nil, err
 	}
+	d.furnish(all, templates)
 	d.handler, err = d.routes()
 	return d, err
 }
@@ -82,32 +60,21 @@ func New(config setup.Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Ended notes a hold that went; ending is nil when its holder released it. It is quick.
-func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
-	d.site.History.See(r, ending, d.site.Config.Now())
-}
-
-// Ready reports whether there is anything to show. It stays true when etcd is away: the last known snapshot is worth
-// most then.
-func (d *Dashboard) Ready() bool {
-	return d.site.Config.Fresh().Level(d.site.Config.Now()) != locks.Never
-}
-
-func (d *Dashboard) prefixes() error {
-	origin, path, err := checkExternalURL(d.site.Config.ExternalURL)
+func (d *Dashboard) prefixes(config *setup.Config) error {
+	origin, path, err := checkExternalURL(config.ExternalURL)
 	if err != nil {
 		return err
 	}
-	d.site.URLs.Origin = origin
-	if d.hosts, err = newHosts(origin, d.site.Config.Hosts); err != nil {
+	d.urls.Origin = origin
+	if d.hosts, err = newHosts(origin, config.Hosts); err != nil {
 		return err
 	}
-	if d.site.URLs.Prefix, err = normalPrefix(path); err != nil {
+	if d.urls.Prefix, err = normalPrefix(path); err != nil {
 		return err
 	}
-	d.route = d.site.URLs.Prefix
-	if d.site.Config.RoutePrefix != "" {
-		d.route, err = normalPrefix(d.site.Config.RoutePrefix)
+	d.route = d.urls.Prefix
+	if config.RoutePrefix != "" {
+		d.route, err = normalPrefix(config.RoutePrefix)
 	}
 	return err
 }
@@ -126,12 +93,11 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	})
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
-	get("lock", access.View, d.pages.ServeLock)
-	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
-	for _, o := range d.actions.All() {
-		get(o.Page(), access.View, o.ServeForm)
-		mux.Post(d.route+o.Page(), d.handleAction(o, "application/x-www-form-urlencoded", o.ServePost))
-		mux.Post(d.route+o.API(), d.handleAction(o, "application/json", o.ServeAPI))
+	if d.clusters == nil {
+		d.lockRoutes(mux, &d.desk)
+		d.bookmarks(mux)
+	} else {
+		d.clusterRoutes(mux)
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
 	get("owners", access.View, d.pages.ServeOwners)
@@ -143,12 +109,27 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("icon.svg", access.Anybody, d.pages.ServeIcon)
 	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
 	get("api/v1/locks", access.View, d.api.ServeLocks)
-	get("api/v1/lock", access.View, d.api.ServeLock)
 	get("api/v1/summary", access.View, d.api.ServeSummary)
 	get("api/v1/history", access.View, d.api.ServeHistory)
 	get("api/v1/audit", access.Audit, d.api.ServeAudit)
 	get("api/v1/status", access.View, d.api.ServeStatus)
 	return mux, nil
+}
+
+// lockRoutes are the addresses of what belongs to the locks of one cluster.
+func (d *Dashboard) lockRoutes(mux *chi.Mux, c *desk) {
+	route := d.route + c.path()
+	get := func(path string, need access.Permission, do site.Action) {
+		mux.Get(route+path, d.handleIn(c, need, do))
+	}
+	get("lock", access.View, c.pages.ServeLock)
+	get("lock/backtrace", access.Backtrace, c.pages.ServeBacktrace)
+	get("api/v1/lock", access.View, c.api.ServeLock)
+	for _, o := range c.actions.All() {
+		get(o.Page(), access.View, o.ServeForm)
+		mux.Post(route+o.Page(), d.handleAction(c, o, "application/x-www-form-urlencoded", o.ServePost))
+		mux.Post(route+o.API(), d.handleAction(c, o, "application/json", o.ServeAPI))
+	}
 }
 
 // allowed are the methods that the path takes.

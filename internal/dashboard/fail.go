@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // wantsJSON reports whether a program asked.
 func (d *Dashboard) wantsJSON(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, d.route+"api/")
+	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+		return strings.HasPrefix(r.URL.Path, d.route+c.path()+"api/")
+	}) || strings.HasPrefix(r.URL.Path, d.route+"api/")
 }
 
 type problemPage struct {

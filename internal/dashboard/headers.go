@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -29,7 +30,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
 		// Nobody but the person may answer what the page of a force unlock asks.
-		if len(d.site.Config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
+		if len(d.site.Config.FrameAncestors) == 0 || d.forces(r.URL.Path) {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
@@ -43,6 +44,13 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.site.Config.HSTS.Seconds())))
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// forces reports whether the path is that of a force unlock, in one of the clusters.
+func (d *Dashboard) forces(path string) bool {
+	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+		return path == d.route+c.path()+c.actions.Unlock.Page()
 	})
 }
 
@@ -95,9 +103,12 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	for _, o := range d.actions.All() {
-		if path := strings.TrimPrefix(r.URL.Path, d.route); !isRead(r) && (path == o.Page() || path == o.API()) {
-			o.CountDenied()
+	for _, c := range d.desks() {
+		for _, o := range c.actions.All() {
+			path := strings.TrimPrefix(r.URL.Path, d.route+c.path())
+			if !isRead(r) && (path == o.Page() || path == o.API()) {
+				o.CountDenied()
+			}
 		}
 	}
 	d.fail(w, r, site.ErrCrossOrigin)

@@ -32,14 +32,26 @@ func newMetrics() *metrics {
 func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 	d.metrics.requests.Describe(ch)
 	d.metrics.seconds.Describe(ch)
-	d.actions.Describe(ch)
+	for _, c := range d.desks() {
+		c.collector().Describe(ch)
+	}
 }
 
 // Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
-	d.actions.Collect(ch)
+	for _, c := range d.desks() {
+		c.collector().Collect(ch)
+	}
+}
+
+// collector has the metrics of the actions. Where there are several clusters, it says in which.
+func (c *desk) collector() prometheus.Collector {
+	if c.site.URLs.Cluster == "" {
+		return c.actions
+	}
+	return prometheus.WrapCollectorWith(prometheus.Labels{"cluster": c.site.URLs.Cluster}, c.actions)
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

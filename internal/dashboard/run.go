@@ -15,22 +15,31 @@ const runEvery = 3 * time.Second
 // Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work
 // without it.
 func (d *Dashboard) Run(ctx context.Context) error {
-	var notifying sync.WaitGroup
-	notifying.Go(func() { d.actions.Run(ctx) })
-	defer notifying.Wait()
+	var running sync.WaitGroup
+	for _, c := range d.desks() {
+		running.Go(func() { c.actions.Run(ctx) })
+		running.Go(func() { c.fetch(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// fetch fetches what pages about a cluster may need.
+func (c *desk) fetch(ctx context.Context) {
 	for {
-		now := d.site.Config.Now()
-		fresh := d.site.Config.Fresh()
-		d.site.History.Observe(now, fresh)
-		if d.site.Config.Queues != nil && fresh.Level(now) == locks.Live && d.site.Trends.Due(now) {
-			d.site.Trends.Look(now, waiting(d.site.SnapshotAt(now, d.site.Config.Clock(), fresh)))
+		now := c.site.Config.Now()
+		fresh := c.site.Config.Fresh()
+		c.site.History.Observe(now, fresh)
+		live := fresh.Level(now) == locks.Live
+		if c.site.Config.Queues != nil && live && c.site.Trends.Due(now) {
+			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.Clock(), fresh)))
 		}
-		if !d.site.Config.HideBacktraces && fresh.Level(now) == locks.Live {
-			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.Clock(), fresh))
+		if !c.site.Config.HideBacktraces && live {
+			c.traces.Fetch(ctx, c.site.SnapshotAt(now, c.site.Config.Clock(), fresh))
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(runEvery):
 		}
 	}

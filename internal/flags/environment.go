@@ -77,6 +77,12 @@ func FromEnvironment(c *cobra.Command) error {
 	return nil
 }
 
+// byVariable is the annotation of a flag that a variable has set.
+const byVariable = "set by a variable"
+
+// OnCommandLine reports whether a flag is on the command line; one that a variable has set is not.
+func OnCommandLine(f *pflag.Flag) bool { return f.Changed && f.Annotations[byVariable] == nil }
+
 func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 	for _, v := range variables(c, f) {
 		value := os.Getenv(v.name)
@@ -87,6 +93,10 @@ func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 			return fmt.Errorf("the variable %s cannot be %q: %w", v.name, value, err)
 		}
 		f.Changed = true
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[byVariable] = []string{v.name}
 		return nil
 	}
 	return nil

@@ -95,6 +95,7 @@ type Ending struct {
 	Asked        *Asked        `json:"asked"`
 	Extended     *Extended     `json:"extended"`
 	Acknowledged *Acknowledged `json:"acknowledged"`
+	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
 // NewEnding describes how a hold ended.

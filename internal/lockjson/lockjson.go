@@ -43,6 +43,7 @@ type Lock struct {
 	Extended            *Extended     `json:"extended"`
 	Acknowledged        *Acknowledged `json:"acknowledged"`
 	URL                 string        `json:"url,omitempty"`
+	Cluster             string        `json:"cluster,omitempty"` // of several
 }
 
 // Holder is who holds a lock, or held it, and what that process recorded.

@@ -24,6 +24,7 @@ type options struct {
 	log    *daemon.LogSettings
 	web    *daemon.WebSettings
 
+	clusters       string
 	title          string
 	environment    string
 	hideBacktraces bool
@@ -51,7 +52,8 @@ force unlock is enabled, it only reads: an etcd role with read permission on the
 enough. While etcd is unavailable it stays up and shows the last known state, marked as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
-		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
+		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu
+  mutexdash --clusters clusters.yaml`,
 		Args:    cobra.NoArgs,
 		Version: build.Current().Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +62,8 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 		},
 	}
 	fs := cmd.Flags()
+	fs.StringVar(&o.clusters, "clusters", "",
+		"YAML `file` that names the etcd clusters to show, and how to reach each; instead of the flags of one connection")
 	o.etcd = flags.Etcd(fs)
 	o.locks = flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})

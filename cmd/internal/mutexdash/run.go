@@ -3,41 +3,29 @@ package mutexdash
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/lockmetrics"
-	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // components holds the components of a dashboard.
 type components struct {
-	layout  protocol.Layout
-	store   *lockstore.Store
-	view    *lockview.View
-	health  *wiring.Health
-	trouble *etcdconn.Trouble
-	pages   *dashboard.Dashboard
-	metrics *lockmetrics.Collector
-	reload  daemon.Reload
+	clusters []*cluster
+	pages    *dashboard.Dashboard
+	reload   daemon.Reload
 }
 
 // run wires the program and serves until ctx ends.
@@ -46,13 +34,19 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	requests := etcdconn.NewRequests(namespace)
-	connections := etcdconn.NewConnections(*o.etcd)
-	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
+	sources, err := o.sourcesOf()
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	defer etcd.Close()
+	r := &components{}
+	for _, source := range sources {
+		c, err := connect(source, log)
+		if err != nil {
+			return daemon.Usage(err)
+		}
+		defer c.client.Close()
+		r.clusters = append(r.clusters, c)
+	}
 	access, err := o.access.read(o.web.ConfigFile, log)
 	if err != nil {
 		return daemon.Usage(err)
@@ -62,19 +56,27 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
 			"if a proxy terminates TLS, configure it there"), err))
 	}
-	r, err := join(o, access, etcd, log)
-	if err != nil {
+	if err := r.join(o, access, log); err != nil {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(requests, r.pages, r.metrics)
-	r.reload = daemon.Reload{Check: o.files, Use: connections.Renew, Log: log}
+	registry.MustRegister(r.pages)
+	for _, c := range r.clusters {
+		c.register(registry, len(r.clusters) > 1)
+	}
+	r.reload = daemon.Reload{Check: o.files, Log: log, Use: func() (connections int) {
+		for _, c := range r.clusters {
+			connections += c.connections.Renew()
+		}
+		return connections
+	}}
 	return r.serve(ctx, o, registry, log)
 }
 
 // files returns one sentence about what is wrong with the files that a reload reads.
 func (o options) files() error {
-	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
+	_, unusable := o.sourcesOf()
+	if err := firstError(o.etcd.Check(), o.web.Check(), unusable); err != nil || o.access.permissions == "" {
 		return err
 	}
 	_, err := readPermissions(o.access.permissions)
@@ -84,145 +86,51 @@ func (o options) files() error {
 // namespace is the first word of the metrics.
 const namespace = "mutexdash"
 
-// join creates the components and gives each the functions of others that it needs.
-func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
-	layout, err := o.locks.Layout()
+// join creates the dashboard and gives it the functions of the clusters.
+func (r *components) join(o options, access access.Config, log zerolog.Logger) error {
+	shared, err := o.shared()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &components{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
-		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout)}
-	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
-		lockview.Options{
-			Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
-				r.pages.Ended(lock, ending)
-				r.metrics.Ended(lock, ending)
-			},
-		})
-	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
-	shown := wiring.Metrics(namespace, *o.policy, r.view)
-	shown.Alarms = r.health.Alarms
-	r.metrics = lockmetrics.New(shown)
-	config := r.config(o, log)
-	config.Unclaimed = shown.Unclaimed
-	if config.Waited, err = o.prometheus.waited(); err != nil {
-		return nil, err
+	shared.Access = access
+	configs := make([]setup.Config, len(r.clusters))
+	for i, c := range r.clusters {
+		c.watch(o, r, log)
+		if configs[i], err = c.config(o, shared, log); err != nil {
+			return err
+		}
 	}
-	config.Access = access
-	config.FrameAncestors = o.ancestors
-	config.MinRefresh = o.minRefresh
-	config.HSTS = o.hsts
-	config.Hosts = o.hosts
-	config.Alertmanager = o.alertmanager
+	r.pages, err = dashboard.New(configs[0], configs[1:]...)
+	return err
+}
+
+// shared is the configuration as far as it is about no cluster.
+func (o options) shared() (setup.Config, error) {
+	config := setup.Config{
+		Explain: etcdconn.Explain, Now: time.Now, Policy: *o.policy,
+		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
+		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
+		FrameAncestors: o.ancestors, MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
+		Alertmanager: o.alertmanager,
+	}
 	if name, err := os.Hostname(); err == nil {
 		config.Hosts = append(config.Hosts, name)
 	}
 	for _, text := range o.sources {
 		source, err := stacktrace.ParseSourceLink(text)
 		if err != nil {
-			return nil, err
+			return config, err
 		}
 		config.Sources = append(config.Sources, source)
 	}
 	if o.webhook != "" {
-		if config.Notify, err = webhook(o.webhook); err != nil {
-			return nil, err
-		}
-	}
-	for _, text := range o.links {
-		link, err := setup.ParseLink(text)
+		notify, err := webhook(o.webhook)
 		if err != nil {
-			return nil, err
+			return config, err
 		}
-		config.Links = append(config.Links, link)
+		config.Notify = notify
 	}
-	if o.access.forceUnlock {
-		config.ForceUnlock = r.forceUnlock
-	}
-	if o.access.gentle {
-		config.AskHolder = r.askHolder
-		config.Extend = r.extend
-	}
-	if o.access.acknowledge {
-		config.Acknowledge = r.acknowledge
-		config.Withdraw = r.withdraw
-	}
-	r.pages, err = dashboard.New(config)
-	return r, err
-}
-
-// config joins the dashboard to the view and the store.
-func (r *components) config(o options, log zerolog.Logger) setup.Config {
-	view := r.view
-	return setup.Config{
-		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
-		Delays: view.DelaysAbout,
-		Unlockers: func() []setup.Unlocker {
-			var alive []setup.Unlocker
-			for _, u := range view.Unlockers() {
-				alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
-			}
-			return alive
-		},
-		Members: func() []setup.Member { return members(r.health.Last()) },
-		Fresh: func() locks.Freshness {
-			f := view.Fresh()
-			return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
-				Class: string(r.trouble.Class()), Cause: wiring.Cause(f, r.trouble)}
-		},
-		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
-		Relists: func() (n uint64) {
-			for reason, lists := range view.Stats().Resyncs {
-				if reason != lockview.ReasonPeriodic {
-					n += lists
-				}
-			}
-			return n
-		},
-		Explain: etcdconn.Explain, Now: time.Now,
-		Policy: *o.policy, Log: log,
-		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
-		Version: build.Current().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given,
-		HideBacktraces: o.hideBacktraces,
-	}
-}
-
-// forceUnlock removes a hold.
-func (r *components) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
-	return outcome(r.store.ForceUnlock(ctx, removal, a))
-}
-
-// askHolder asks a holder to finish.
-func (r *components) askHolder(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(r.store.AskHolder(ctx, record, a))
-}
-
-// extend gives a holder more time.
-func (r *components) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(r.store.Extend(ctx, record, a))
-}
-
-// acknowledge records that somebody looks at a lock.
-func (r *components) acknowledge(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(r.store.Acknowledge(ctx, record, a))
-}
-
-// withdraw ends that before its time.
-func (r *components) withdraw(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(r.store.WithdrawAcknowledgement(ctx, record, a))
-}
-
-// outcome is an error of the store as the dashboard knows it.
-func outcome(err error) error {
-	var refused *lockstore.RefusedError
-	switch {
-	case errors.As(err, &refused):
-		return &setup.RefusedError{Why: refused.Error()}
-	case errors.Is(err, lockstore.ErrUnknown):
-		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
-	}
-	return err
+	return config, nil
 }
 
 // serve runs the view, the pages and the probes until ctx ends.
@@ -230,11 +138,13 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
 		if !r.pages.Ready() {
-			return errors.New("not loaded yet: " + wiring.Cause(r.view.Fresh(), r.trouble))
+			return errors.New("not loaded yet: " + r.causes())
 		}
 		return nil
 	})
-	wiring.Ready(ready, r.view, r.trouble)
+	if len(r.clusters) == 1 { // that one of several is away is no reason to hide the others
+		wiring.Ready(ready, r.clusters[0].view, r.clusters[0].trouble)
+	}
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
 		Drain: o.web.ShutdownTimeout, Log: log}
@@ -248,48 +158,32 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", r.reload.Run)
-	group.Add("health of etcd", r.health.Run)
-	group.Add("trouble with etcd", r.trouble.Run)
-	group.Add("view", r.view.Run)
+	for _, c := range r.clusters {
+		of := ""
+		if len(r.clusters) > 1 {
+			of = " of " + c.Name
+		}
+		group.Add("health of etcd"+of, c.health.Run)
+		group.Add("trouble with etcd"+of, c.trouble.Run)
+		group.Add("view"+of, c.view.Run)
+	}
 	group.Add("backtraces", r.pages.Run)
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)
 }
 
-// members are the endpoints of etcd as pages show them.
-func members(h *etcdconn.Health) []setup.Member {
-	if h == nil {
-		return nil
-	}
-	var list []setup.Member
-	for _, m := range h.Members {
-		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
-			Quota: m.Quota, Problem: m.Problem}
-		switch {
-		case m.Problem != "":
-		case m.Leader:
-			shown.Role = "leader"
-		case m.Learner:
-			shown.Role = "learner"
-		default:
-			shown.Role = "follower"
+// causes says why nothing was loaded.
+func (r *components) causes() string {
+	var all []string
+	for _, c := range r.clusters {
+		cause := wiring.Cause(c.view.Fresh(), c.trouble)
+		if len(r.clusters) > 1 {
+			cause = c.Name + ": " + cause
 		}
-		list = append(list, shown)
+		all = append(all, cause)
 	}
-	return list
-}
-
-// public returns the endpoints without any user and password in them.
-func public(endpoints []string) []string {
-	shown := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		if u, err := url.Parse(e); err == nil && u.Host != "" {
-			e = u.Scheme + "://" + u.Host
-		}
-		shown[i] = e
-	}
-	return shown
+	return strings.Join(all, "; ")
 }
 
 func firstError(errs ...error) error {

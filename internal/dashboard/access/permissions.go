@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,19 +34,78 @@ func permissions() []Permission {
 	return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend, Acknowledge}
 }
 
-// scope is between a permission and the owner for whose locks alone it is given: "unlock owner:billing".
-const scope = " owner:"
+// The scopes limit a permission to some clusters and to the locks of some owners:
+// "unlock cluster:prod-* owner:billing".
+const (
+	ofOwner   = "owner:"
+	inCluster = "cluster:"
+)
 
-// what is the permission without its scope.
+// what is the permission without its scopes.
 func (p Permission) what() Permission {
-	what, _, _ := strings.Cut(string(p), scope)
+	what, _, _ := strings.Cut(string(p), " ")
 	return Permission(what)
 }
 
-// covers reports whether a permission with a scope is that one and is given for this owner.
+// scopes are the cluster and the owner that the permission is limited to, as patterns; nil where it is not. The owner
+// is the last: it may have blanks.
+func (p Permission) scopes() (cluster, owner *string) {
+	rest, pattern, limited := strings.Cut(string(p), " "+ofOwner)
+	if limited {
+		owner = &pattern
+	}
+	if _, pattern, limited := strings.Cut(rest, " "+inCluster); limited {
+		cluster = &pattern
+	}
+	return cluster, owner
+}
+
+// covers reports whether a permission with an owner is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
-	have, pattern, scoped := strings.Cut(string(p), scope)
-	return scoped && Permission(have) == what && text.Matches(pattern, owner)
+	_, pattern := p.scopes()
+	return pattern != nil && p.what() == what && text.Matches(*pattern, owner)
+}
+
+// in is the permission as it is in a cluster; ok is false where it is not given there.
+func (p Permission) in(cluster string) (there Permission, ok bool) {
+	pattern, owner := p.scopes()
+	if pattern == nil {
+		return p, true
+	}
+	there = p.what()
+	if owner != nil {
+		there += " " + ofOwner + Permission(*owner)
+	}
+	return there, text.Matches(*pattern, cluster)
+}
+
+// check refuses a permission that cannot be meant.
+func (p Permission) check() error {
+	cluster, owner := p.scopes()
+	written := p.what()
+	bad := false
+	for _, scope := range []struct {
+		word    string
+		pattern *string
+	}{{inCluster, cluster}, {ofOwner, owner}} {
+		if scope.pattern != nil {
+			written += Permission(" " + scope.word + *scope.pattern)
+			bad = bad || *scope.pattern == "" || len(*scope.pattern) > 100 || strings.Count(*scope.pattern, "*") > 2 ||
+				strings.Contains(*scope.pattern, " "+inCluster)
+		}
+	}
+	switch {
+	case !slices.Contains(permissions(), p.what()):
+		return fmt.Errorf("has the permission %q, but there are only view, backtrace, audit, unlock, ask, "+
+			"extend and acknowledge", p)
+	case owner != nil && (p.what() == View || p.what() == Audit):
+		return fmt.Errorf("has the permission %q, but only backtrace, unlock, ask, extend and acknowledge can "+
+			"be given for one owner, as in \"unlock owner:billing-*\"", p)
+	case bad || written != p || cluster != nil && strings.ContainsAny(*cluster, " \t"):
+		return fmt.Errorf("has the permission %q, which should be like \"unlock owner:billing-*\" or "+
+			"\"unlock cluster:prod-* owner:billing-*\"", p)
+	}
+	return nil
 }
 
 // Permissions say who may do what. What is not said is denied.
@@ -62,7 +122,7 @@ type Permissions struct {
 //	  ann@example.org: [view, backtrace, audit, unlock, ask, extend, acknowledge]
 //	groups:
 //	  on-call: [view, backtrace, unlock, ask, extend, acknowledge]
-//	  team-billing: [view, backtrace owner:billing-*, unlock owner:billing-*]
+//	  team-billing: [view, backtrace owner:billing-*, unlock cluster:test-* owner:billing-*]
 func ParsePermissions(file []byte) (*Permissions, error) {
 	var p Permissions
 	decoder := yaml.NewDecoder(bytes.NewReader(file))
@@ -86,22 +146,29 @@ func (p *Permissions) check() error {
 	}
 	for who, list := range all {
 		for _, one := range list {
-			what, pattern, scoped := strings.Cut(string(one), scope)
-			if scoped && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2 ||
-				what == string(View) || what == string(Audit)) {
-				return fmt.Errorf("%s has the permission %q, but only backtrace, unlock, ask, extend and acknowledge "+
-					"can be given for one owner, as in \"unlock owner:billing-*\"", who, one)
-			}
-			if !slices.Contains(permissions(), one.what()) {
-				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit, unlock, "+
-					"ask, extend and acknowledge", who, one)
+			if err := one.check(); err != nil {
+				return fmt.Errorf("%s %w", who, err)
 			}
 		}
-		if len(list) > 0 && !slices.Contains(list, View) && !slices.Contains(p.Everyone, View) {
+		if len(list) > 0 && !slices.ContainsFunc(slices.Concat(list, p.Everyone), isView) {
 			return fmt.Errorf("%s has %s without view, which all others need", who, list[0])
 		}
 	}
 	return nil
+}
+
+func isView(p Permission) bool { return p.what() == View }
+
+// namesClusters reports whether a permission is limited to a cluster.
+func (p *Permissions) namesClusters() bool {
+	lists := [][]Permission{p.Everyone}
+	for _, who := range []map[string][]Permission{p.Users, p.Groups} {
+		lists = slices.AppendSeq(lists, maps.Values(who))
+	}
+	return slices.ContainsFunc(slices.Concat(lists...), func(one Permission) bool {
+		cluster, _ := one.scopes()
+		return cluster != nil
+	})
 }
 
 // grants are the permissions of a user.

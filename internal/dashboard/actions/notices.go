@@ -20,18 +20,19 @@ const (
 
 // noticeJSON is what is told.
 type noticeJSON struct {
-	Event  string `json:"event"` // the action, as the audit trail calls it
-	ID     string `json:"audit_id"`
-	At     string `json:"at"`
-	Lock   string `json:"name"`
-	Owner  string `json:"owner"`
-	Holder string `json:"holder"` // in one line
-	Hold   string `json:"uuid"`
-	Actor  string `json:"actor"`
-	Reason string `json:"reason"`
-	Ticket string `json:"ticket,omitempty"`
-	More   int64  `json:"seconds,omitempty"` // given by an extend, or for which an acknowledgement lasts
-	URL    string `json:"url,omitempty"`     // the page of the hold, where the external URL is known
+	Event   string `json:"event"` // the action, as the audit trail calls it
+	ID      string `json:"audit_id"`
+	At      string `json:"at"`
+	Lock    string `json:"name"`
+	Owner   string `json:"owner"`
+	Holder  string `json:"holder"` // in one line
+	Hold    string `json:"uuid"`
+	Actor   string `json:"actor"`
+	Reason  string `json:"reason"`
+	Ticket  string `json:"ticket,omitempty"`
+	More    int64  `json:"seconds,omitempty"` // given by an extend, or for which an acknowledgement lasts
+	URL     string `json:"url,omitempty"`     // the page of the hold, where the external URL is known
+	Cluster string `json:"cluster,omitempty"` // of several
 }
 
 // tell queues the notice of what was done.
@@ -40,7 +41,8 @@ func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
-		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket, More: a.Seconds}
+		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket, More: a.Seconds,
+		Cluster: h.site.URLs.Cluster}
 	if h.site.URLs.Origin != "" {
 		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(asked.Name, asked.historyID())
 	}

@@ -70,7 +70,7 @@ func (o *Operation) whenFresh(r *site.Request, err error) error {
 	}
 	p := *old
 	p.Name = name
-	p.Command = "mutexctl " + o.action + " " + site.Shell(name)
+	p.Command = o.site.Mutexctl(o.action, name)
 	p.Link = o.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(o.site.URLs, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {

@@ -35,11 +35,46 @@ type meta struct {
 	Matched  *int    `json:"matched,omitempty"`
 	Next     *string `json:"next,omitempty"`               // cursor of the next page
 	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
+	// of several clusters, each as the members above tell of one
+	Clusters []clusterMeta `json:"clusters,omitempty"`
+}
+
+// clusterMeta says how current what is told of one of several clusters is.
+type clusterMeta struct {
+	Name     string      `json:"name"`
+	Label    string      `json:"label"`
+	Level    locks.Level `json:"level"` // live, delayed, stale, never
+	AsOf     *string     `json:"as_of"`
+	Revision string      `json:"revision"`
+	Stale    bool        `json:"stale"`
+	Unread   *string     `json:"unread"` // why a part of the answer that is read from etcd is missing
 }
 
 func newMeta(r *site.Request, asOf time.Time) meta {
-	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
+	m := meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
 		Stale: r.Level() == locks.Stale}
+	for _, part := range r.Each() {
+		if !r.Several() {
+			break
+		}
+		c := part.Site.Config.Cluster
+		level := part.Level()
+		one := clusterMeta{Name: c.Name, Label: c.Shown(), Level: level, Stale: level == locks.Stale,
+			Revision: strconv.FormatInt(part.Fresh.Revision, 10)}
+		if level != locks.Never {
+			one.AsOf = lockjson.Known(lockjson.Time(part.Viewpoint().AsOf))
+		}
+		m.Stale = m.Stale || one.Stale || level == locks.Never
+		m.Clusters = append(m.Clusters, one)
+	}
+	return m
+}
+
+// notRead says of clusters why a part of the answer is missing.
+func (m *meta) notRead(by map[string]string) {
+	for i := range m.Clusters {
+		m.Clusters[i].Unread = lockjson.Known(by[m.Clusters[i].Name])
+	}
 }
 
 func (m meta) answer(data any) (site.Answer, error) {
@@ -54,7 +89,8 @@ func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, 
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	j := lockjson.New(r.Record, r.Verdict, a.queue(r.Queue), now)
 	j.Expiring = r.Display == locks.Expiring // as the page shows it
-	j.URL = a.site.URLs.Lock(r.Name, r.UUID)
+	j.Cluster = r.Cluster
+	j.URL = a.site.URLs.Of(r).Lock(r.Name, r.UUID)
 	return j
 }
 

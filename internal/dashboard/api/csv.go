@@ -22,13 +22,18 @@ func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
 	}
 	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows) }}, nil
+		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows, r.Several()) }}, nil
 }
 
-func (a *API) writeTable(w io.Writer, rows []*locks.Row) error {
-	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
-		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
+func (a *API) writeTable(w io.Writer, rows []*locks.Row, several bool) error {
+	heads := []string{"name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
+		"alert_at", "auto_unlock_at", "waiters", "waiting_since"}
+	if several {
+		heads = append(heads, "cluster")
+	}
+	line := appendCells(nil, heads...)
 	_, err := w.Write(line)
+	var cells []string
 	for _, row := range rows {
 		if err != nil {
 			return err
@@ -37,9 +42,13 @@ func (a *API) writeTable(w io.Writer, rows []*locks.Row) error {
 		if a.site.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
+		cells = append(cells[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
 			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
 			instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters, instantCell(row.Longest))
+		if several {
+			cells = append(cells, row.Cluster)
+		}
+		line = appendCells(line[:0], cells...)
 		_, err = w.Write(line)
 	}
 	return err

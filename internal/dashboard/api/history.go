@@ -18,8 +18,9 @@ type historyJSON struct {
 }
 
 type gapJSON struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // ServeHistory answers with holds that are over.
@@ -28,33 +29,40 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, err := a.site.History.Endings(r.Context(), r.Now, "")
-	if err != nil {
-		return site.Answer{}, a.site.NotRead(err)
+	all, unread := a.site.Holds(r)
+	if unread.Err != nil {
+		return site.Answer{}, a.site.NotRead(unread.Err)
 	}
-	found, err := a.site.History.Search(r.Context(), asked, all)
+	found, err := history.Search(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List)), Gaps: []gapJSON{}}
 	for i := range found.List {
-		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
+		j.Holds[i] = lockjson.NewEnding(found.List[i].Ending, r.Now)
+		j.Holds[i].Cluster = found.List[i].Cluster
 	}
-	gaps, since := a.site.History.Watched(r.Now, r.Fresh)
-	for _, g := range gaps {
-		if asked.During(g.From) || asked.During(g.To) {
-			j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
+	var since time.Time
+	for _, part := range r.Each() {
+		gaps, watched := part.Site.History.Watched(r.Now, part.Fresh)
+		if since.Before(watched) {
+			since = watched // from here on those of all clusters are known
+		}
+		for _, g := range gaps {
+			if asked.During(g.From) || asked.During(g.To) {
+				j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To), part.Site.URLs.Cluster})
+			}
 		}
 	}
 	j.Since, _ = lockjson.Instant(since, r.Now)
-	return pastAnswer(r, j, len(all), found.Matched, found.Next)
+	return pastAnswer(r, j, len(all), found.Matched, found.Next, unread)
 }
 
 // parse reads the parameters of a history. Other than a page, a program that asks wrongly is told.
 func parse(r *site.Request) (history.Request, error) {
 	asked, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
-		err = asked.Query.Sound()
+		err = r.Query(asked.Query).Sound()
 	}
 	if err != nil {
 		return asked, site.BadQuery(err.Error())
@@ -63,8 +71,10 @@ func parse(r *site.Request) (history.Request, error) {
 }
 
 // pastAnswer is a page of a list of what is over.
-func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor) (site.Answer, error) {
+func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor,
+	unread site.Unread) (site.Answer, error) {
 	m := newMeta(r, r.Now)
+	m.notRead(unread.By)
 	m.Total = &total
 	m.Matched = &matched
 	m.Next = lockjson.Known(next.String())
@@ -91,6 +101,7 @@ type actionJSON struct {
 	Ticket     *string  `json:"ticket"`
 	Seconds    *int64   `json:"seconds"` // given by an extend, or for which an acknowledgement lasts
 	Result     string   `json:"result"`
+	Cluster    string   `json:"cluster,omitempty"`
 }
 
 // ServeAudit answers with what operators did.
@@ -99,19 +110,20 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, err := a.site.History.Actions(r.Context(), r.Now)
-	if err != nil {
-		return site.Answer{}, a.site.NotRead(err)
+	all, unread := a.site.Deeds(r)
+	if unread.Err != nil {
+		return site.Answer{}, a.site.NotRead(unread.Err)
 	}
-	found, err := a.site.History.SearchActions(r.Context(), asked, all)
+	found, err := history.SearchDeeds(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	list := make([]actionJSON, len(found.List))
 	for i, done := range found.List {
-		list[i] = newActionJSON(&done, r.Now)
+		list[i] = newActionJSON(done.Action, r.Now)
+		list[i].Cluster = done.Cluster
 	}
-	return pastAnswer(r, list, len(all), found.Matched, found.Next)
+	return pastAnswer(r, list, len(all), found.Matched, found.Next, unread)
 }
 
 func newActionJSON(a *protocol.Action, now time.Time) actionJSON {

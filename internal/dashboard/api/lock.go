@@ -65,12 +65,14 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 		j.Lock = lockjson.Whole(lock.Name, j.Holders, a.queue(locks.QueueOf(lock.InLine)), now)
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
+	j.Cluster = a.site.URLs.Cluster
 	if lock.AskedHold != "" {
 		ending := &metadata.Ending{Lock: lock.Name, UUID: lock.AskedHold} // over, and no more is known
 		if lock.Ending != nil {
 			ending = lock.Ending
 		}
 		over := lockjson.NewEnding(ending, now)
+		over.Cluster = a.site.URLs.Cluster
 		j.Ending = &over
 	}
 	return j

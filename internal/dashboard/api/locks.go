@@ -95,7 +95,7 @@ func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
 	data := make([]lockjson.Lock, len(window.Rows))
 	for i, row := range window.Rows {
-		data[i] = a.Lock(row, now)
+		data[i] = a.Lock(row, r.At(row.Cluster).AsOf)
 	}
 	m := l.meta(r)
 	m.Next = lockjson.Known(window.Next)

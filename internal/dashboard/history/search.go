@@ -1,10 +1,12 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,22 +30,28 @@ type Request struct {
 
 // Cursor is the place behind a record in a list that is sorted by time, newest first.
 type Cursor struct {
-	At    time.Time
-	token int64
+	At      time.Time
+	token   int64
+	cluster string // of a record, where there are several
 }
 
 func (c Cursor) String() string {
 	if c.At.IsZero() {
 		return ""
 	}
-	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
+	s := strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
+	if c.cluster != "" {
+		s += "." + c.cluster
+	}
+	return s
 }
 
 // behind reports whether a record at this place comes after the cursor.
 func (c Cursor) behind(record Cursor) bool {
 	a := record.At.UnixMilli()
 	b := c.At.UnixMilli()
-	return c.At.IsZero() || a < b || a == b && record.token < c.token
+	return c.At.IsZero() || a < b || a == b && (record.token < c.token ||
+		record.token == c.token && record.cluster > c.cluster)
 }
 
 // Parse reads the parameters of a history page with at most this many records.
@@ -65,9 +73,10 @@ func Parse(v url.Values, most int) (Request, error) {
 	}
 	if text := v.Get("after"); text != "" {
 		at, token, _ := strings.Cut(text, ".")
+		token, cluster, _ := strings.Cut(token, ".")
 		milliseconds, err1 := strconv.ParseInt(at, 36, 64)
 		number, err2 := strconv.ParseInt(token, 36, 64)
-		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number}); err1 != nil || err2 != nil {
+		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number, cluster}); err1 != nil || err2 != nil {
 			return r, errors.New("after: this is no cursor of a history")
 		}
 	}
@@ -113,12 +122,50 @@ func search[T any](ctx context.Context, asked Request, all []T, place func(*T) C
 	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
 }
 
-// Search finds the endings that a request asks for. The error says that the search was stopped.
-func (s *Store) Search(ctx context.Context, asked Request, all []metadata.Ending) (Page[metadata.Ending], error) {
-	return search(ctx, asked, all,
-		func(e *metadata.Ending) Cursor { return Cursor{e.EndedAt.Time, e.Token} },
-		func(e *metadata.Ending) bool { return s.Matches(asked.Query, e) })
+// Hold is a hold that is over, and where it was.
+type Hold struct {
+	*metadata.Ending
+	Cluster string // empty where there is only one
+	store   *Store
 }
+
+// HistoryID is where the ending of the hold is recorded.
+func (h *Hold) HistoryID() string {
+	r := metadata.Record{UUID: h.UUID, Token: h.Token}
+	return r.HistoryID()
+}
+
+// Matches reports whether the query finds the hold, as [Store.Matches] does.
+func (h *Hold) Matches(q *locks.Query) bool { return h.store.Matches(q, h.Ending) }
+
+// Holds are the holds that are known to be over, newest first, as [Store.Endings].
+func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
+	all, err := s.Endings(ctx, now, "")
+	holds := make([]Hold, len(all))
+	for i := range all {
+		holds[i] = Hold{&all[i], s.source.Cluster, s}
+	}
+	return holds, err
+}
+
+// Search finds the holds that a request asks for. The error says that the search was stopped.
+func Search(ctx context.Context, asked Request, all []Hold) (Page[Hold], error) {
+	return search(ctx, asked, all, (*Hold).Place,
+		func(h *Hold) bool { return h.Matches(asked.Query) })
+}
+
+// Newest puts lists of several clusters into one, newest first.
+func Newest[T any](lists [][]T, place func(*T) Cursor) []T {
+	all := slices.Concat(lists...)
+	slices.SortStableFunc(all, func(a, b T) int {
+		x, y := place(&a), place(&b)
+		return cmp.Or(y.At.Compare(x.At), cmp.Compare(y.token, x.token), strings.Compare(x.cluster, y.cluster))
+	})
+	return all
+}
+
+// Place is where the hold stands in a history.
+func (h *Hold) Place() Cursor { return Cursor{h.EndedAt.Time, h.Token, h.Cluster} }
 
 // Matches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
 // state:alerting finds what had alerted.
@@ -135,20 +182,38 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
+// Deed is what an operator did, and where.
+type Deed struct {
+	*protocol.Action
+	Cluster string // empty where there is only one
+	store   *Store
+}
+
+// Place is where the deed stands in the audit trail.
+func (d *Deed) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
+
+// Deeds is what operators did, newest first, as [Store.Actions].
+func (s *Store) Deeds(ctx context.Context, now time.Time) ([]Deed, error) {
+	all, err := s.Actions(ctx, now)
+	deeds := make([]Deed, len(all))
+	for i := range all {
+		deeds[i] = Deed{&all[i], s.source.Cluster, s}
+	}
+	return deeds, err
+}
+
+// SearchDeeds finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func (s *Store) SearchActions(ctx context.Context, asked Request,
-	all []protocol.Action) (Page[protocol.Action], error) {
-	return search(ctx, asked, all,
-		func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} },
-		func(a *protocol.Action) bool {
-			r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client,
-				Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
-			return asked.Query.Matches(s.row(&r, a.At.Time), a.At.Time)
+func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], error) {
+	return search(ctx, asked, all, (*Deed).Place,
+		func(d *Deed) bool {
+			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Owner: d.Actor, Hostname: d.Client,
+				Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}
+			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
 		})
 }
 
 // row is a record as it was judged at the time.
 func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
-	return locks.NewRow(r, s.source.Policy, staleness.Moment{Wall: at}, locks.Queue{}, nil)
+	return locks.NewRow(r, s.source.Policy, staleness.Moment{Wall: at}, locks.Queue{}, nil).In(s.source.Cluster)
 }

@@ -49,6 +49,7 @@ type Source struct {
 	Relists func() uint64
 	Policy  staleness.Policy
 	Log     zerolog.Logger
+	Cluster string // that it is about; empty where there is only one
 }
 
 // NewStore returns a store that knows nothing yet.

@@ -10,12 +10,15 @@ import (
 type Counts struct {
 	Total, Held, Alerting, Expiring, Abandoned, Expired, Malformed int
 
-	Waiting    int            // waiters
-	Longest    time.Time      // since when the longest waiter waits
-	Oldest     time.Time      // first locked_at
-	NextUnlock *Row           // of those that alert, expire or are abandoned, the first to be auto-unlocked
-	queues     map[string]int // waiters by the lock that several hold, so that they count once
+	Waiting    int                // waiters
+	Longest    time.Time          // since when the longest waiter waits
+	Oldest     time.Time          // first locked_at
+	NextUnlock *Row               // of those that alert, expire or are abandoned, the first to be auto-unlocked
+	queues     map[sharedLock]int // waiters by the lock that several hold, so that they count once
 }
+
+// sharedLock is a lock that several hold.
+type sharedLock struct{ cluster, name string }
 
 func (c *Counts) add(r *Row) {
 	c.Total++
@@ -37,7 +40,7 @@ func (c *Counts) add(r *Row) {
 	if r.Share == nil || r.Share.Lock == "" {
 		c.Waiting += r.Waiters
 	} else if r.Waiters > 0 {
-		c.addQueue(r.Share.Lock, r.Waiters)
+		c.addQueue(sharedLock{r.Cluster, r.Share.Lock}, r.Waiters)
 	}
 	c.Longest = Earlier(c.Longest, r.Longest)
 	c.Oldest = Earlier(c.Oldest, r.LockedAt)
@@ -66,12 +69,12 @@ func (c *Counts) sum(o *Counts) {
 }
 
 // addQueue counts the queue of a lock that several hold.
-func (c *Counts) addQueue(lock string, waiters int) {
+func (c *Counts) addQueue(lock sharedLock, waiters int) {
 	if _, counted := c.queues[lock]; counted {
 		return
 	}
 	if c.queues == nil {
-		c.queues = map[string]int{}
+		c.queues = map[sharedLock]int{}
 	}
 	c.queues[lock] = waiters
 	c.Waiting += waiters

@@ -45,10 +45,30 @@ func (s *Snapshot) worst() *Impact {
 			troubled = s.first(troubled, &Impact{r.Name, []*Row{r}, Queue{}})
 		}
 	}
+	return s.either(troubled, sound)
+}
+
+// either is the troubled lock, unless far more is lost at the sound one. Both may be nil.
+func (s *Snapshot) either(troubled, sound *Impact) *Impact {
 	if troubled == nil || sound != nil && s.lost(sound) > s.lost(troubled) {
 		return sound
 	}
 	return troubled
+}
+
+// worstOf is the worst lock of several clusters.
+func (s *Snapshot) worstOf(parts []Part) *Impact {
+	var troubled, sound *Impact
+	for _, p := range parts {
+		switch i := p.Snapshot.Worst(); {
+		case i == nil:
+		case i.Row().Display.Troubled():
+			troubled = s.first(troubled, i)
+		default:
+			sound = s.first(sound, i)
+		}
+	}
+	return s.either(troubled, sound)
 }
 
 // first is the one of two that matters more. The first may be nil.

@@ -45,11 +45,12 @@ type position struct {
 	At    int64  `json:"a,omitempty"`
 	Text  string `json:"t,omitempty"`
 	Name  string `json:"n"`
+	In    string `json:"c,omitempty"` // cluster
 }
 
 // position of the lock in this order. What is unknown comes last in either direction.
 func (o Order) position(r *Row) position {
-	p := position{Name: r.Name}
+	p := position{Name: r.Name, In: r.Cluster}
 	switch o.By {
 	case "name":
 		p.Text = r.Name
@@ -119,7 +120,7 @@ func (o Order) compare(a, b *position) int {
 		c = -c
 	}
 	if c == 0 {
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.In, b.In))
 	}
 	return c
 }

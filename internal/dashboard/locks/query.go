@@ -24,6 +24,7 @@ type Query struct {
 	Problems []QueryProblem
 	timed    bool // the answer depends on the clock
 	regexps  int
+	left     string // terms of Text that were left out, though they can be read
 }
 
 // Term is one condition.
@@ -140,6 +141,62 @@ func (q *Query) With(added string) string {
 		return ok && k == key
 	})
 	return textOf(append(kept, Term{Text: added}))
+}
+
+// clusterValues are the values of the term that chooses clusters; nil: there is none.
+func (q *Query) clusterValues() []string {
+	for _, t := range q.Terms {
+		if key, value, ok := cutKey(t.Text); ok && key == "cluster" {
+			return strings.Split(strings.TrimPrefix(unquote(value), "="), ",")
+		}
+	}
+	return nil
+}
+
+// ChoosesCluster reports whether the query chooses the cluster.
+func (q *Query) ChoosesCluster(name string) bool {
+	return slices.ContainsFunc(q.clusterValues(), func(glob string) bool { return text.Matches(glob, name) })
+}
+
+// KnowClusters leaves out terms that choose a cluster which does not exist, and says so.
+func (q *Query) KnowClusters(names []string) {
+	q.Terms = slices.DeleteFunc(q.Terms, func(t Term) bool {
+		key, value, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
+		if !ok || key != "cluster" {
+			return false
+		}
+		for glob := range strings.SplitSeq(strings.TrimPrefix(unquote(value), "="), ",") {
+			if !slices.ContainsFunc(names, func(name string) bool { return text.Matches(glob, name) }) {
+				q.problem(t.Text, fmt.Sprintf("there is no cluster %q; there are: %s", glob, strings.Join(names, " ")))
+				q.left += "\n" + t.Text
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Free reports whether the query chooses no clusters, which is all of them.
+func (q *Query) Free() bool { return len(q.clusterValues()) == 0 }
+
+// OnlyClusters is the text of the query without all but the choice of clusters.
+func (q *Query) OnlyClusters() string {
+	return textOf(slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
+		key, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
+		return !ok || key != "cluster"
+	}))
+}
+
+// InClusters is the text of the query that chooses these clusters; all, where none is named.
+func (q *Query) InClusters(names ...string) string {
+	kept := slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
+		key, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
+		return ok && key == "cluster"
+	})
+	if len(names) > 0 {
+		kept = append(kept, Term{Text: "cluster:" + strings.Join(names, ",")})
+	}
+	return textOf(kept)
 }
 
 // Exactly is the term that finds this value and no other.

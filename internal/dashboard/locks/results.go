@@ -43,7 +43,7 @@ type entry struct {
 // Result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The
 // error is a problem: the search was stopped.
 func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
-	key := o.String() + " " + q.Text
+	key := o.String() + " " + q.Text + q.left
 	if q.timed {
 		key += now.Format(" 2006-01-02T15:04:05")
 	}
@@ -143,9 +143,9 @@ func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, n
 	}
 	r := &Result{Version: Hash(uint64(len(s.Rows)))}
 	if before := s.results.before[key]; before != nil && s.changes.few {
-		r.Rows = s.changes.merge(o, before.Rows, q.among(ctx, s.changes.came, now))
+		r.Rows = s.changes.merge(o, before.Rows, s.among(ctx, q, s.changes.came, now))
 	} else {
-		r.Rows = q.among(ctx, s.InOrder(o), now)
+		r.Rows = s.among(ctx, q, s.InOrder(o), now)
 	}
 	if err := Stopped(ctx); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, n
 }
 
 // among are those of the rows that the query finds, or some of them when ctx ended.
-func (q *Query) among(ctx context.Context, rows []*Row, now time.Time) []*Row {
+func (s *Snapshot) among(ctx context.Context, q *Query, rows []*Row, now time.Time) []*Row {
 	every := rowsBetweenLooks
 	if q.regexps > 0 {
 		every = 1
@@ -168,7 +168,7 @@ func (q *Query) among(ctx context.Context, rows []*Row, now time.Time) []*Row {
 			if i%every == 0 && ctx.Err() != nil {
 				return nil
 			}
-			if q.Matches(row, now) {
+			if q.Matches(row, s.asOf(row, now)) {
 				found = append(found, row)
 			}
 		}

@@ -45,7 +45,8 @@ func (d DisplayState) urgency() int64 {
 // immutable.
 type Row struct {
 	*metadata.Record
-	Queue       // of those who wait for the lock
+	Cluster     string // that the lock is in; empty where there is only one
+	Queue              // of those who wait for the lock
 	Verdict     staleness.Verdict
 	Display     DisplayState
 	next        time.Time        // when Display changes if nobody touches the record; zero = never
@@ -80,6 +81,15 @@ func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting
 	return row
 }
 
+// In is the row as one of a cluster.
+func (r *Row) In(cluster string) *Row {
+	if r.Cluster != cluster {
+		r.Cluster = cluster
+		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(cluster))
+	}
+	return r
+}
+
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	r.Verdict = staleness.Judge(r.Record, p, at)
 	r.Display = DisplayState(r.Verdict.State)
@@ -107,6 +117,9 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 	if off := r.Verdict.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
+	}
+	if r.Cluster != "" {
+		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(r.Cluster))
 	}
 }
 

@@ -25,8 +25,9 @@ type Snapshot struct {
 	Next    time.Time               // when a state changes by itself; zero = never
 	Version uint64                  // changes with anything that a list shows
 
-	at           time.Time          // the moment at which the states hold
-	locks        []*metadata.Record // of which the snapshot was built
+	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
+	at           time.Time            // the moment at which the states hold
+	locks        []*metadata.Record   // of which the snapshot was built
 	queueVersion uint64
 	changes      changes // since the snapshot before
 	results      results
@@ -53,6 +54,8 @@ type Source struct {
 	Locks  func() []*metadata.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
 	Policy staleness.Policy
+	// Cluster is which one they are in; empty where there is only one.
+	Cluster string
 }
 
 // Snapshots keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked
@@ -95,7 +98,7 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(s.last, locks, queues, s.source.Policy, at)
+	s.last = build(s.last, locks, queues, &s.source, at)
 	s.last.queueVersion = version
 	s.last.results.costly = s.costly
 	s.frozen = frozen
@@ -124,7 +127,7 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 
 // build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and
 // found.
-func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy,
+func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, from *Source,
 	at staleness.Moment) *Snapshot {
 	s := &Snapshot{Rows: make([]*Row, len(locks)), at: at.Wall, locks: locks, Queues: queues,
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
@@ -139,9 +142,9 @@ func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadat
 		summaries[lock] = QueueOf(queue)
 	}
 	var came, went []*Row
-	for _, b := range inPieces(len(locks), func(from, to int) built {
-		b := built{rows: s.Rows[from:to]}
-		b.build(within(old, locks, from, to), locks[from:to], summaries, p, at)
+	for _, b := range inPieces(len(locks), func(first, end int) built {
+		b := built{rows: s.Rows[first:end]}
+		b.build(within(old, locks, first, end), locks[first:end], summaries, from, at)
 		return b
 	}) {
 		s.All.sum(&b.all)
@@ -175,7 +178,7 @@ type built struct {
 	came, went []*Row
 }
 
-func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string]Queue, p staleness.Policy,
+func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string]Queue, from *Source,
 	at staleness.Moment) {
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
@@ -185,7 +188,7 @@ func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string
 		if len(old) > 0 && old[0].Name == lock.Name {
 			before, old = old[0], old[1:]
 		}
-		r := update(before, lock, summaries, p, at)
+		r := update(before, lock, summaries, from, at)
 		if r != before {
 			if b.came = append(b.came, r); before != nil {
 				b.went = append(b.went, before)
@@ -200,10 +203,10 @@ func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string
 }
 
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *metadata.Record, summaries map[string]Queue, p staleness.Policy,
+func update(before *Row, lock *metadata.Record, summaries map[string]Queue, from *Source,
 	at staleness.Moment) *Row {
 	if before == nil || before.Record != lock {
-		return NewRow(lock, p, at, summaries[ShareOf(lock).QueueName(lock.Name)], before)
+		return NewRow(lock, from.Policy, at, summaries[ShareOf(lock).QueueName(lock.Name)], before).In(from.Cluster)
 	}
 	now := summaries[before.Share.QueueName(lock.Name)]
 	same := now.Waiters == before.Waiters && now.Longest.Equal(before.Longest)
@@ -212,6 +215,6 @@ func update(before *Row, lock *metadata.Record, summaries map[string]Queue, p st
 	}
 	r := *before
 	r.Queue = now
-	r.judge(p, at)
+	r.judge(from.Policy, at)
 	return &r
 }

@@ -17,6 +17,7 @@ type auditPage struct {
 	Actions []actionView
 	Matched int
 	Total   int
+	Unread  string // of which clusters etcd could not be asked
 	Next    string
 }
 
@@ -27,6 +28,7 @@ type actionView struct {
 	Agent          string // the person's program
 	What           string
 	Name, URL      string
+	Cluster        string // where there are several
 	Holder         string
 	Reason, Ticket string
 	Result         string
@@ -38,13 +40,14 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := p.site.History.Actions(r.Context(), r.Now)
-	if err != nil {
-		return site.Answer{}, p.site.NotRead(err)
+	r.Query(asked.Query)
+	all, unread := p.site.Deeds(r)
+	if unread.Err != nil {
+		return site.Answer{}, p.site.NotRead(unread.Err)
 	}
-	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all)}
+	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all), Unread: unread.Why}
 	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
-	found, err := p.site.History.SearchActions(r.Context(), asked, all)
+	found, err := history.SearchDeeds(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
@@ -54,9 +57,10 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
 			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
-			What:  actionWords(&a),
-			Name:  text.Clip(a.Lock, site.MaxNameShown),
-			URL:   p.site.URLs.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
+			What:  actionWords(a.Action), Cluster: p.clusterOf(r, a.Cluster),
+			Name:   text.Clip(a.Lock, site.MaxNameShown),
+			URL:    p.site.URLs.In(a.Cluster).Lock(a.Lock, hold.HistoryID()),
+			Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
 			Result: a.Result})
 	}

@@ -32,7 +32,7 @@ func (p *Pages) cycleViews(r *site.Request, found []deadlock.Cycle) []cycleView 
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
 			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, site.MaxNameShown),
-				p.site.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
+				r.Site.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}

@@ -33,7 +33,7 @@ type pastChip struct {
 }
 
 // pastChips are the ways to narrow a history. The first one widens it again.
-func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
+func (p *Pages) pastChips(q *locks.Query, all []history.Hold) []pastChip {
 	var chips []pastChip
 	for _, c := range []struct{ word, icon, term string }{
 		{"all", "calm", ""}, {"released", "released", "ended:released"},
@@ -57,7 +57,7 @@ func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 			counted = q
 		}
 		for i := range all {
-			if p.site.History.Matches(counted, &all[i]) {
+			if all[i].Matches(counted) {
 				chip.N++
 			}
 		}
@@ -73,6 +73,7 @@ type pastView struct {
 	Word        string // released, auto-unlocked, abandoned, force-unlocked
 	Name        string
 	URL         string
+	Cluster     string // where there are several
 	Owner, Host string
 	Purpose     string
 	Began       *phrase.Moment
@@ -107,24 +108,32 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := p.site.History.Endings(r.Context(), r.Now, "")
+	r.Query(asked.Query)
+	all, unread := p.site.Holds(r)
 	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
-		Chips: p.pastChips(asked.Query, all)}
+		Unread: unread.Why,
+		Chips:  p.pastChips(asked.Query, all)}
 	v.JSON = p.site.URLs.To("api/v1/history", "q", asked.Query.Text)
-	if err != nil {
-		v.Unread = p.site.Config.Explain(err)
-	}
-	found, err := p.site.History.Search(r.Context(), asked, all)
+	found, err := history.Search(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	v.Matched = found.Matched
 	for i := range found.List {
-		v.Endings = append(v.Endings, p.pastView(&found.List[i], v.Viewpoint))
+		hold := &found.List[i]
+		view := p.pastView(hold.Ending, r.At(hold.Cluster))
+		view.URL = p.site.URLs.In(hold.Cluster).Lock(hold.Lock, hold.HistoryID())
+		view.Cluster = p.clusterOf(r, hold.Cluster)
+		v.Endings = append(v.Endings, view)
 	}
-	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
-	if v.Since = v.Viewpoint.Since(since); len(asked.Query.Terms) == 0 {
-		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
+	for _, part := range r.Each() {
+		gaps, since := part.Site.History.Watched(r.Now, part.Fresh)
+		if v.Since == nil || since.Before(v.Since.At) {
+			v.Since = v.Viewpoint.Since(since)
+		}
+		if len(asked.Query.Terms) == 0 {
+			v.Endings = withGaps(v.Endings, p.clusterOf(r, part.Site.URLs.Cluster), gaps, asked.After.At, found.Next.At)
+		}
 	}
 	if found.Next != (history.Cursor{}) {
 		v.Next = p.site.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
@@ -133,10 +142,11 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []pastView {
+func withGaps(list []pastView, cluster string, gaps []history.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To), at: g.From})
+			list = append(list, pastView{Gap: true, Cluster: cluster, From: phrase.UTC(g.From),
+				To: phrase.TimeOfDay(g.To), at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })

@@ -34,7 +34,11 @@ const (
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
 // ParseList reads the parameters of a list.
-func ParseList(r *site.Request) ListRequest { return parseListValues(r.URL.Query()) }
+func ParseList(r *site.Request) ListRequest {
+	l := parseListValues(r.URL.Query())
+	r.Query(l.Query)
+	return l
+}
 
 func parseListValues(v url.Values) ListRequest {
 	l := ListRequest{
@@ -172,12 +176,15 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
-		xxhash.Sum64String(string(r.Level())),
+		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	if w := s.Worst(); w != nil {
 		h = locks.Hash(h, xxhash.Sum64String(w.Lock), uint64(w.Waiters), uint64(w.Longest.UnixNano()))
 	}
 	h = locks.Hash(h, uint64(len(s.Cycles())))
+	if r.Several() {
+		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
+	}
 	unlockers, _ := p.site.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
@@ -225,11 +232,11 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 			v.Every = append(v.Every, seconds)
 		}
 	}
-	p.fillControls(&v, s, l, found)
+	p.fillControls(&v, r, s, l, found)
 	if l.group {
-		p.groupViews(&v, r.Caller, l, found)
+		p.groupViews(&v, r, l, found)
 	} else {
-		v.Table = p.newTable(r.Caller, w.Rows, v.Viewpoint, l)
+		v.Table = p.newTable(r, w.Rows, l)
 		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

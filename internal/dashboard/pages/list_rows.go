@@ -35,6 +35,7 @@ type rowView struct {
 	Share    string // what the holder has of a lock that several can hold
 	Clock    string // the holder's clock, where it is off
 	Extra    []extra
+	Away     bool // its cluster is, while others are not
 	Wide     int  // columns that the second line spans
 	More     bool // there is a second line
 	Purpose  string

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -26,7 +25,7 @@ type groupView struct {
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
-func (p *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *locks.Result) {
+func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *locks.Result) {
 	groups := found.ByOwner()
 	left := l.Limit
 	v.Owners = len(groups)
@@ -42,7 +41,7 @@ func (p *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *l
 		rows := g.Rows[:min(len(g.Rows), left)]
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
-		view.Table = p.newTable(c, rows, v.Viewpoint, l)
+		view.Table = p.newTable(r, rows, l)
 		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}

@@ -21,16 +21,53 @@ type table struct {
 	Rows    []rowView
 }
 
-func (p *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
+func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) table {
 	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
+	if r.Several() {
+		t.Columns = append(t.Columns, column{Title: "Cluster"})
+	}
 	t.Wide = len(t.Columns) - 1
 	view := l.view(p.site.URLs)
-	for i, r := range rows {
-		t.Rows[i] = p.rowView(c, r, at, l)
+	looked := map[string]*look{}
+	for i, row := range rows {
+		at := looked[row.Cluster]
+		if at == nil {
+			at = p.lookAt(r, row.Cluster)
+			looked[row.Cluster] = at
+		}
+		t.Rows[i] = p.rowView(at.caller, row, at.point, l)
 		t.Rows[i].Wide = t.Wide
-		t.Rows[i].URL = p.site.URLs.LockFrom(r.Name, r.UUID, view)
+		t.Rows[i].URL = at.urls.LockFrom(row.Name, row.UUID, view)
+		if r.Several() {
+			t.Rows[i].Away = at.point.Stale
+			t.Rows[i].Extra = append(t.Rows[i].Extra, extra{Title: "cluster", Text: at.cluster})
+		}
 	}
 	return t
+}
+
+// look is what the rows of a cluster have in common.
+type look struct {
+	caller  access.Caller
+	point   phrase.Viewpoint
+	urls    site.URLs
+	cluster string // for people, where there are several
+}
+
+func (p *Pages) lookAt(r *site.Request, cluster string) *look {
+	part := r
+	if r.Several() {
+		part, _ = r.Part(cluster)
+	}
+	return &look{part.Caller, part.Viewpoint(), part.Site.URLs, part.Site.Config.Cluster.Shown()}
+}
+
+// clusterOf is a cluster for people; empty where there is only one.
+func (p *Pages) clusterOf(r *site.Request, cluster string) string {
+	if !r.Several() {
+		return ""
+	}
+	return p.lookAt(r, cluster).cluster
 }
 
 // extra is a cell of a column that was asked for.

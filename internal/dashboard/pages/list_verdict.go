@@ -28,7 +28,7 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, policy: p.site.Config.Policy, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: p.site.Unclaimed()}
+		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(p.site)}
 	b.unlockers, b.known = p.site.Unlockers()
 	if s.All.Expired > 0 {
 		b.expired = oldestExpired(s.Rows)
@@ -42,7 +42,7 @@ type banner struct {
 	worst     *locks.Impact // nil where nothing is wrong and nobody waits
 	expired   *locks.Row    // the lock that expired longest ago; nil where none has
 	cycles    []deadlock.Cycle
-	unclaimed []unclaimed.Lock // free, and nobody in their queues takes them
+	unclaimed []claimless // free, and nobody in their queues takes them
 	unlockers []setup.Unlocker
 	known     bool // the unlockers are
 	counted   bool // waiters are recorded
@@ -58,7 +58,7 @@ func (b *banner) verdict() verdict {
 	}
 	if l := b.longestUnclaimed(); l != nil && !b.at.Stale {
 		v.Then = v.Lead.Say(" ").Sentence(v.Then)
-		v.Lead = phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), b.urls.Lock(l.Name, "")).
+		v.Lead = phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), l.urls.Lock(l.Name, "")).
 			Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
 			Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
 	}
@@ -94,8 +94,8 @@ func (b *banner) level() string {
 }
 
 // longestUnclaimed is the lock that nobody takes for the longest time, if it blocks more than the worst that is held.
-func (b *banner) longestUnclaimed() *unclaimed.Lock {
-	var found *unclaimed.Lock
+func (b *banner) longestUnclaimed() *claimless {
+	var found *claimless
 	for i := range b.unclaimed {
 		if l := &b.unclaimed[i]; found == nil || l.Since.Before(found.Since) {
 			found = l
@@ -105,6 +105,26 @@ func (b *banner) longestUnclaimed() *unclaimed.Lock {
 		return nil
 	}
 	return found
+}
+
+// claimless is a lock that nobody takes, and the addresses of its cluster.
+type claimless struct {
+	unclaimed.Lock
+	urls site.URLs
+}
+
+// unclaimedIn are the locks that nobody takes, in one cluster or in all.
+func unclaimedIn(s *site.Site) (all []claimless) {
+	for _, part := range s.Parts {
+		all = append(all, unclaimedIn(part)...)
+	}
+	if len(s.Parts) > 0 {
+		return all
+	}
+	for _, l := range s.Unclaimed() {
+		all = append(all, claimless{l, s.URLs})
+	}
+	return all
 }
 
 // calm is the answer where no lock is in the way.
@@ -136,7 +156,7 @@ func (b *banner) impact() phrase.Sentence {
 	if w.Lock != r.Name {
 		uuid = ""
 	}
-	said := phrase.Sentence{}.Link(text.Clip(w.Lock, site.MaxNameShown), b.urls.Lock(w.Lock, uuid))
+	said := phrase.Sentence{}.Link(text.Clip(w.Lock, site.MaxNameShown), b.urls.Of(r).Lock(w.Lock, uuid))
 	if w.Waiters > 0 {
 		said = said.Say(" blocks " + phrase.Thousands(w.Waiters))
 		if longest := b.at.Lasting(w.Longest); longest != nil {
@@ -313,7 +333,7 @@ func (b *banner) expiredSentence(explained bool) phrase.Sentence {
 		said = said.Say(" by ").Time(b.at.Age(b.expired.Verdict.AutoUnlockAt))
 	}
 	said = said.Say(": ").Link(text.Clip(b.expired.Name, site.MaxNameShown),
-		b.urls.Lock(b.expired.Name, b.expired.UUID)).Say(".")
+		b.urls.Of(b.expired).Lock(b.expired.Name, b.expired.UUID)).Say(".")
 	if explained {
 		return said
 	}

@@ -20,7 +20,7 @@ func (p *Pages) commands(r *locks.Row) []Command {
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
-	list = append(list, Command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
+	list = append(list, Command{"The lock on the command line", p.site.Mutexctl("show", r.Name)})
 	if p.site.Config.Layout.Prefix() != "" {
 		list = append(list, Command{"The keys in etcd",
 			"etcdctl get --prefix " + site.Shell(p.site.Config.Layout.Record(r.Name))})

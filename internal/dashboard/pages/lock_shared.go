@@ -31,13 +31,12 @@ type sharedPage struct {
 const maxSharers = 100
 
 func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
-	c := r.Caller
 	u := locks.UseOf(lock.Shares)
 	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
 	v.Follows = true
 	v.Blocked = waitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, v.Recorded)
-	v.Past = p.site.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
+	v.Past = p.site.URLs.To("history", "q", p.site.Here(locks.FieldTerm("name", lock.Name+"#*")))
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}
 	}
@@ -45,7 +44,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		full: true}
 	holders := l.Order.Sort(slices.Clone(lock.Shares))
 	v.More = max(0, len(holders)-maxSharers)
-	v.Table = p.newTable(c, holders[:len(holders)-v.More], v.Viewpoint, l)
+	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
 		v.Table.Columns[i] = column{Title: v.Table.Columns[i].Title} // no link: they are in one order

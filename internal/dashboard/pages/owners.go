@@ -35,7 +35,7 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	q := locks.ParseQuery(r.URL.Query().Get("q"))
+	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
 	v := ownersPage{SearchPage: p.site.SearchPage(r, "owners", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", q.Text, "sort", "owner")
 	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
@@ -48,7 +48,7 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 			Waiters: g.Waiting,
 			Late:    g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
-			o.URL = p.site.URLs.To("", "q", locks.Exactly("owner", g.Owner))
+			o.URL = p.site.URLs.To("", "q", locks.ParseQuery(q.OnlyClusters()).With(locks.Exactly("owner", g.Owner)))
 		}
 		v.Owners = append(v.Owners, o)
 	}

@@ -42,13 +42,16 @@ type unlockerView struct {
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
+	if r.Several() {
+		return p.serveClusters(r)
+	}
 	fresh := r.Fresh
 	v := statusPage{Page: p.site.Page(r, "status"), Prefix: p.site.Config.Layout.Prefix(),
 		Endpoints: p.site.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here = "status"
-	v.JSON = p.site.URLs.To("api/v1/status")
+	v.JSON = p.site.URLs.Own("api/v1/status")
 	v.Since = v.Age(fresh.Since)
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
@@ -137,6 +140,9 @@ func (p *Pages) about(r *site.Request) []fact {
 		if f.ok {
 			list = append(list, fact{f.label, f.value})
 		}
+	}
+	if r.Several() {
+		return list
 	}
 	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
 	if !since.IsZero() {

@@ -195,14 +195,24 @@ func (p *Pages) fillDays(r *site.Request, owners []ownerView, groups []*locks.Gr
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
 	defer cancel()
-	all, _ := p.site.History.Endings(ctx, r.Now, "")
-	for i := range all {
-		if holds, shown := held[all[i].Owner]; shown {
-			held[all[i].Owner] = append(holds, holdOf(&all[i]))
+	parts := p.site.Parts
+	if len(parts) == 0 {
+		parts = []*site.Site{p.site}
+	}
+	for _, part := range parts {
+		all, _ := part.History.Endings(ctx, r.Now, "")
+		for i := range all {
+			if holds, shown := held[all[i].Owner]; shown {
+				held[all[i].Owner] = append(holds, holdOf(&all[i]))
+			}
 		}
 	}
 	for i, g := range groups {
-		hours := trends.Day(r.Now, held[g.Owner], p.site.Trends.Owner(g.Owner, r.Now))
+		var points []trends.Point
+		for _, part := range parts {
+			points = trends.Either(points, part.Trends.Owner(g.Owner, r.Now))
+		}
+		hours := trends.Day(r.Now, held[g.Owner], points)
 		owners[i].Day = []strip{heldStrip(hours, "Held a lock"), waitingStrip(hours, "Waited for")}
 	}
 }

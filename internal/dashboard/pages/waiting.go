@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ type waitingPage struct {
 type contention struct {
 	Look        locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
+	Cluster     string // where there are several
 	Owner, Host string
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
@@ -46,61 +48,91 @@ const (
 
 // ServeWaiting answers with the locks that somebody waits for.
 func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
-	s, err := r.Loaded()
-	if err != nil {
+	if _, err := r.Loaded(); err != nil {
 		return site.Answer{}, err
 	}
-	q := locks.ParseQuery(r.URL.Query().Get("q"))
+	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
 	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q), Known: p.site.Config.Queues != nil}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if v.Known {
-		if err := p.fillWaiting(r, &v, s, q); err != nil {
+		if err := p.fillWaiting(r, &v, q); err != nil {
 			return site.Answer{}, err
 		}
-		found := s.Cycles()
-		v.Cycles = p.cycleViews(r, found[:min(len(found), maxCycles)])
+		for _, part := range r.Each() {
+			if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
+				found := s.Cycles()
+				v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
+			}
+		}
 	}
 	return p.site.Render("waiting", v)
 }
 
-// fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
-	ctx, cancel := locks.WithLimit(r.Context())
-	defer cancel()
-	type queued struct {
-		lock    string
-		holders []*locks.Row
-		queue   []metadata.Waiter
-		longest time.Time
+// queued is a lock that somebody waits for.
+type queued struct {
+	in      *site.Request // to its cluster
+	lock    string
+	holders []*locks.Row
+	queue   []metadata.Waiter
+	longest time.Time
+}
+
+// queuedIn are the locks of a cluster that somebody waits for, as far as the query finds them. The error says that the
+// search was stopped.
+func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, error) {
+	s, notYet := r.Loaded()
+	if notYet != nil {
+		return nil, nil // which the page says
 	}
 	var all []queued
+	asOf := r.Viewpoint().AsOf
 	for lock, queue := range s.Queues {
 		if err := locks.Stopped(ctx); err != nil {
-			return err
+			return nil, err
 		}
 		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{p.site.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{r.Site.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
 		}
-		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, v.AsOf) }) {
+		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
 			continue
 		}
-		one := queued{lock, holders, queue, locks.QueueOf(queue).Longest}
-		v.Waiting += len(queue)
-		v.Longest = v.Lasting(locks.Earlier(v.longestAt(), one.longest))
-		all = append(all, one)
+		all = append(all, queued{r, lock, holders, queue, locks.QueueOf(queue).Longest})
 	}
+	return all, nil
+}
+
+// fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
+func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) error {
+	ctx, cancel := locks.WithLimit(r.Context())
+	defer cancel()
+	var all []queued
+	for _, part := range r.Each() {
+		found, err := queuedIn(ctx, part, q)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	var longest time.Time
+	for _, one := range all {
+		v.Waiting += len(one.queue)
+		longest = locks.Earlier(longest, one.longest)
+	}
+	v.Longest = v.Lasting(longest)
 	lost := func(one queued) int64 { return locks.Lost(len(one.queue), one.longest, v.AsOf) }
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(lost(b), lost(a)),
-			cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
+		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
+			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
-		c := p.contention(one.lock, one.holders, v.Viewpoint)
-		c.Longest = v.Lasting(one.longest)
+		at := one.in.Viewpoint()
+		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
+		c.Cluster = p.clusterOf(r, one.in.Site.URLs.Cluster)
+		c.Longest = at.Lasting(one.longest)
 		c.N = len(one.queue)
-		views := WaiterViews(one.queue, v.Viewpoint)
+		views := WaiterViews(one.queue, at)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
@@ -108,9 +140,9 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 	return nil
 }
 
-// contention is the lock and who holds it.
-func (p *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: p.site.URLs.Lock(lock, "")}
+// contentionOf is the lock and who holds it.
+func contentionOf(u site.URLs, lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
+	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: u.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
 		c.Host = site.HostPID(r.Hostname, r.PID)
@@ -120,21 +152,14 @@ func (p *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoin
 		}
 		return c
 	}
-	u := locks.UseOf(holders)
-	c.Look = u.Display
-	c.Use = u.Words()
-	c.Held = at.Lasting(u.Oldest)
+	use := locks.UseOf(holders)
+	c.Look = use.Display
+	c.Use = use.Words()
+	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		host := site.HostPID(r.Hostname, r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), u.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c
-}
-
-func (v *waitingPage) longestAt() time.Time {
-	if v.Longest == nil {
-		return time.Time{}
-	}
-	return v.Longest.At
 }

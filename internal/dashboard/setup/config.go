@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
+
+// Cluster is one of several etcd clusters that a dashboard shows.
+type Cluster struct {
+	Name   string // in addresses, queries, permissions and metrics: letters, digits, -, _ and .
+	Label  string // for people; empty: the name
+	Colour string // one of [Colours]; empty: by its name
+}
+
+// Colours are those that a cluster can have; the first one is that of production.
+func Colours() []string { return []string{"magenta", "blue", "green", "indigo", "violet", "teal"} }
+
+// Shown is the cluster for people.
+func (c Cluster) Shown() string { return cmp.Or(c.Label, c.Name) }
 
 // Config joins a dashboard to its sources and says how it presents itself. Only Locks, Fresh and Document are required.
 type Config struct {
@@ -87,6 +101,8 @@ type Config struct {
 	Access access.Config    // who callers are and what they may do
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
+
+	Cluster Cluster // which one this is, where clusters have names
 
 	ExternalURL string // under which browsers reach the dashboard; its path is the prefix of every link
 	// more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses

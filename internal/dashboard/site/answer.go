@@ -48,3 +48,9 @@ func matchesTag(lists []string, etag string) bool {
 func Heard(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.Heard)}
 }
+
+// Redirect leads a reader to another address.
+func Redirect(to string) Answer {
+	return Answer{Status: http.StatusFound, Type: "text/plain; charset=utf-8", Body: []byte("Elsewhere.\n"),
+		Header: map[string]string{"Location": to}}
+}

@@ -93,7 +93,7 @@ func (s *Site) Delays(name string) (words []string) {
 		if len(words) == most {
 			break
 		}
-		line := protocol.DelayWords(&d, s.Config.Now()) + " (mutexctl end-delay " + Shell(d.Lock) + " ends it)"
+		line := protocol.DelayWords(&d, s.Config.Now()) + " (" + s.Mutexctl("end-delay", d.Lock) + " ends it)"
 		words = append(words, line)
 	}
 	return words
@@ -154,7 +154,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 			r.Seen.Arrived = 0
 		}
 	}
-	return locks.NewRow(r, s.Config.Policy, moment, locks.QueueOf(waiters), before)
+	return locks.NewRow(r, s.Config.Policy, moment, locks.QueueOf(waiters), before).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -177,7 +177,7 @@ func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 func (s *Site) notHeld(name string, l *Lock) error {
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
-	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
+	p.Link = s.URLs.To("history", "q", s.Here(locks.Exactly("name", name)))
 	for _, d := range s.Delays(name) {
 		p.Detail += " There is " + d + "."
 	}

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -32,8 +34,10 @@ type Page struct {
 	JSON        string // the page as JSON
 	CSV         string // and as a table for other programs
 	Banner      phrase.Sentence
-	Follows     bool    // the page goes on with the locks by itself
-	Least       float64 // the shortest time between two looks of the page, in seconds
+	About       string        // which clusters the banner is about, where there are several
+	Clusters    []ClusterChip // where there are several
+	Follows     bool          // the page goes on with the locks by itself
+	Least       float64       // the shortest time between two looks of the page, in seconds
 	Caller      string
 	Origin      string // by which the caller reached the page
 	Inside      bool   // the caller may view locks
@@ -90,8 +94,22 @@ func (s *Site) Page(r *Request, title string) Page {
 		p.Fresh.Heard = p.Age(fresh.Heard)
 		p.Fresh.At = phrase.TimeOfDay(fresh.Heard)
 	}
+	q := locks.ParseQuery("")
+	if p.Inside {
+		p.Clusters = s.Clusters(r, q, func(query string) string { return s.URLs.To("", "q", query) })
+	}
+	if c := s.Config.Cluster; c.Name != "" {
+		p.Title = joinTitle(title, s.Config.Title, c.Shown())
+		p.Environment = c.Shown()
+		p.Band = colourOf(c)
+	}
+	if r.Several() && p.Inside {
+		p.Banner, p.About = severalBanner(r, p.Viewpoint)
+	}
 	if level == locks.Stale {
 		p.Icon = Icon{Look: "stale", Text: "?"}
+	}
+	if level == locks.Stale && !r.Several() {
 		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
 			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
 	}
@@ -117,6 +135,18 @@ func band(environment string) string {
 		return "band-prod"
 	default:
 		return "band-" + strconv.Itoa(int(xxhash.Sum64String(name)>>16%5))
+	}
+}
+
+// colourOf is the class that colours a cluster.
+func colourOf(c setup.Cluster) string {
+	switch i := slices.Index(setup.Colours(), c.Colour); i {
+	case -1:
+		return band(c.Name)
+	case 0:
+		return "band-prod"
+	default:
+		return "band-" + strconv.Itoa(i-1)
 	}
 }
 

@@ -19,7 +19,7 @@ func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) 
 	}
 	parsed := map[string]*template.Template{}
 	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "gentle", "waiting", "owners", "history",
-		"audit", "status", "help", "problem"} {
+		"audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")

@@ -16,11 +16,14 @@ import (
 // freshness and one snapshot.
 type Request struct {
 	*http.Request
+	Site     *Site
 	Caller   access.Caller
 	Now      time.Time
 	mono     time.Duration // now on the clock of the records' Seen times
 	Fresh    locks.Freshness
 	Snapshot func() *locks.Snapshot // as of now; while etcd is silent, as of its last sign of life
+	parts    []*Request             // to several clusters
+	whole    *Request               // of which this is a part
 }
 
 type requestKey struct{}
@@ -37,8 +40,19 @@ func (s *Site) RequestOf(r *http.Request) *Request {
 
 // NewRequest makes the request of a caller, as of now.
 func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
-	made := &Request{Caller: c, Now: s.Config.Now(), mono: s.Config.Clock(), Fresh: s.Config.Fresh()}
+	now := s.Config.Now()
+	made := s.newPart(c, now)
+	if len(s.Parts) > 0 {
+		made = s.newWhole(c, now)
+	}
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
+	return made
+}
+
+// newPart is the request to one cluster.
+func (s *Site) newPart(c access.Caller, now time.Time) *Request {
+	made := &Request{Site: s, Caller: c.In(s.Config.Cluster.Name), Now: now, mono: s.Config.Clock(),
+		Fresh: s.Config.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
 	return made
 }
@@ -63,7 +77,7 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 	}
 	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
 		Retry:  5 * time.Second,
-		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " + noneLoaded(r) + "."}
 }
 
 // SnapshotAt returns the locks as they stand now. While etcd is silent the states stay as they were last known for

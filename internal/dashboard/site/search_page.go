@@ -22,5 +22,8 @@ func (s *Site) SearchPage(r *Request, name string, q *locks.Query) SearchPage {
 	p.Target = p.Clear
 	p.What = name
 	p.Query = p.Text
+	if p.Clusters != nil {
+		p.Clusters = s.Clusters(r, q, func(query string) string { return s.URLs.To(name, "q", query) })
+	}
 	return p
 }

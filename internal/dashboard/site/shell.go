@@ -22,6 +22,15 @@ func Shell(word string) string {
 	return quote(word)
 }
 
+// Mutexctl is the command line of a lock of this cluster.
+func (s *Site) Mutexctl(command, lock string) string {
+	line := "mutexctl " + command + " "
+	if s.URLs.Cluster != "" {
+		line += "--cluster " + s.URLs.Cluster + " "
+	}
+	return line + Shell(lock)
+}
+
 func quote(word string) string {
 	if text.Prose(word) == word {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

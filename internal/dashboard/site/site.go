@@ -5,6 +5,7 @@ package site
 import (
 	"html/template"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -24,6 +25,18 @@ type Site struct {
 	Remember  *trends.Remote // asks for what the sampler did not see; nil: nobody knows
 	Templates map[string]*template.Template
 	slow      atomic.Bool // etcd answered last, but later than a page waits
+
+	// Parts are the sites of several clusters, where this one shows all of them; nil where there is only one.
+	Parts  []*Site
+	merged merged
+}
+
+// Here narrows a query to the cluster of the site, where there are several.
+func (s *Site) Here(query string) string {
+	if s.URLs.Cluster == "" {
+		return query
+	}
+	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
 }
 
 // Unlockers returns the unlockers that are alive, and whether that is known.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -14,6 +15,33 @@ type URLs struct {
 	Prefix string // begins and ends with "/"
 	Origin string // scheme and host; empty when the external URL does not name them
 	Assets string // fingerprint of the embedded assets
+	// Cluster is the one whose locks the links below are about; empty where there is only one.
+	Cluster string
+}
+
+// In builds the links to locks of a cluster.
+func (u URLs) In(cluster string) URLs {
+	u.Cluster = cluster
+	return u
+}
+
+// Of builds the links to the lock of a row.
+func (u URLs) Of(r *locks.Row) URLs {
+	if r.Cluster == "" {
+		return u
+	}
+	return u.In(r.Cluster)
+}
+
+// ClusterPath is the path below the prefix of what belongs to one of several clusters.
+const ClusterPath = "c/"
+
+// Own is the link to a page of the cluster, by its path below the prefix.
+func (u URLs) Own(path string, pairs ...string) string {
+	if u.Cluster != "" {
+		path = ClusterPath + u.Cluster + "/" + path
+	}
+	return u.To(path, pairs...)
 }
 
 // To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
@@ -86,7 +114,7 @@ func (u URLs) LockAPI(name string) string {
 
 func (u URLs) named(path, name string, pairs ...string) string {
 	key, value := text.NameParameter(name)
-	return u.To(path, append([]string{key, value}, pairs...)...)
+	return u.Own(path, append([]string{key, value}, pairs...)...)
 }
 
 // Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for

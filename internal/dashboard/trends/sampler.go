@@ -202,3 +202,21 @@ func (s *Sampler) points(owner bool, name string, now time.Time) []Point {
 	}
 	return points
 }
+
+// Either returns what two observers saw of the same: at any time, the one who saw more is right.
+func Either(a, b []Point) []Point {
+	if len(a) == 0 {
+		return b
+	}
+	either := slices.Clone(a)
+	for _, p := range b {
+		i, found := slices.BinarySearchFunc(either, p, func(a, b Point) int { return a.At.Compare(b.At) })
+		switch {
+		case !found:
+			either = slices.Insert(either, i, p)
+		case !either[i].Known || p.Known && p.Waiting > either[i].Waiting:
+			either[i] = p
+		}
+	}
+	return either
+}

@@ -1,0 +1,271 @@
+package mutexdash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/internal/clusterfile"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// source says where the locks of a cluster are.
+type source struct {
+	setup.Cluster
+	etcd   etcdconn.Settings
+	layout protocol.Layout
+	links  []string
+}
+
+// cluster holds the components for one cluster.
+type cluster struct {
+	source
+	client      *clientv3.Client
+	requests    *etcdconn.Requests
+	connections *etcdconn.Connections
+	store       *lockstore.Store
+	view        *lockview.View
+	health      *wiring.Health
+	trouble     *etcdconn.Trouble
+	metrics     *lockmetrics.Collector
+	unclaimed   func() ([]unclaimed.Lock, time.Duration)
+}
+
+// sourcesOf are the clusters to show: those of the file, or the one that the flags describe.
+func (o options) sourcesOf() ([]source, error) {
+	if o.clusters == "" {
+		layout, err := o.locks.Layout()
+		return []source{{etcd: *o.etcd, layout: layout, links: o.links}}, err
+	}
+	for _, flag := range o.given {
+		if replaced(flag.Name) {
+			return nil, fmt.Errorf("with --clusters, its file says how to reach etcd: leave out --%s", flag.Name)
+		}
+	}
+	list, err := clusterfile.Read(o.clusters)
+	if err != nil {
+		return nil, err
+	}
+	var sources []source
+	for _, c := range list {
+		if err := c.Check(*o.etcd); err != nil {
+			return nil, fmt.Errorf("the file of clusters %s: %w", o.clusters, err)
+		}
+		layout, err := protocol.NewLayout(c.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, source{setup.Cluster{Name: c.Name, Label: c.Label, Colour: c.Colour},
+			c.Settings(*o.etcd), layout, slices.Concat(o.links, c.Links)})
+	}
+	return sources, nil
+}
+
+// replaced reports whether the flag is about one connection, which the file of clusters describes instead.
+func replaced(flag string) bool {
+	switch flag {
+	case "etcd.dial-timeout", "etcd.request-timeout", "etcd.keepalive-time", "etcd.keepalive-timeout":
+		return false
+	}
+	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
+}
+
+// connect makes the connection to a cluster and what reads from it. It does not contact etcd.
+func connect(s source, log zerolog.Logger) (*cluster, error) {
+	if s.Name != "" {
+		log = log.With().Str("cluster", s.Name).Logger()
+	}
+	c := &cluster{source: s, requests: etcdconn.NewRequests(namespace), connections: etcdconn.NewConnections(s.etcd)}
+	var err error
+	c.client, err = etcdconn.New(s.etcd, log, append(c.requests.DialOptions(), c.connections.DialOptions()...)...)
+	if err != nil {
+		return nil, err
+	}
+	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log))
+	c.health = wiring.NewHealth(c.client, s.etcd.RequestTimeout)
+	return c, nil
+}
+
+// watch makes the view of the cluster, which tells the dashboard what went.
+func (c *cluster) watch(o options, r *components, log zerolog.Logger) {
+	if c.Name != "" {
+		log = log.With().Str("cluster", c.Name).Logger()
+	}
+	c.view = lockview.New(c.layout, lockview.Source{List: c.store.List, Watch: c.store.Watch},
+		lockview.Options{
+			Explain: etcdconn.Explain, Log: log,
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
+				r.pages.EndedIn(c.Name, lock, ending)
+				c.metrics.Ended(lock, ending)
+			},
+		})
+	c.trouble = wiring.Trouble(c.client, c.layout, c.view, log)
+	shown := wiring.Metrics(namespace, *o.policy, c.view)
+	shown.Alarms = c.health.Alarms
+	c.unclaimed = shown.Unclaimed
+	c.metrics = lockmetrics.New(shown)
+}
+
+// register registers the metrics of the cluster; where there are several, they say of which.
+func (c *cluster) register(registry prometheus.Registerer, several bool) {
+	if several {
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.Name}, registry)
+	}
+	registry.MustRegister(c.requests, c.metrics)
+}
+
+// config joins the dashboard to the view and the store of the cluster.
+func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (setup.Config, error) {
+	view := c.view
+	config := shared
+	config.Cluster = c.Cluster
+	config.Log = log
+	config.Layout = c.layout
+	config.Endpoints = public(c.etcd.Endpoints)
+	config.Locks = view.Shown
+	config.Clock = view.Clock
+	config.Queues = view.Queues
+	config.Waiters = view.Waiters
+	config.Foreign = view.Foreign
+	config.Delays = view.DelaysAbout
+	config.Unclaimed = c.unclaimed
+	config.Unlockers = func() []setup.Unlocker {
+		var alive []setup.Unlocker
+		for _, u := range view.Unlockers() {
+			alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
+		}
+		return alive
+	}
+	config.Members = func() []setup.Member { return members(c.health.Last()) }
+	config.Fresh = func() locks.Freshness {
+		f := view.Fresh()
+		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
+			Class: string(c.trouble.Class()), Cause: wiring.Cause(f, c.trouble)}
+	}
+	config.Document = c.store.Get
+	config.Ending = c.store.Ending
+	config.History = c.store.History
+	config.Audit = c.store.Audit
+	config.Relists = func() (n uint64) {
+		for reason, lists := range view.Stats().Resyncs {
+			if reason != lockview.ReasonPeriodic {
+				n += lists
+			}
+		}
+		return n
+	}
+	if c.Name == "" { // a Prometheus does not say of which cluster
+		var err error
+		if config.Waited, err = o.prometheus.waited(); err != nil {
+			return config, err
+		}
+	}
+	for _, text := range c.links {
+		link, err := setup.ParseLink(text)
+		if err != nil {
+			return config, err
+		}
+		config.Links = append(config.Links, link)
+	}
+	if o.access.forceUnlock {
+		config.ForceUnlock = c.forceUnlock
+	}
+	if o.access.gentle {
+		config.AskHolder = c.askHolder
+		config.Extend = c.extend
+	}
+	if o.access.acknowledge {
+		config.Acknowledge = c.acknowledge
+		config.Withdraw = c.withdraw
+	}
+	return config, nil
+}
+
+// forceUnlock removes a hold.
+func (c *cluster) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
+	return outcome(c.store.ForceUnlock(ctx, removal, a))
+}
+
+// askHolder asks a holder to finish.
+func (c *cluster) askHolder(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(c.store.AskHolder(ctx, record, a))
+}
+
+// extend gives a holder more time.
+func (c *cluster) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(c.store.Extend(ctx, record, a))
+}
+
+// acknowledge records that somebody looks at a lock.
+func (c *cluster) acknowledge(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(c.store.Acknowledge(ctx, record, a))
+}
+
+// withdraw ends that before its time.
+func (c *cluster) withdraw(ctx context.Context, record *metadata.Record, a protocol.Action) error {
+	return outcome(c.store.WithdrawAcknowledgement(ctx, record, a))
+}
+
+// outcome is an error of the store as the dashboard knows it.
+func outcome(err error) error {
+	var refused *lockstore.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return &setup.RefusedError{Why: refused.Error()}
+	case errors.Is(err, lockstore.ErrUnknown):
+		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
+	}
+	return err
+}
+
+// members are the endpoints of etcd as pages show them.
+func members(h *etcdconn.Health) []setup.Member {
+	if h == nil {
+		return nil
+	}
+	var list []setup.Member
+	for _, m := range h.Members {
+		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+			Quota: m.Quota, Problem: m.Problem}
+		switch {
+		case m.Problem != "":
+		case m.Leader:
+			shown.Role = "leader"
+		case m.Learner:
+			shown.Role = "learner"
+		default:
+			shown.Role = "follower"
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+// public returns the endpoints without any user and password in them.
+func public(endpoints []string) []string {
+	shown := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		if u, err := url.Parse(e); err == nil && u.Host != "" {
+			e = u.Scheme + "://" + u.Host
+		}
+		shown[i] = e
+	}
+	return shown
+}

@@ -1,0 +1,485 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// world is several clusters, and what operators did in each.
+type world struct {
+	*dashboard.Dashboard
+	scenes map[string]*scene
+	forced map[string][]string // locks, by cluster
+	asked  map[string][]string
+	more   map[string][]string
+}
+
+// clusters is a dashboard of prod-eu, prod-us and staging. Each holds nightly/run; billing/settle alerts in prod-us,
+// and only-staging is held there.
+func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
+	t.Helper()
+	w := &world{scenes: map[string]*scene{}, forced: map[string][]string{}, asked: map[string][]string{},
+		more: map[string][]string{}}
+	var configs []setup.Config
+	for i, name := range []string{"prod-eu", "prod-us", "staging"} {
+		s := newScene()
+		s.revision += int64(i) * 1000
+		s.add(hold{name: "nightly/run", owner: "reports", host: "node-" + name, held: 4 * time.Minute,
+			alert: 16 * time.Minute, unlock: time.Hour, purpose: "in " + name})
+		w.scenes[name] = s
+		config := s.config()
+		config.Cluster = setup.Cluster{Name: name, Label: strings.ToUpper(name)}
+		config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
+			w.forced[name] = append(w.forced[name], r.Record.Name)
+			return nil
+		}
+		config.AskHolder = func(_ context.Context, r *metadata.Record, _ protocol.Action) error {
+			w.asked[name] = append(w.asked[name], r.Name)
+			return nil
+		}
+		config.Extend = func(_ context.Context, r *metadata.Record, _ protocol.Action) error {
+			w.more[name] = append(w.more[name], r.Name)
+			return nil
+		}
+		config.Access = behindProxy(t)
+		config.Access.Permissions = parsed(t, "everyone: [view, audit, backtrace, unlock, ask, extend]")
+		for _, change := range changes {
+			change(&config)
+		}
+		configs = append(configs, config)
+	}
+	w.scenes["prod-us"].add(hold{name: "billing/settle", owner: "billing", host: "billing-1", held: 30 * time.Minute,
+		alert: -10 * time.Minute, unlock: 20 * time.Minute, backtrace: rubyTrace})
+	w.scenes["staging"].add(hold{name: "only-staging", owner: "qa", host: "qa-1", held: time.Minute,
+		alert: 16 * time.Minute, unlock: time.Hour})
+	var err error
+	if w.Dashboard, err = dashboard.New(configs[0], configs[1:]...); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// page asks as somebody.
+func (w *world) page(t testing.TB, who, url string, status int) string {
+	t.Helper()
+	got := get(w, url, "X-Forwarded-User", who)
+	if got.Code != status {
+		t.Fatalf("GET %s as %s answers %d, want %d: %s", url, who, got.Code, status, words(got.Body.String()))
+	}
+	return got.Body.String()
+}
+
+// leaves makes a cluster silent since a while.
+func (w *world) leaves(name string, since time.Duration) {
+	s := w.scenes[name]
+	s.fresh.Heard = s.now.Add(-since)
+	s.fresh.Synced = false
+	s.away = errAway
+}
+
+// links are the addresses in a page.
+func links(page, part string) []string {
+	return slices.DeleteFunc(attributes(page, "href"), func(a string) bool { return !strings.Contains(a, part) })
+}
+
+func TestListShowsTheLocksOfAllClusters(t *testing.T) {
+	w := clusters(t)
+	page := w.page(t, "ann", "/", http.StatusOK)
+	wantWords(t, page, "5 locks", "billing/settle has been alerting for 10m; nobody waits.", "PROD-EU", "PROD-US", "STAGING", "Cluster")
+	for _, link := range []string{"/c/prod-eu/lock?name=nightly/run", "/c/prod-us/lock?name=nightly/run",
+		"/c/staging/lock?name=nightly/run", "/c/prod-us/lock?name=billing/settle",
+		"/c/staging/lock?name=only-staging"} {
+		if len(links(page, link)) == 0 {
+			t.Errorf("the list does not link to %s", link)
+		}
+	}
+	if stray := links(page, "/lock?"); slices.ContainsFunc(stray, func(l string) bool {
+		return !strings.HasPrefix(l, "/c/")
+	}) {
+		t.Errorf("links to locks of no cluster: %v", stray)
+	}
+}
+
+func TestQueryChoosesClusters(t *testing.T) {
+	w := clusters(t)
+	for q, want := range map[string]string{
+		"cluster:prod-eu": "1 of 5 locks", "cluster:prod-*": "3 of 5 locks", "cluster:prod-eu,staging": "3 of 5 locks",
+		"-cluster:staging": "3 of 5 locks", "cluster:=prod-us": "2 of 5 locks",
+	} {
+		wantWords(t, w.page(t, "ann", "/?q="+q, http.StatusOK), want)
+	}
+	for _, path := range []string{"/", "/waiting", "/history", "/audit", "/owners"} {
+		wantWords(t, w.page(t, "ann", path+"?q=cluster:prod", http.StatusOK),
+			`Left out cluster:prod: there is no cluster "prod"; there are: prod-eu prod-us staging.`)
+	}
+	w.page(t, "ann", "/api/v1/locks?q=cluster:prod", http.StatusBadRequest)
+	if owners := w.page(t, "ann", "/owners?q=cluster:staging", http.StatusOK); len(links(owners,
+		"/?q=cluster:staging+owner:=qa")) != 1 {
+		t.Errorf("the owners of staging link to %v", links(owners, "owner:"))
+	}
+	page := w.page(t, "ann", "/?q=cluster:prod-eu&sort=owner", http.StatusOK)
+	for _, link := range []string{"/?q=cluster:prod-eu,prod-us&sort=owner", "/?q=cluster:prod-eu,staging&sort=owner",
+		"/?sort=owner"} {
+		if !slices.Contains(links(page, link), link) {
+			t.Errorf("no chip leads to %s", link)
+		}
+	}
+	if n := strings.Count(page, `class="cluster `); n != 3 {
+		t.Errorf("the list has %d chips for three clusters", n)
+	}
+	for _, path := range []string{"/waiting", "/owners", "/history", "/audit"} {
+		if page := w.page(t, "ann", path, http.StatusOK); len(links(page, path+"?q=cluster:staging")) == 0 {
+			t.Errorf("%s has no chip of staging", path)
+		}
+	}
+}
+
+func TestPageOfALockIsThatOfItsCluster(t *testing.T) {
+	w := clusters(t)
+	for _, name := range []string{"prod-eu", "prod-us", "staging"} {
+		page := w.page(t, "ann", "/c/"+name+"/lock?name=nightly/run", http.StatusOK)
+		wantWords(t, page, "node-"+name, "in "+name, strings.ToUpper(name)+" mutexdash",
+			"mutexctl show --cluster "+name+" nightly/run")
+		for _, link := range append(links(page, "unlock?"), links(page, "/ask?")...) {
+			if !strings.HasPrefix(link, "/c/"+name+"/") {
+				t.Errorf("the page in %s links to %s", name, link)
+			}
+		}
+	}
+	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
+	wantWords(t, w.page(t, "ann", "/c/staging/lock?name=billing/settle", http.StatusOK), "Nobody holds this lock")
+}
+
+func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
+	w := clusters(t)
+	for _, path := range []string{"lock", "unlock", "ask", "lock/backtrace"} {
+		got := get(w, "/"+path+"?name=only-staging&hold=x", "X-Forwarded-User", "ann")
+		if to := got.Header().Get("Location"); got.Code != http.StatusFound ||
+			to != "/c/staging/"+path+"?name=only-staging&hold=x" {
+			t.Errorf("/%s answers %d to %s", path, got.Code, to)
+		}
+	}
+	page := w.page(t, "ann", "/lock?name=nightly/run", http.StatusMultipleChoices)
+	wantWords(t, page, "3 clusters know a lock nightly/run")
+	for name := range w.scenes {
+		if len(links(page, "/c/"+name+"/lock?name=nightly/run")) == 0 {
+			t.Errorf("%s is not offered", name)
+		}
+	}
+	wantWords(t, w.page(t, "ann", "/lock?name=nobody", http.StatusNotFound), "No cluster knows a lock nobody")
+	data, meta := fetchAs[lock](t, w, "ann", "/api/v1/lock?name=only-staging")
+	if data["cluster"] != "staging" || data["url"] != "/c/staging/lock?name=only-staging&hold="+uuid("only-staging") {
+		t.Errorf("the API tells %v at %v", data["cluster"], data["url"])
+	}
+	if meta["clusters"] != nil {
+		t.Errorf("an answer of one cluster tells of %v", meta["clusters"])
+	}
+	if body := w.page(t, "ann", "/api/v1/lock?name=nightly/run", http.StatusConflict); !strings.Contains(body,
+		`"code":"which_cluster"`) {
+		t.Errorf("the API answers %s", body)
+	}
+}
+
+func fetchAs[T any](t testing.TB, w *world, who, url string) (T, map[string]any) {
+	t.Helper()
+	return fetch[T](t, as{w, who}, url)
+}
+
+// as asks as somebody.
+type as struct {
+	d   http.Handler
+	who string
+}
+
+func (a as) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Header.Set("X-Forwarded-User", a.who)
+	a.d.ServeHTTP(w, r)
+}
+
+// act posts the form of an action for nightly/run in a cluster.
+func (w *world) act(t testing.TB, who, cluster, form string) int {
+	t.Helper()
+	values := w.scenes[cluster].wanted("nightly/run")
+	values.Set("more", "30m")
+	return post(w, who, "/c/"+cluster+"/"+form+"?name=nightly/run&hold="+uuid("nightly/run"), values).Code
+}
+
+// The name, and even the hold's uuid, are the same in all three clusters.
+func TestActionsTouchTheLockOfTheirClusterOnly(t *testing.T) {
+	w := clusters(t)
+	for i, cluster := range []string{"prod-us", "staging", "prod-eu"} {
+		for _, form := range []string{"unlock", "ask", "extend"} {
+			if status := w.act(t, "ann", cluster, form); status != http.StatusSeeOther {
+				t.Fatalf("%s in %s answers %d", form, cluster, status)
+			}
+		}
+		for what, done := range map[string]map[string][]string{"forced": w.forced, "asked": w.asked, "more": w.more} {
+			if len(done) != i+1 || fmt.Sprint(done[cluster]) != "[nightly/run]" {
+				t.Errorf("after %s in %s: %v", what, cluster, done)
+			}
+		}
+	}
+	for _, path := range []string{"unlock", "api/v1/lock/force-unlock"} {
+		if got := post(w, "ann", "/"+path+"?name=only-staging", w.scenes["staging"].wanted("only-staging")); got.Code !=
+			http.StatusConflict {
+			t.Errorf("a POST to /%s, which names no cluster, answers %d", path, got.Code)
+		}
+	}
+	if len(w.forced) != 3 || len(w.forced["staging"]) != 1 {
+		t.Errorf("a POST that names no cluster did %v", w.forced)
+	}
+}
+
+func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
+	w := clusters(t)
+	w.leaves("prod-us", 4*time.Minute)
+	page := w.page(t, "ann", "/", http.StatusOK)
+	wantWords(t, page, "PROD-US is away: etcd unreachable since 03:08:41 UTC", "Its locks are shown as of then.")
+	if n := strings.Count(page, " away\" data-rev"); n != 2 {
+		t.Errorf("%d rows are of a cluster that is away, want 2", n)
+	}
+	if !strings.Contains(page, `<body class="live"`) {
+		t.Error("the page is not live, though two clusters are")
+	}
+	w.page(t, "ann", "/c/prod-us/unlock?name=nightly/run", http.StatusPreconditionFailed)
+	if status := w.act(t, "ann", "prod-us", "unlock"); status != http.StatusPreconditionFailed || len(w.forced) > 0 {
+		t.Errorf("a force unlock in the cluster that is away answers %d", status)
+	}
+	if status := w.act(t, "ann", "staging", "unlock"); status != http.StatusSeeOther {
+		t.Errorf("a force unlock in another one answers %d", status)
+	}
+	wantWords(t, w.page(t, "ann", "/history", http.StatusOK), "Not read from etcd: PROD-US: timeout")
+	_, meta := fetchAs[[]lock](t, w, "ann", "/api/v1/locks")
+	var told []string
+	for _, c := range meta["clusters"].([]any) {
+		one := c.(map[string]any)
+		told = append(told, fmt.Sprint(one["name"], one["as_of"], one["revision"], one["stale"]))
+	}
+	if want := []string{"prod-eu2026-11-21T03:12:41.000Z918273false", "prod-us2026-11-21T03:08:41.000Z918273true",
+		"staging2026-11-21T03:12:41.000Z918273false"}; !slices.Equal(told, want) || meta["stale"] != true {
+		t.Errorf("the API tells %v, stale %v", told, meta["stale"])
+	}
+}
+
+// What alerts after the last sign of life of its cluster is not known to alert.
+func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
+	w := clusters(t)
+	for _, s := range w.scenes {
+		s.add(hold{name: "soon", owner: "x", host: "x-1", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
+	}
+	w.leaves("staging", 4*time.Minute)
+	states := map[string]string{}
+	data, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon")
+	for _, l := range data {
+		states[l["cluster"].(string)] = l["state"].(string)
+	}
+	if states["staging"] != "held" || states["prod-eu"] != "alerting" || states["prod-us"] != "alerting" {
+		t.Errorf("the states are %v", states)
+	}
+}
+
+func TestClusterThatNeverAnsweredIsSaid(t *testing.T) {
+	w := clusters(t)
+	w.scenes["prod-us"].fresh.Heard = time.Time{}
+	page := w.page(t, "ann", "/", http.StatusOK)
+	wantWords(t, page, "3 locks", "PROD-US has not answered since the dashboard started", "PROD-US no data")
+	w.page(t, "ann", "/c/prod-us/lock?name=nightly/run", http.StatusServiceUnavailable)
+	wantWords(t, w.page(t, "ann", "/lock?name=nightly/run", http.StatusMultipleChoices), "2 clusters know")
+	for _, s := range w.scenes {
+		s.fresh.Heard = time.Time{}
+	}
+	w.page(t, "ann", "/", http.StatusServiceUnavailable)
+}
+
+func TestPermissionsCanBeForSomeClusters(t *testing.T) {
+	permissions := parsed(t, `
+everyone: [view cluster:prod-*]
+users:
+  ann: [view, audit cluster:prod-eu, unlock cluster:prod-*, extend cluster:staging owner:reports, ask owner:nobody]
+  guest: [view cluster:staging]
+`)
+	w := clusters(t, func(c *setup.Config) { c.Access.Permissions = permissions })
+	for _, c := range []struct {
+		who, cluster, form string
+		status             int
+	}{
+		{"ann", "prod-eu", "unlock", 303}, {"ann", "prod-us", "unlock", 303}, {"ann", "staging", "unlock", 403},
+		{"ann", "staging", "extend", 303}, {"ann", "prod-eu", "extend", 403}, {"ann", "prod-eu", "ask", 403},
+		{"bob", "prod-eu", "unlock", 403}, {"bob", "staging", "unlock", 403},
+	} {
+		if got := w.act(t, c.who, c.cluster, c.form); got != c.status {
+			t.Errorf("%s: %s in %s answers %d, want %d", c.who, c.form, c.cluster, got, c.status)
+		}
+	}
+	bob := w.page(t, "bob", "/", http.StatusOK)
+	wantWords(t, bob, "3 locks")
+	if strings.Contains(bob, "only-staging") || strings.Contains(bob, "STAGING") {
+		t.Error("bob sees a cluster that is not his")
+	}
+	w.page(t, "bob", "/c/staging/lock?name=only-staging", http.StatusForbidden)
+	wantWords(t, w.page(t, "bob", "/lock?name=only-staging", http.StatusNotFound), "No cluster knows")
+	wantWords(t, w.page(t, "guest", "/", http.StatusOK), "5 locks") // as one of everyone, too
+	w.page(t, "bob", "/audit", http.StatusForbidden)
+	for _, s := range w.scenes {
+		s.actions = []protocol.Action{{ID: "1", Actor: "eve", Action: protocol.ActionForceUnlock, Lock: "x",
+			At: metadata.Time{Time: s.now}}}
+	}
+	if page := w.page(t, "ann", "/audit", http.StatusOK); strings.Count(words(page), "eve") != 1 {
+		t.Errorf("ann sees the audit of other clusters: %s", words(page))
+	}
+}
+
+func TestHistoryAndAuditNameTheClusters(t *testing.T) {
+	w := clusters(t)
+	for name, s := range w.scenes {
+		s.endings["e"] = &metadata.Ending{Lock: "nightly/run", UUID: "e", Token: 7, Ended: metadata.EndedForced,
+			By: "in-" + name, EndedAt: metadata.Time{Time: s.now.Add(-time.Hour)}}
+		s.actions = []protocol.Action{{ID: "1", Actor: "in-" + name, Action: protocol.ActionForceUnlock, Token: 7,
+			Lock: "nightly/run", At: metadata.Time{Time: s.now.Add(-time.Hour)}}}
+	}
+	for _, path := range []string{"/history", "/audit"} {
+		page := w.page(t, "ann", path, http.StatusOK)
+		wantWords(t, page, "in-prod-eu", "in-prod-us", "in-staging", "PROD-EU", "3 ")
+		if len(links(page, "/c/prod-us/lock?name=nightly/run")) != 1 {
+			t.Errorf("%s does not link to the lock in prod-us: %v", path, links(page, "lock?"))
+		}
+		page = w.page(t, "ann", path+"?q=cluster:prod-us", http.StatusOK)
+		if text := words(page); !strings.Contains(text, "in-prod-us") || strings.Contains(text, "in-prod-eu") {
+			t.Errorf("%s of prod-us says %s", path, text)
+		}
+	}
+	// Records of the same moment and token are not lost between two pages of an API.
+	var seen []string
+	next := ""
+	for range 3 {
+		data, meta := fetchAs[struct {
+			Holds []struct{ Cluster string }
+		}](t, w, "ann", "/api/v1/history?limit=1"+next)
+		seen = append(seen, data.Holds[0].Cluster)
+		if cursor, ok := meta["next"].(string); ok {
+			next = "&after=" + cursor
+		}
+	}
+	if slices.Sort(seen); !slices.Equal(seen, []string{"prod-eu", "prod-us", "staging"}) {
+		t.Errorf("page by page these are found: %v", seen)
+	}
+}
+
+func TestListOfSeveralClustersGoesOnAtTheRightLock(t *testing.T) {
+	w := clusters(t)
+	var seen []string
+	next := ""
+	for range 5 {
+		data, meta := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?sort=name&limit=1"+next)
+		seen = append(seen, fmt.Sprint(data[0]["name"], " ", data[0]["cluster"]))
+		if cursor, ok := meta["next"].(string); ok {
+			next = "&after=" + cursor
+		}
+	}
+	if want := []string{"billing/settle prod-us", "nightly/run prod-eu", "nightly/run prod-us", "nightly/run staging",
+		"only-staging staging"}; !slices.Equal(seen, want) {
+		t.Errorf("page by page these are found: %v", seen)
+	}
+}
+
+func TestMergedPictureFollowsChanges(t *testing.T) {
+	w := clusters(t)
+	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "5 locks")
+	tag := get(w, "/", "X-Forwarded-User", "ann").Header().Get("ETag")
+	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusNotModified {
+		t.Errorf("the same list answers %d", got.Code)
+	}
+	for _, s := range w.scenes {
+		s.tick(2 * time.Second)
+	}
+	us := w.scenes["prod-us"]
+	us.add(hold{name: "aaa/new", owner: "new", host: "new-1", held: time.Minute, alert: -time.Second,
+		unlock: time.Hour})
+	us.locks = slices.DeleteFunc(slices.Clone(us.locks),
+		func(r *metadata.Record) bool { return r.Name == "billing/settle" })
+	page := w.page(t, "ann", "/", http.StatusOK)
+	wantWords(t, page, "5 locks", "aaa/new has been alerting for 1s")
+	if strings.Contains(page, "billing/settle") {
+		t.Error("a lock that was released is still there")
+	}
+	for q, n := range map[string]string{"": "5 locks", "owner:new": "1 of 5", "cluster:prod-us": "2 of 5"} {
+		wantWords(t, w.page(t, "ann", "/?sort=-held&q="+q, http.StatusOK), n)
+	}
+	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusOK {
+		t.Errorf("a changed list answers %d", got.Code)
+	}
+	for _, s := range w.scenes {
+		s.tick(2 * time.Second)
+	}
+	w.leaves("prod-eu", time.Minute)
+	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusOK {
+		t.Errorf("the list answers %d after a cluster left", got.Code)
+	}
+}
+
+func TestActionsAreCountedByCluster(t *testing.T) {
+	w := clusters(t)
+	w.act(t, "ann", "prod-us", "unlock")
+	formatted, err := testutil.CollectAndFormat(w, expfmt.TypeTextPlain, "mutexdash_force_unlocks_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(formatted)
+	for _, want := range []string{`mutexdash_force_unlocks_total{cluster="prod-us",result="success"} 1`,
+		`mutexdash_force_unlocks_total{cluster="prod-eu",result="success"} 0`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if log := w.scenes["prod-us"].log.String(); !strings.Contains(log, `"cluster":"prod-us"`) ||
+		!strings.Contains(log, `"audit":"force-unlock"`) {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+func TestOneClusterWithANameKeepsItsAddresses(t *testing.T) {
+	d := busy().dashboard(t, func(c *setup.Config) { c.Cluster = setup.Cluster{Name: "prod-eu"} })
+	page := ok(t, d, "/")
+	if stray := links(page, "/c/"); len(stray) > 0 {
+		t.Errorf("the list links to %v", stray)
+	}
+	got := get(d, "/c/prod-eu/lock?name=drm/rotate-keys")
+	if to := got.Header().Get("Location"); got.Code != http.StatusFound || to != "/lock?name=drm/rotate-keys" {
+		t.Errorf("a bookmark of the time of several clusters answers %d to %q", got.Code, to)
+	}
+	if got := get(d, "/c/prod-eu//evil.example"); got.Code != http.StatusNotFound {
+		t.Errorf("another address answers %d", got.Code)
+	}
+}
+
+func TestClustersNeedDistinctNames(t *testing.T) {
+	for want, names := range map[string][2]string{
+		`two clusters with the name "a"`: {"a", "a"}, `"" is no name of a cluster`: {"a", ""},
+		`"a/b" is no name`: {"a/b", "c"}, `".." is no name`: {"..", "c"},
+	} {
+		one, two := newScene().config(), newScene().config()
+		one.Cluster.Name, two.Cluster.Name = names[0], names[1]
+		if _, err := dashboard.New(one, two); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", names, err, want)
+		}
+	}
+	config := newScene().config()
+	config.Access = behindProxy(t)
+	config.Access.Permissions = parsed(t, "everyone: [view cluster:prod-*]")
+	if _, err := dashboard.New(config); err == nil || !strings.Contains(err.Error(), "the permissions name clusters") {
+		t.Errorf("permissions of clusters without any: %v", err)
+	}
+}

@@ -1,0 +1,249 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/actions"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// desk is what answers requests about one cluster, or about several together. Nothing at the desk of a cluster knows
+// that there are others.
+type desk struct {
+	site    *site.Site
+	traces  *backtraces.Store
+	pages   *pages.Pages
+	api     *api.API
+	actions *actions.Handler // nil for several: an action is about one lock of one cluster
+}
+
+// isClusterName reports whether a cluster can have this name: it stands in addresses, queries and metrics.
+func isClusterName(name string) bool {
+	const first, rest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "._-"
+	return name != "" && len(name) < 64 && strings.ContainsRune(first, rune(name[0])) &&
+		strings.Trim(name, first+rest) == ""
+}
+
+// checkAll fills the gaps of the configurations and refuses what cannot work.
+func checkAll(all []setup.Config) error {
+	var names []string
+	for i := range all {
+		name := all[i].Cluster.Name
+		switch {
+		case name == "" && len(all) == 1:
+		case !isClusterName(name):
+			return fmt.Errorf("dashboard: %q is no name of a cluster: letters, digits, -, _ and ., up to 63", name)
+		case slices.Contains(names, name):
+			return fmt.Errorf("dashboard: there are two clusters with the name %q", name)
+		}
+		if colour := all[i].Cluster.Colour; colour != "" && !slices.Contains(setup.Colours(), colour) {
+			return fmt.Errorf("dashboard: cluster %q: there is no colour %q: %s", name, colour,
+				strings.Join(setup.Colours(), ", "))
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	for i := range all {
+		all[i].Access.Clusters = names
+		if err := all[i].Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// furnish makes the desk of each cluster, and that of all together.
+func (d *Dashboard) furnish(all []setup.Config, templates map[string]*template.Template) {
+	if len(all) == 1 {
+		d.desk = *newDesk(all[0], d.urls, templates)
+		return
+	}
+	front := &site.Site{Config: together(all), URLs: d.urls, Templates: templates}
+	traces := map[string]*backtraces.Store{}
+	for _, config := range all {
+		c := newDesk(config, d.urls.In(config.Cluster.Name), templates)
+		d.clusters = append(d.clusters, c)
+		front.Parts = append(front.Parts, c.site)
+		traces[config.Cluster.Name] = c.traces
+	}
+	d.desk = desk{site: front, traces: backtraces.Together(stacktrace.NewReader(all[0].Sources), traces)}
+	d.pages = pages.New(d.site, d.traces)
+	d.api = api.New(d.site, d.pages)
+}
+
+// newDesk makes the desk of a cluster.
+func newDesk(config setup.Config, u site.URLs, templates map[string]*template.Template) *desk {
+	if u.Cluster != "" {
+		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
+	}
+	c := &desk{
+		site: &site.Site{Config: config, URLs: u, Templates: templates,
+			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
+				Policy: config.Policy, Cluster: u.Cluster}),
+			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
+				Relists: config.Relists, Policy: config.Policy, Log: config.Log, Cluster: u.Cluster})},
+		traces: backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
+	}
+	if config.Waited != nil {
+		c.site.Remember = trends.NewRemote(config.Waited)
+	}
+	c.pages = pages.New(c.site, c.traces)
+	c.api = api.New(c.site, c.pages)
+	c.actions = actions.New(c.site, c.traces, c.api)
+	return c
+}
+
+// together is the configuration of what shows several clusters: how pages look is as in the first one, and what is
+// known of locks is known where it is for one of them.
+func together(all []setup.Config) setup.Config {
+	front := all[0]
+	front.Cluster = setup.Cluster{}
+	front.Links = nil
+	front.Endpoints = nil
+	front.Members = nil
+	front.Foreign = nil
+	front.Unlockers = func() (alive []setup.Unlocker) {
+		for i := range all {
+			if all[i].Unlockers != nil {
+				alive = append(alive, all[i].Unlockers()...)
+			}
+		}
+		return alive
+	}
+	for i := range all {
+		front.Endpoints = append(front.Endpoints, all[i].Endpoints...)
+		if all[i].Queues != nil {
+			front.Queues = all[i].Queues // says that waiters are known; each part of a request has its own
+		}
+		if all[i].Unlockers == nil {
+			front.Unlockers = nil
+		}
+	}
+	return front
+}
+
+// desks are those of the clusters.
+func (d *Dashboard) desks() []*desk {
+	if d.clusters == nil {
+		return []*desk{&d.desk}
+	}
+	return d.clusters
+}
+
+// path is where the locks of the cluster are, below the prefix.
+func (c *desk) path() string {
+	if c.site.URLs.Cluster == "" {
+		return ""
+	}
+	return site.ClusterPath + c.site.URLs.Cluster + "/"
+}
+
+// clusterRoutes are the addresses of what belongs to one of several clusters. At those without a cluster, a lock is
+// found where only one has it.
+func (d *Dashboard) clusterRoutes(mux *chi.Mux) {
+	for _, c := range d.clusters {
+		d.lockRoutes(mux, c)
+		mux.Get(d.route+c.path(), d.handleIn(c, access.View, func(r *site.Request) (site.Answer, error) {
+			return site.Redirect(d.site.URLs.To("", "q", "cluster:"+r.Site.URLs.Cluster)), nil
+		}))
+		mux.Get(d.route+c.path()+"status", d.handleIn(c, access.View, c.pages.ServeStatus))
+		mux.Get(d.route+c.path()+"api/v1/status", d.handleIn(c, access.View, c.api.ServeStatus))
+	}
+	pagesOf := []string{"lock", "lock/backtrace"}
+	for _, o := range d.clusters[0].actions.All() {
+		pagesOf = append(pagesOf, o.Page())
+		mux.Post(d.route+o.Page(), d.handle(access.View, whichCluster))
+		mux.Post(d.route+o.API(), d.handle(access.View, whichCluster))
+	}
+	for _, path := range pagesOf {
+		mux.Get(d.route+path, d.handle(access.View, func(r *site.Request) (site.Answer, error) {
+			return d.pages.ServeWhich(r, path)
+		}))
+	}
+	mux.Get(d.route+"api/v1/lock", d.handle(access.View, d.lockOfOne))
+}
+
+// bookmarks lead from the addresses of one of several clusters to those of the only one, if it has a name.
+func (d *Dashboard) bookmarks(mux *chi.Mux) {
+	name := d.site.Config.Cluster.Name
+	if name == "" {
+		return
+	}
+	paths := []string{"", "lock", "lock/backtrace", "status", "api/v1/lock", "api/v1/status"}
+	for _, o := range d.actions.All() {
+		paths = append(paths, o.Page())
+	}
+	for _, path := range paths {
+		to := d.site.URLs.To(path)
+		mux.Get(d.route+site.ClusterPath+name+"/"+path, d.handle(access.View,
+			func(r *site.Request) (site.Answer, error) {
+				if r.URL.RawQuery == "" {
+					return site.Redirect(to), nil
+				}
+				return site.Redirect(to + "?" + r.URL.RawQuery), nil
+			}))
+	}
+}
+
+// lockOfOne answers a program that does not say which cluster it means.
+func (d *Dashboard) lockOfOne(r *site.Request) (site.Answer, error) {
+	name, err := site.NameOf(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	part, ok := r.WhichCluster(name, r.URL.Query().Get("hold"))
+	if !ok {
+		return whichCluster(r)
+	}
+	for _, c := range d.clusters {
+		if c.site == part.Site {
+			return c.api.ServeLock(part)
+		}
+	}
+	return site.Answer{}, errors.New("a cluster without a desk")
+}
+
+// whichCluster refuses a request that does not say which cluster it means.
+func whichCluster(r *site.Request) (site.Answer, error) {
+	return site.Answer{}, r.ErrWhichCluster("")
+}
+
+// Ended notes a hold that went; ending is nil when its holder released it. It is quick.
+func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) { d.EndedIn("", r, ending) }
+
+// EndedIn is [Dashboard.Ended] for one of several clusters.
+func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata.Ending) {
+	for _, c := range d.desks() {
+		if c.site.URLs.Cluster == cluster || d.clusters == nil {
+			c.site.History.See(r, ending, c.site.Config.Now())
+		}
+	}
+}
+
+// Ready reports whether there is anything to show, of one cluster at least. It stays true when etcd is away: the last
+// known snapshot is worth most then.
+func (d *Dashboard) Ready() bool {
+	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+		return c.site.Config.Fresh().Level(c.site.Config.Now()) != locks.Never
+	})
+}
+
+var _ http.Handler = (*Dashboard)(nil)

@@ -1,0 +1,124 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+)
+
+// newStages starts three etcds and one mutexdash that shows them. The night is that of the first one.
+func newStages(t testing.TB) (url string, stages []*stage) {
+	t.Helper()
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := "clusters:\n"
+	address := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
+	url = "http://" + address + "/"
+	for _, c := range []string{"name: prod-eu, label: Production EU, colour: magenta",
+		"name: prod-us, label: Production US, colour: indigo", "name: staging, colour: green"} {
+		s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout, url: url}
+		s.client = s.etcd.Client(t)
+		file += fmt.Sprintf("  - {%s, endpoints: [%q]}\n", c, s.etcd.Endpoint())
+		stages = append(stages, s)
+	}
+	path := filepath.Join(t.TempDir(), "clusters.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stages[0].start("mutexdash", "--clusters="+path, "--web.listen-address="+address, "--web.ops-address="+ops,
+		"--web.shutdown-delay=0s")
+	proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
+	stages[0].night()
+	for _, s := range stages[1:] {
+		s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-5d9f7c6b8-k2x4p",
+			purpose: "elsewhere", held: 6 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour, alive: "12 of 90"})
+	}
+	stages[1].hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p",
+		purpose: "settles the orders of the day", held: 40 * time.Minute, alert: -20 * time.Minute,
+		unlock: 4 * time.Minute})
+	for i := range 9 {
+		stages[1].wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "next", time.Duration(i)*time.Minute)
+	}
+	for _, s := range stages {
+		s.unlocker("alert-only")
+	}
+	return url, stages
+}
+
+func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
+	t.Parallel()
+	url, stages := newStages(t)
+	us := stages[1]
+	b := newTab(t)
+	b.open(url)
+	b.until("three clusters", `document.querySelectorAll(".clusters .live").length === 3
+		&& document.querySelectorAll(".locks tbody").length > 12`)
+	b.look("clusters-list")
+	us.etcd.Stop()
+	b.until("the banner", `document.querySelector("#alerts")?.textContent.includes("Production US is away")`, 2*time.Minute)
+	if away := ask[int](b, `document.querySelectorAll("tbody.away").length`); away != 2 {
+		t.Errorf("%d rows are grey, want 2", away)
+	}
+	if level := ask[string](b, `document.body.className`); level != "live" {
+		t.Errorf("the page is %s, though two clusters are there", level)
+	}
+	if chip := ask[string](b, `document.querySelector(".cluster.stale").textContent`); !strings.Contains(chip,
+		"Production US away since ") {
+		t.Errorf("the chip says %q", chip)
+	}
+	stages[2].hold(lock{name: "aaa/new", owner: "qa", host: "qa-1", held: time.Second, alert: -time.Second,
+		unlock: time.Hour})
+	b.until("a new lock elsewhere", `[...document.querySelectorAll(".name")].some((a) => a.href.includes("aaa/new"))`)
+	b.look("clusters") // of docs/dashboard.md
+	for _, theme := range []string{"light", "dark"} {
+		b.theme(theme)
+		for _, page := range []string{"", "waiting", "history", "owners", "status", "lock?name=billing/invoice-run",
+			"c/prod-us/lock?name=orders/settle", "c/prod-eu/lock?name=billing/invoice-run"} {
+			b.size(1280, 800)
+			b.open(url + page)
+			ask[bool](b, axe+"; true")
+			for _, barrier := range ask[[]string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) =>
+				r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " +
+				v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n")))`) {
+				t.Errorf("/%s, %s: %s", page, theme, barrier)
+			}
+			b.look("clusters-" + theme + "-" + strings.NewReplacer("/", "_", "?", "_").Replace(page))
+			b.size(360, 780)
+			b.open(url + page)
+			if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+				t.Errorf("/%s is %d px wide", page, wide)
+			}
+			low := ask[int](b, `Math.min(...[...document.querySelectorAll(".cluster")].map((a) => a.offsetHeight))`)
+			if low < 39 {
+				t.Errorf("/%s has chips of %d px, hard to hit", page, low)
+			}
+			b.look("clusters-phone-" + theme + "-" + strings.NewReplacer("/", "_", "?", "_").Replace(page))
+		}
+	}
+	b.size(1280, 800)
+	b.open(url)
+	us.etcd.Restart(t)
+	b.until("all again", `document.querySelectorAll(".clusters .live").length === 3
+		&& !document.querySelector("tbody.away, #alerts .banner")`, 2*time.Minute)
+}
+
+// look keeps what can be seen, for who wants to look at it.
+func (b *tab) look(name string) {
+	b.t.Helper()
+	if *pictures != "" {
+		b.picture(name)
+	}
+}
