@@ -23,7 +23,8 @@ func TestAManualShowsTheCommandAsItIs(t *testing.T) {
 		Command: cmd, Section: 1, Version: "v1.2.3", Files: [][2]string{{"/etc/tool", "Its settings."}},
 	}.Page()
 	for _, want := range []string{
-		`.TH "TOOL\-DO" "1" "" "unlocker v1.2.3"`, "tool\\-do \\- Do it\n", "A name may contain \\ex1b.\n\\&'Quoted' lines\n" +
+		`.TH "TOOL\-DO" "1" "" "unlocker v1.2.3"`, "tool\\-do \\- Do it\n",
+		"A name may contain \\ex1b.\n\\&'Quoted' lines\n" +
 			"\\&.begin like macros.\n.PP\n.nf\n  a list\n  of lines\n.fi\n",
 		"\\fB\\-o, \\-\\-out\\fR \\fIfile\\fR\nfile to write\n.br\nDefault: here\n.br\nEnvironment: TOOL_OUT\n",
 		".I /etc/tool\nIts settings.\n", "  tool do \\-x 'a b'\n", ".BR tool (1)\n",

@@ -99,6 +99,9 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 		if secret := e.ValueFrom.SecretKeyRef; secret.Name != "" {
 			value = r.objects[secret.Name][secret.Key]
 		}
+		if e.ValueFrom.FieldRef.Path == "spec.nodeName" {
+			value = "node-7"
+		}
 		if e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
 			value = bytesOf(t, c.Resources.Limits["memory"])
 		} else if value == "" {
@@ -152,6 +155,10 @@ func (r *release) translate(args []string, root string) []string {
 			arg = name + "=localhost"
 		case strings.HasPrefix(value, "/etc/unlocker/"):
 			arg = name + "=" + root + value
+		case name == "--witness.state-dir": // a directory of the node
+			arg = name + "=" + root
+		case value == "$(NODE_NAME)": // as a kubelet expands it
+			arg = name + "=node-7"
 		}
 		here = append(here, arg)
 	}
@@ -186,13 +193,12 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
+		"mutexdash --prometheus.config.file",               // a password of a Prometheus: extraArgs and extraVolumes
 		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
 		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it
 		"unlocker witness --etcd.insecure-skip-tls-verify", // given as to the other programs
 		"unlocker witness --web.config.file",               // without TLS, as there is nothing but metrics
 		"unlocker witness --web.route-prefix",              // as with the unlocker
-		"unlocker witness --witness.hostname",              // with --witness.state-dir, which
-		"unlocker witness --witness.state-dir",             // needs a directory of the node: test/chart
 	}
 	if !slices.Equal(missing, known) {
 		t.Errorf("flags that no scenario of the chart gives: %q, want %q only", missing, known)

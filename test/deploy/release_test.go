@@ -52,6 +52,9 @@ type (
 			ValueFrom   struct {
 				SecretKeyRef     struct{ Name, Key string } `yaml:"secretKeyRef"`
 				ResourceFieldRef struct{ Resource string }  `yaml:"resourceFieldRef"`
+				FieldRef         struct {
+					Path string `yaml:"fieldPath"`
+				} `yaml:"fieldRef"`
 			} `yaml:"valueFrom"`
 		}
 		Ports []struct {

@@ -49,8 +49,8 @@ type podTemplate struct {
 	} `yaml:"spec"`
 }
 
-// The API server accepts the witness of each node that remembers the boots of its node. The program starts with what its
-// container is given, and remembers the boot under the node's name, in the directory of the node.
+// The API server accepts the witness of each node that remembers the boots of its node. The program starts with what
+// its container is given, and remembers the boot under the node's name, in the directory of the node.
 func daemonSet(t *testing.T, c *cluster) {
 	c.namespace(t, "locking-nodes")
 	var set podTemplate

@@ -1,7 +1,7 @@
 //go:build packages
 
-// Package packages installs the packages on a clean Debian with a systemd of its own, and starts what is in them. Run it
-// with `make packages-test`, as root.
+// Package packages installs the packages on a clean Debian with a systemd of its own, and starts what is in them. Run
+// it with `make packages-test`, as root.
 package packages
 
 import (

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestRPMHasWhatTheDebHas compares the files of both, and lets rpm install, upgrade and remove in a root directory where
-// no systemd runs.
+// TestRPMHasWhatTheDebHas compares the files of both, and lets rpm install, upgrade and remove in a root directory
+// where no systemd runs.
 func TestRPMHasWhatTheDebHas(t *testing.T) {
 	debs := newer.files(t, "deb")
 	rpms := newer.files(t, "rpm")

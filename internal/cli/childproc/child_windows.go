@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Child is a running command. It leads a process group of its own, which Ctrl-Break reaches, and with all that it starts
-// it is in a job object, which can be ended as a whole and ends with mutexctl.
+// Child is a running command. It leads a process group of its own, which Ctrl-Break reaches. It is in a job object with
+// all that it starts, which can be ended as a whole and ends with mutexctl.
 type Child struct {
 	cmd  *exec.Cmd
 	job  windows.Handle
@@ -98,8 +98,8 @@ func (c *Child) Signal(os.Signal) {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.cmd.Process.Pid)) // fails without a console
 }
 
-// End ends the command with Ctrl-Break and, after the grace period, ends all of the job at once. The grace period is for
-// the command alone: what it leaves behind when it ends gets none.
+// End ends the command with Ctrl-Break and, after the grace period, ends all of the job at once. The grace period is
+// for the command alone: what it leaves behind when it ends gets none.
 func (c *Child) End(grace time.Duration) { c.EndWith(os.Interrupt, grace) }
 
 // EndWith is [Child.End].
