@@ -18,7 +18,7 @@ NFPM := $(TOOLS)/nfpm-2.43.0
 CLEAN_ROOT := .tools/clean-root.tar
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 BOARDS := .tools/boards/installed
-FUZZTIME ?= 5s
+FUZZINPUTS ?= 50000
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 RELEASED := unlocker mutexdash mutexctl
 PROGRAMS := $(RELEASED) mutexdev
@@ -127,8 +127,8 @@ clients-demo: $(CLIENTS)
 include $(wildcard clients/*/client.mk test/conformance/*.mk)
 
 .PHONY: fuzz-short
-fuzz-short: ## every fuzz test for FUZZTIME (5s)
-	.ci/fuzz $(FUZZTIME)
+fuzz-short: ## every fuzz test with FUZZINPUTS (50000) inputs
+	.ci/fuzz $(FUZZINPUTS)
 
 .PHONY: chart
 chart: $(ETCDCTL) ## the Helm chart: lint, schemas, unit tests; then what it says starts the real programs

@@ -50,7 +50,7 @@ func (b *builder) add(kv protocol.KV) {
 	case protocol.KindField:
 		b.switchTo(key.Lock)
 		b.newest = max(b.newest, kv.ModRevision)
-		if len(b.fields) >= maxListed && !ofProtocol(key.ID) {
+		if len(b.fields) >= maxListed && !metadata.IsReserved(key.ID) {
 			b.surplus++
 			return
 		}
@@ -148,7 +148,7 @@ func (o *irregular) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {
 		switch {
-		case i >= maxFields && !ofProtocol(f.Name):
+		case i >= maxFields && !metadata.IsReserved(f.Name):
 			surplus++
 		case i == len(o.fields) || o.fields[i].Name != f.Name || o.fields[i].ModRevision != f.ModRevision:
 			return false

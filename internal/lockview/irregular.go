@@ -14,7 +14,7 @@ const (
 	maxKeptBytes = 2 * metadata.MaxTextBytes
 	// maxFields is how many keys of a lock are kept: all fields of the protocol and as many attributes as a record may
 	// have.
-	maxFields = metadata.MaxAttributes + 16
+	maxFields = metadata.MaxAttributes + 32
 	// attributes is the field named by the problem "too many attributes".
 	attributes = "attributes"
 )
@@ -48,7 +48,7 @@ func (o *irregular) set(k keptField) {
 	switch {
 	case ok:
 		o.fields[i] = k
-	case len(o.fields) >= maxFields && !ofProtocol(k.Name):
+	case len(o.fields) >= maxFields && !metadata.IsReserved(k.Name):
 		if k.CreateRevision == k.ModRevision { // otherwise it already counts
 			o.surplus++
 		}
@@ -97,6 +97,9 @@ func (o *irregular) record(lock string) metadata.Record {
 					continue
 				}
 			}
+			if _, shown := rec.Attributes[p.Field]; !shown && !metadata.IsReserved(p.Field) {
+				continue // of an attribute beyond MaxAttributes, which the record leaves out
+			}
 			if !slices.Contains(problems, p) {
 				problems = append(problems, p)
 			}
@@ -114,15 +117,4 @@ func tooLarge(size int) metadata.Problem {
 		Field: "record", Reason: metadata.ReasonTooLarge,
 		Text: fmt.Sprintf("%d bytes, at most %d are allowed", size, metadata.MaxRecordBytes),
 	}
-}
-
-func ofProtocol(field string) bool {
-	switch field {
-	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
-		metadata.FieldMetadata,
-		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
-		metadata.FieldLockDelay, metadata.FieldBacktrace, metadata.FieldClient:
-		return true
-	}
-	return false
 }

@@ -46,7 +46,7 @@ func shorten(document string) string {
 	short := make(map[string]json.RawMessage, min(len(all), 2*maxFields))
 	others := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !ofProtocol(name) {
+		if !metadata.IsReserved(name) {
 			// One more than can be shown, even if as many as possible have keys of their own.
 			if others++; others > maxFields {
 				continue

@@ -91,7 +91,7 @@ func checkAttribute(name string, value any) error {
 	case !IsFieldName(name):
 		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63",
 			clip(name))
-	case known(name), actedUpon(name), name == FieldMetadata:
+	case IsReserved(name):
 		return fmt.Errorf("attribute %q: the name belongs to the protocol", name)
 	}
 	switch v := value.(type) {

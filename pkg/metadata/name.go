@@ -26,6 +26,9 @@ func CheckName(name string) error {
 	return nil
 }
 
+// IsReserved reports whether docs/protocol.md gives the field a meaning, so that no attribute can have its name.
+func IsReserved(field string) bool { return known(field) || actedUpon(field) || field == FieldMetadata }
+
 // IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.
 func IsFieldName(s string) bool {
 	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
