@@ -98,7 +98,8 @@ func links(page, part string) []string {
 func TestListShowsTheLocksOfAllClusters(t *testing.T) {
 	w := clusters(t)
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "5 locks", "billing/settle has been alerting for 10m; nobody waits.", "PROD-EU", "PROD-US", "STAGING", "Cluster")
+	wantWords(t, page, "5 locks", "billing/settle has been alerting for 10m; nobody waits.",
+		"PROD-EU", "PROD-US", "STAGING", "Cluster")
 	for _, link := range []string{"/c/prod-eu/lock?name=nightly/run", "/c/prod-us/lock?name=nightly/run",
 		"/c/staging/lock?name=nightly/run", "/c/prod-us/lock?name=billing/settle",
 		"/c/staging/lock?name=only-staging"} {

@@ -193,7 +193,7 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
-		"mutexdash --clusters",                             // a file with several connections: extraArgs and extraVolumes
+		"mutexdash --clusters",                             // a file of connections: extraArgs, extraVolumes
 		"mutexdash --prometheus.config.file",               // a password of a Prometheus: extraArgs and extraVolumes
 		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
 		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it
