@@ -79,11 +79,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.
 		}
 	}
 	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
-	removal := metadata.Removal{
-		Record: &doc.Record,
-		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, action.Actor, action.Reason, action.At.Time),
-		Delay:  o.delay(&doc.Record),
-	}
+	removal := protocol.Forced(&doc.Record, action, o.delay(&doc.Record))
 	err := o.deed.send(ctx, s, &doc.Record, "force-unlock", func(ctx context.Context) error {
 		return s.store.ForceUnlock(ctx, removal, action)
 	})

@@ -5,8 +5,7 @@ import (
 	"context"
 	"slices"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -38,19 +37,21 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	stated := map[protocol.Key]*metadata.Statement{}
-	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
-	misplaced := gatherer{add: func(r *metadata.Record) {
-		if r.Token != 0 {
-			s.layout.Misplace(r)
-			all.misplaced = append(all.misplaced, r)
+	g := lockstore.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
+	}}
+	misplaced := lockstore.Gatherer{Each: func(place string, fields []metadata.Field, foreign []string) {
+		if r := metadata.DecodeRecord(place, fields, foreign...); r.Token != 0 {
+			s.layout.Misplace(&r)
+			all.misplaced = append(all.misplaced, &r)
 		}
 	}}
 	revision, err := s.store.List(ctx, func(kv protocol.KV) {
 		switch key := s.layout.Parse(kv.Key); key.Kind {
 		case protocol.KindField:
-			g.take(key, kv)
+			g.Take(key, kv)
 		case protocol.KindTicket:
-			if w := waiter(key, kv); !w.Holding {
+			if w := lockstore.Waiter(key, kv); !w.Holding {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
 			}
 		case protocol.KindDeath, protocol.KindSuspicion:
@@ -62,9 +63,9 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		case protocol.KindUnlocker:
 			all.takeUnlocker(key.ID, kv)
 		case protocol.KindForeign:
-			g.take(key, kv)
+			g.Take(key, kv)
 			if prefix, field, ok := s.layout.Misplaced(kv.Key); ok {
-				misplaced.take(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
+				misplaced.Take(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
 			}
 			all.foreign++
 		}
@@ -72,8 +73,8 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
-	g.flush()
-	misplaced.flush()
+	g.Flush()
+	misplaced.Flush()
 	for _, r := range all.locks {
 		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
 			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
@@ -81,7 +82,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all.revision = revision
 	byName(all.locks)
 	for _, w := range all.waiters {
-		inOrder(w)
+		lockstore.InOrder(w)
 	}
 	return all, nil
 }
@@ -103,71 +104,15 @@ func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
 	}
 }
 
-// gatherer decodes locks from their keys, which come one lock after the other.
-type gatherer struct {
-	add     func(*metadata.Record)
-	lock    string
-	fields  []metadata.Field
-	foreign []string
-}
-
-func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
-	if key.Lock == "" {
-		return // outside the range of any lock
-	}
-	if key.Lock != g.lock {
-		g.flush()
-		g.lock = key.Lock
-	}
-	if key.Kind == protocol.KindForeign {
-		g.foreign = append(g.foreign, kv.Key)
-		return
-	}
-	g.fields = append(g.fields, metadata.Field{
-		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-	})
-}
-
-// flush passes the current lock to add. Foreign keys alone are no lock.
-func (g *gatherer) flush() {
-	if len(g.fields) > 0 {
-		doc := metadata.Decode(g.lock, g.fields, g.foreign...)
-		r := doc.Record // a copy, which does not keep the backtrace
-		g.add(&r)
-	}
-	g.fields = nil
-	g.foreign = nil
-}
-
 // queue reads the waiters of one lock.
 func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	resp, err := s.client.Get(request, s.layout.Queue(name), clientv3.WithPrefix())
+	waiters, err := s.store.Waiters(request, name)
 	if err != nil {
 		return nil, s.explain(ctx, "read the waiters for "+text.Visible(name), err)
 	}
-	var waiters []metadata.Waiter
-	for _, kv := range resp.Kvs {
-		key := s.layout.Parse(string(kv.Key))
-		if w := waiter(key, protocol.KV{Value: kv.Value,
-			CreateRevision: kv.CreateRevision}); key.Kind == protocol.KindTicket && !w.Holding {
-			waiters = append(waiters, w)
-		}
-	}
-	inOrder(waiters)
 	return waiters, nil
-}
-
-// waiter reads a ticket. An unreadable one still counts in the queue.
-func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
-	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
-	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
-	return w
-}
-
-func inOrder(w []metadata.Waiter) {
-	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 }
 
 // held returns which locks are held, by name.
@@ -193,23 +138,17 @@ func (s *session) get(ctx context.Context, name string) (metadata.Document, erro
 	return doc, nil
 }
 
-// shares reads the shares of a lock.
+// shares reads the holders of the shares of a lock.
 func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	from, end := s.layout.Shares(lock)
-	resp, err := s.client.Get(request, from, clientv3.WithRange(end))
+	shares, err := s.store.Shares(request, lock)
 	if err != nil {
 		return nil, s.explain(ctx, "read the holders of "+text.Visible(lock), err)
 	}
-	var all []*metadata.Record
-	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
-	for _, kv := range resp.Kvs {
-		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
-			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		})
+	var holders []*metadata.Record
+	for i := range shares {
+		holders = append(holders, &shares[i].Record)
 	}
-	g.flush()
-	byName(all)
-	return sharesOf(lock, all), nil
+	return holders, nil
 }

@@ -3,29 +3,9 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// sharesOf picks the shares of a lock from records sorted by name. Only names count, as they do for clients that take a
-// share.
-func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
-	var shares []*metadata.Record
-	from, _ := slices.BinarySearchFunc(all, lock+"#",
-		func(r *metadata.Record, name string) int { return cmp.Compare(r.Name, name) })
-	for _, r := range all[from:] {
-		if !strings.HasPrefix(r.Name, lock+"#") {
-			break
-		}
-		if of, _, ok := metadata.ParseShare(r.Name); ok && of == lock && r.Token != 0 {
-			shares = append(shares, r)
-		}
-	}
-	slices.SortFunc(shares, func(a, b *metadata.Record) int { return cmp.Compare(a.Token, b.Token) })
-	return shares
-}
 
 // use is how much of a semaphore or read-write lock is taken.
 type use struct {

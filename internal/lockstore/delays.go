@@ -109,6 +109,10 @@ func (s *Store) Delays(ctx context.Context, lock string) ([]metadata.Delay, int6
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the delays of lock %q: %w", lock, err)
 	}
+	return s.delaysOf(lock, resp), resp.Header.Revision, nil
+}
+
+func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Delay {
 	var delays []metadata.Delay
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
@@ -117,7 +121,7 @@ func (s *Store) Delays(ctx context.Context, lock string) ([]metadata.Delay, int6
 			delays = append(delays, protocol.ReadDelay(key.Lock, locktxn.KV(kv)))
 		}
 	}
-	return delays, resp.Header.Revision, nil
+	return delays
 }
 
 // EndDelay ends a lock delay that an operator saw, and records the action. It returns [metadata.ErrChanged] if that

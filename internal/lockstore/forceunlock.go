@@ -75,6 +75,9 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 		Str("actor", a.Actor).Str("source", a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
 		Msg("etcd is out of space: a lock is removed by force, without history and audit")
+	if s.unrecorded != nil {
+		s.unrecorded(a)
+	}
 	_, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
 	if err != nil && !locktxn.Refused(err) {
 		err = &unknownError{err}

@@ -97,8 +97,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 		if err = chunk.Err(); err != nil {
 			continue
 		}
-		alive()
-		deliver(chunk.Kvs, each)
+		alive(func() { deliver(chunk.Kvs, each) })
 		if chunk.Header != nil { // only the last one has it
 			newest = chunk.Header.Revision
 		}
@@ -121,8 +120,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 		if err != nil {
 			return 0, reason(ctx, err)
 		}
-		alive()
-		deliver(page.Kvs, each)
+		alive(func() { deliver(page.Kvs, each) })
 		if revision == 0 {
 			revision = page.Header.Revision
 		}
@@ -183,12 +181,18 @@ func (e stallError) Error() string {
 
 func (stallError) Unwrap() error { return context.DeadlineExceeded }
 
-// withStallLimit returns a context that ends when alive has not been called for limit.
+// withStallLimit returns a context that ends when alive has not been called for limit. What is done with the data that
+// arrived does not count.
 func withStallLimit(parent context.Context,
-	limit time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
+	limit time.Duration) (ctx context.Context, alive func(use func()), cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
 	timer := time.AfterFunc(limit, func() { stop(stallError(limit)) })
-	return ctx, func() { timer.Reset(limit) }, func() { timer.Stop(); stop(nil) }
+	alive = func(use func()) {
+		timer.Stop()
+		use()
+		timer.Reset(limit)
+	}
+	return ctx, alive, func() { timer.Stop(); stop(nil) }
 }
 
 // reason returns why ctx ended, if it did, because the error of etcd's client says less. Otherwise it returns err.

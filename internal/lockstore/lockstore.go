@@ -31,6 +31,8 @@ type Store struct {
 	layout protocol.Layout
 	log    zerolog.Logger
 
+	unrecorded func(protocol.Action) // may be nil
+
 	pulse time.Duration // how often a watch asks etcd for a sign of life
 
 	history, audit, presence, statements *lease
@@ -53,6 +55,10 @@ func WithLog(log zerolog.Logger) Option { return func(s *Store) { s.log = log } 
 func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
+
+// WithUnrecorded has f called before a hold is removed by force without history and audit, because etcd is out of space:
+// nothing else will tell of it.
+func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.unrecorded = f } }
 
 // New returns a store that uses the client etcd, which the caller closes.
 func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
@@ -81,15 +87,25 @@ func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64,
 	if err != nil {
 		return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
+	doc, err := s.document(ctx, lock, resp, resp.Header.Revision)
+	if err != nil {
+		return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+	}
+	return doc, resp.Header.Revision, nil
+}
+
+// document decodes the first keys of a record's range, as of this revision.
+func (s *Store) document(ctx context.Context, lock string, resp *clientv3.GetResponse,
+	revision int64) (metadata.Document, error) {
 	fields, foreign := locktxn.Fields(s.layout, resp), s.foreign(resp)
 	if resp.More {
-		more, err := s.protocolFields(ctx, lock, resp.Header.Revision)
+		more, err := s.protocolFields(ctx, lock, revision)
 		if err != nil {
-			return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+			return metadata.Document{}, err
 		}
 		fields = merge(fields, more)
 	}
-	return metadata.Decode(lock, fields, foreign...), resp.Header.Revision, nil
+	return metadata.Decode(lock, fields, foreign...), nil
 }
 
 // foreign returns the keys in a record's range that are none of its fields.

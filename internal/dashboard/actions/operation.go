@@ -53,13 +53,8 @@ func (h *Handler) newUnlock() *Operation {
 		possible: func(*metadata.Record, protocol.Action) error { return nil },
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		why := a.Reason
-		if a.Ticket != "" {
-			why += " (" + a.Ticket + ")"
-		}
-		ending := metadata.NewEnding(r, metadata.EndedForced, a.Actor, why, a.At.Time)
-		return ending, config.ForceUnlock(ctx, metadata.Removal{Record: r, Ending: ending,
-			Delay: r.DelayOf(config.Policy.LockDelay)}, a)
+		removal := protocol.Forced(r, a, r.DelayOf(config.Policy.LockDelay))
+		return removal.Ending, config.ForceUnlock(ctx, removal, a)
 	}
 	o.form = o.unlockForm
 	return o

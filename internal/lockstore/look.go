@@ -1,0 +1,135 @@
+package lockstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Look is one lock at one revision.
+type Look struct {
+	Whole    metadata.Document   // the record under the lock's own name; without Fields if there is none
+	Shares   []metadata.Document // the holders of its shares, the oldest first
+	Waiters  []metadata.Waiter   // the next one first
+	Delays   []metadata.Delay    // of the lock and of its shares
+	Revision int64
+}
+
+// Look reads everything about one lock at one revision, and then what witnesses say of its holders. The waiters for a
+// share are those for its whole lock.
+func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
+	look, err := s.look(ctx, lock)
+	if err != nil {
+		return Look{}, fmt.Errorf("read lock %q: %w", lock, err)
+	}
+	holders := []*metadata.Record{&look.Whole.Record}
+	for i := range look.Shares {
+		holders = append(holders, &look.Shares[i].Record)
+	}
+	if err := s.Heed(ctx, holders...); err != nil {
+		return Look{}, err
+	}
+	return look, nil
+}
+
+func (s *Store) look(ctx context.Context, lock string) (Look, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	shares, sharesEnd := s.layout.Shares(lock)
+	delays, delaysEnd := s.layout.DelaysAbout(lock)
+	resp, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithLimit(maxKeys)),
+		clientv3.OpGet(shares, clientv3.WithRange(sharesEnd)),
+		clientv3.OpGet(s.layout.Queue(lock), clientv3.WithPrefix()),
+		clientv3.OpGet(delays, clientv3.WithRange(delaysEnd), clientv3.WithLimit(maxKeys)),
+	).Commit()
+	if err != nil {
+		return Look{}, err
+	}
+	look := Look{
+		Shares: s.sharesOf(lock, locktxn.Keys(resp, 1)), Waiters: s.waitersOf(locktxn.Keys(resp, 2)),
+		Delays: s.delaysOf(lock, locktxn.Keys(resp, 3)), Revision: resp.Header.Revision,
+	}
+	if look.Whole, err = s.document(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
+		return Look{}, err
+	}
+	if queue := look.Whole.Queue(); queue != lock {
+		read, err := s.etcd.Get(ctx, s.layout.Queue(queue), clientv3.WithPrefix(), clientv3.WithRev(look.Revision))
+		if err != nil {
+			return Look{}, err
+		}
+		look.Waiters = s.waitersOf(read)
+	}
+	return look, nil
+}
+
+// Shares reads the holders of the shares of a lock, the oldest first.
+func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	from, end := s.layout.Shares(lock)
+	resp, err := s.etcd.Get(ctx, from, clientv3.WithRange(end))
+	if err != nil {
+		return nil, fmt.Errorf("read the shares of lock %q: %w", lock, err)
+	}
+	return s.sharesOf(lock, resp), nil
+}
+
+// sharesOf decodes the range of the shares of a lock. Only names count, as they do for clients that take a share.
+func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Document {
+	var shares []metadata.Document
+	g := Gatherer{Each: func(name string, fields []metadata.Field, foreign []string) {
+		doc := metadata.Decode(name, fields, foreign...)
+		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
+			shares = append(shares, doc)
+		}
+	}}
+	for _, kv := range resp.Kvs {
+		g.Take(s.layout.Parse(string(kv.Key)), keyValue(kv))
+	}
+	g.Flush()
+	slices.SortFunc(shares, func(a, b metadata.Document) int { return cmp.Compare(a.Token, b.Token) })
+	return shares
+}
+
+// Waiters reads the waiters for a lock, the next one first.
+func (s *Store) Waiters(ctx context.Context, lock string) ([]metadata.Waiter, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, s.layout.Queue(lock), clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("read the waiters for lock %q: %w", lock, err)
+	}
+	return s.waitersOf(resp), nil
+}
+
+func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
+	var waiters []metadata.Waiter
+	for _, kv := range resp.Kvs {
+		key := s.layout.Parse(string(kv.Key))
+		if w := Waiter(key, keyValue(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+			waiters = append(waiters, w)
+		}
+	}
+	InOrder(waiters)
+	return waiters
+}
+
+// Waiter reads a ticket. An unreadable one still counts in the queue.
+func Waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
+	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
+	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
+	return w
+}
+
+// InOrder sorts waiters for one lock: the next one first.
+func InOrder(w []metadata.Waiter) {
+	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
+}
