@@ -1,0 +1,134 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// AttributeAddress is the attribute of a leader's record that says where it can be reached.
+const AttributeAddress = "address"
+
+// DefaultLife is the life of a leadership unless [Options] give another.
+const DefaultLife = mutex.DefaultHeartbeatLife
+
+// Options are the optional settings of a candidate.
+type Options struct {
+	// Life is how long the leadership outlasts the last sign of life of the leader; [DefaultLife] when zero. The
+	// leader's own context ends a tenth of that earlier, see mutex.SafetyMargin. Leave time for a restart of etcd.
+	Life time.Duration
+
+	// Address says where others reach this process when it leads, see [Address]. It may be empty.
+	Address string
+
+	// Check is called before each sign of life, with a context that ends when it is too late. While it fails or hangs,
+	// no sign of life is given, so a leader that cannot work is replaced. nil: that the process runs is enough.
+	Check func(context.Context) error
+
+	// Lock are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They come last.
+	Lock []mutex.Option
+}
+
+// Campaign waits until this process leads, and returns the lock of its leadership. The context of the lock ends when
+// the leadership does; its Unlock resigns, also after a loss. Until then the lock is kept alive in the background.
+//
+// Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends before.
+func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
+	if o.Life == 0 {
+		o.Life = DefaultLife
+	}
+	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
+	if o.Address != "" {
+		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))
+	}
+	l, err := locks.Lock(ctx, name, append(opts, o.Lock...)...)
+	if err != nil {
+		return nil, err
+	}
+	go keepAlive(l, o, func(err error) {
+		if log := locks.Options().Logger; log != nil {
+			log.Warn("the leader gave no sign of life", "lock", l.Name(), "uuid", l.UUID(), "error", err)
+		}
+	})
+	return l, nil
+}
+
+// Lead waits until this process leads, runs lead, and resigns when lead returns or panics. The context of lead ends
+// with ctx, or when the leadership is lost, with a *mutex.LostError as its cause; it carries the lock, see
+// mutex.FromContext. After a loss, Lead waits for lead to return, whatever it returns, and stands again.
+//
+// The error is that of lead, joined with that of resigning, or why this process cannot stand: ctx has ended, or one of
+// the errors of [Campaign].
+func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead func(context.Context) error) error {
+	for {
+		l, err := Campaign(ctx, locks, name, o)
+		if errors.Is(err, mutex.ErrNotHeld) && pause(ctx, retry) { // lost before this process knew that it led
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("leader %q: %w", name, err)
+		}
+		if again, err := serve(ctx, l, lead); !again {
+			return err
+		}
+	}
+}
+
+// serve runs lead for one leadership. again reports that it was lost.
+func serve(ctx context.Context, l *mutex.Lock, lead func(context.Context) error) (again bool, err error) {
+	work, done := l.Under(ctx)
+	defer done()
+	defer func() {
+		select {
+		case <-l.Lost():
+			again = ctx.Err() == nil
+		default:
+		}
+		if resigned := l.Unlock(); !again {
+			err = errors.Join(err, resigned)
+		}
+	}()
+	return false, lead(work)
+}
+
+// retry is the pause before a failed sign of life is given again.
+const retry = time.Second
+
+// keepAlive gives signs of life until the leadership ends.
+func keepAlive(l *mutex.Lock, o Options, failed func(error)) {
+	ctx := l.Context()
+	every := o.Life / 3
+	for next := every; pause(ctx, next); {
+		next = every
+		if err := alive(ctx, l, o, every); err != nil && ctx.Err() == nil {
+			failed(err)
+			next = min(every, retry)
+		}
+	}
+}
+
+func alive(ctx context.Context, l *mutex.Lock, o Options, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if o.Check != nil {
+		if err := o.Check(ctx); err != nil {
+			return fmt.Errorf("it is not healthy: %w", err)
+		}
+	}
+	return l.Alive(ctx)
+}
+
+// pause waits for d, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,28 @@
+// Package locks reads locks without taking them, and force-unlocks them: for programs that watch over others, as
+// mutexctl and the dashboard do. To take locks, use package mutex.
+//
+//	store, err := locks.New(etcd, locks.Options{})
+//	...
+//	for r, err := range store.List(ctx, "billing/") {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(r.Name, r.Owner, r.Hostname, r.LockedAt, r.Purpose)
+//	}
+//
+// [Store.List] streams the records of any number of locks, [Store.Get] reads everything about one, and [Store.Watch]
+// follows one. [Store.ForceUnlock] ends the hold that the caller saw, and no other.
+//
+// What is read is what others wrote. Names, owners, purposes and attributes are foreign text: escape them. Times are
+// those of the holder's clock; package staleness judges them.
+//
+// # Holds and shares
+//
+// A record is one hold. A plain lock has one holder at most; a semaphore and a read-write lock have several, whose
+// records are called after the lock with a number: "pool#2". List shows each record by itself, Get and Watch put the
+// lock together.
+//
+// # Rights
+//
+// The etcd user needs to read the prefix. For ForceUnlock it needs to write there, too.
+package locks

@@ -1,0 +1,108 @@
+package locks
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// ErrUnknown is wrapped by the error of a force unlock whose answer was lost: it may have been done, or may still be.
+// Read the lock again.
+var ErrUnknown = errors.New("it is not known whether it was done")
+
+// ChangedError means that nothing was done, because the hold that the caller saw is over. It wraps
+// [metadata.ErrChanged].
+type ChangedError struct {
+	Lock string
+	Now  *metadata.Document // who holds the lock now; nil if nobody does or it is not known
+}
+
+// Error says who holds the lock now, in one line.
+func (e *ChangedError) Error() string {
+	if e.Now == nil {
+		return fmt.Sprintf("nothing was done to %s: the hold is over", text.Visible(e.Lock))
+	}
+	return fmt.Sprintf("nothing was done to %s: it is held by %s on %s now", text.Visible(e.Lock),
+		text.Visible(e.Now.Owner), text.Visible(e.Now.Hostname))
+}
+
+// Unwrap returns [metadata.ErrChanged].
+func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
+
+// ForceUnlock ends the hold in r, whatever its deadlines, as "mutexctl force-unlock" does: in one transaction that
+// compares that this very hold still stands, and records in history and audit trail who did it and why. by names the
+// operator, a person or a program that acts for one; reason is a line that the holder gets to see. A lock delay follows
+// if the record asks for one.
+//
+// The holder is not stopped. It learns of the loss within a round trip, if its library watches; until then it and the
+// next holder may work at the same time, unless a fence keeps late writes out. Waiting for the auto-unlock is safer.
+//
+// nil means that this call ended the hold. A [*ChangedError] means that it was over before, and that nothing was done:
+// that the holder has extended it is not such a change. After an [ErrUnknown] read the lock again.
+//
+// An etcd that is out of space cannot store the records. The hold is ended anyway, without a lock delay, and
+// [Options].Logger is told.
+func (s *Store) ForceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
+	if err := s.forceUnlock(ctx, r, by, reason); err != nil {
+		return fmt.Errorf("locks: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) forceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
+	if err := check(r, by, reason); err != nil {
+		return err
+	}
+	a := protocol.Action{
+		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: protocol.SourceProgram,
+		Action: protocol.ActionForceUnlock, Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
+		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
+	}
+	err := s.store.ForceUnlock(ctx, protocol.Forced(r, a, r.DelayOf(0)), a)
+	var changed *lockstore.ChangedError
+	switch {
+	case errors.As(err, &changed) && changed.Now.Token != 0:
+		return &ChangedError{Lock: r.Name, Now: &changed.Now}
+	case errors.Is(err, metadata.ErrChanged):
+		return &ChangedError{Lock: r.Name}
+	case errors.Is(err, lockstore.ErrUnknown):
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
+
+// check refuses what no operator could mean.
+func check(r *metadata.Record, by, reason string) error {
+	switch {
+	case r == nil || r.Revision == 0:
+		return errors.New("force unlock: this is not a record that was read from etcd")
+	case r.Misplaced:
+		return errors.New("force unlock: the record lies at the keys of no lock")
+	}
+	if err := protocol.CheckOperator(by); err != nil {
+		return fmt.Errorf("force unlock: %w", err)
+	}
+	if err := protocol.CheckReason(reason); err != nil {
+		return fmt.Errorf("force unlock: %w", err)
+	}
+	return nil
+}
+
+// warn tells of a force unlock that etcd has no record of.
+func warn(to *slog.Logger, a protocol.Action) {
+	if to == nil {
+		return
+	}
+	to.LogAttrs(context.Background(), slog.LevelWarn,
+		"etcd is out of space: a lock is removed by force, without history and audit",
+		slog.String("lock", a.Lock), slog.String("uuid", a.UUID), slog.Int64("token", a.Token),
+		slog.String("actor", a.Actor), slog.String("holder", a.Holder), slog.String("reason", a.Reason))
+}
