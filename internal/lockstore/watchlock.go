@@ -40,11 +40,11 @@ func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough 
 // watches, so that nothing is missed in between.
 func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (enough bool) {
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	watcher := clientv3.NewWatcher(s.etcd) // with its own stream, so that the next attempt gets a new one
+	watcher, closeWatcher := s.newWatcher()
 	var helpers sync.WaitGroup
 	defer func() {
 		stop()
-		watcher.Close()
+		closeWatcher()
 		helpers.Wait()
 	}()
 	shares, sharesEnd := s.layout.Shares(lock)
@@ -89,6 +89,15 @@ func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (e
 			return true
 		}
 	}
+}
+
+// newWatcher makes a watcher with its own stream, so that the next attempt gets a new one.
+func (s *Store) newWatcher() (w clientv3.Watcher, closeIt func()) {
+	if s.etcd.ActiveConnection() == nil { // an etcd in memory has no streams
+		return s.etcd.Watcher, func() {}
+	}
+	w = clientv3.NewWatcher(s.etcd)
+	return w, func() { _ = w.Close() }
 }
 
 // notify sends a notification unless one is pending.
