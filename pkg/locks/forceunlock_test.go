@@ -1,0 +1,173 @@
+package locks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+const (
+	by     = "ann"
+	reason = "node-7 is dead"
+)
+
+func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		st := store(t, s.Etcd())
+		theirs := s.Hold("a", mutex.LockDelay(time.Second))
+		got := make(chan error)
+		waiting := s.Client(mutex.Options{Owner: "billing"})
+		go func() { got <- waiting.Do(t.Context(), "a", func(context.Context) error { return nil }) }()
+		s.AwaitWaiters("a", 1)
+		seen := get(t, st, "a").Holder()
+		if err := theirs.Alive(t.Context(), "it extends its hold"); err != nil { // which is no other hold
+			t.Fatal(err)
+		}
+		if err := st.ForceUnlock(t.Context(), &seen.Record, by, reason); err != nil {
+			t.Fatal(err)
+		}
+		<-theirs.Lost()
+		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(theirs.Context()))
+		if !isLost || !lost.Certain || lost.Ending == nil || lost.Ending.By != by || lost.Ending.Why != reason ||
+			lost.Ending.Ended != metadata.EndedForced {
+			t.Errorf("the holder learned %+v", lost)
+		}
+		if err := <-got; err != nil { // the waiter, after the lock delay
+			t.Error(err)
+		}
+		layout, err := protocol.NewLayout(mutex.DefaultPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		audit, err := lockstore.New(s.Etcd(), layout).Audit(t.Context(), 10)
+		if err != nil || len(audit) != 1 {
+			t.Fatalf("the audit trail is %+v, %v", audit, err)
+		}
+		a := audit[0]
+		if a.Actor != by || a.Reason != reason || a.Source != protocol.SourceProgram || a.Lock != "a" ||
+			a.UUID != theirs.UUID() || a.Token != theirs.Token() || a.Action != protocol.ActionForceUnlock ||
+			a.Result != "success" || !strings.Contains(a.Holder, "stranger") || a.ID == "" || a.At.IsZero() {
+			t.Errorf("the audit trail has %+v", a)
+		}
+	})
+}
+
+func TestForceUnlockSparesAnotherHold(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		st := store(t, s.Etcd())
+		s.Hold("a").Unlock()
+		first := s.Hold("a")
+		seen := get(t, st, "a").Holder()
+		if err := first.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		refused := func() *locks.ChangedError {
+			t.Helper()
+			err := st.ForceUnlock(t.Context(), &seen.Record, by, reason)
+			changed, isChanged := errors.AsType[*locks.ChangedError](err)
+			if !isChanged || !errors.Is(err, metadata.ErrChanged) || changed.Lock != "a" {
+				t.Fatalf("the error is %v", err)
+			}
+			return changed
+		}
+		if changed := refused(); changed.Now != nil || !strings.Contains(changed.Error(), "is over") {
+			t.Errorf("of a free lock: %v", changed)
+		}
+		s.Hold("a", mutex.Owner("next"))
+		if changed := refused(); changed.Now == nil || changed.Now.Owner != "next" ||
+			!strings.Contains(changed.Error(), "next") {
+			t.Errorf("of another's lock: %v", changed)
+		}
+		s.AssertHeld("a")
+	})
+}
+
+func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		st := store(t, s.Etcd())
+		s.Hold("a")
+		r := &get(t, st, "a").Holder().Record
+		misplaced := *r
+		misplaced.Misplaced = true
+		for name, c := range map[string]struct {
+			r          *metadata.Record
+			by, reason string
+		}{
+			"no record":          {nil, by, reason},
+			"an invented record": {&metadata.Record{Name: "a"}, by, reason},
+			"a misplaced record": {&misplaced, by, reason},
+			"nobody":             {r, " ", reason},
+			"two operators":      {r, "ann\nbob", reason},
+			"no reason":          {r, by, ""},
+			"a long reason":      {r, by, strings.Repeat("x", metadata.MaxTextBytes+1)},
+		} {
+			if err := st.ForceUnlock(t.Context(), c.r, c.by, c.reason); err == nil ||
+				errors.Is(err, metadata.ErrChanged) || !strings.HasPrefix(err.Error(), "locks: force unlock: ") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		s.AssertHeld("a")
+	})
+}
+
+func TestForceUnlockWithALostAnswerIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		st := store(t, s.Etcd())
+		s.Hold("a")
+		s.Hold("b")
+		a := get(t, st, "a").Holder()
+		b := get(t, st, "b").Holder()
+		if err := st.ForceUnlock(t.Context(), &a.Record, by, reason); err != nil { // has the leases from now on
+			t.Fatal(err)
+		}
+		s.Cut()
+		if err := st.ForceUnlock(t.Context(), &b.Record, by, reason); !errors.Is(err, locks.ErrUnknown) {
+			t.Errorf("the error is %v", err)
+		}
+		s.Heal()
+	})
+}
+
+func TestForceUnlockInAFullEtcdIsLogged(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	etcd := server.Client(t)
+	client, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l, err := client.TryLock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	st, err := locks.New(etcd, locks.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Fill(t, "/fill/")
+	if err := st.ForceUnlock(t.Context(), &get(t, st, "a").Holder().Record, by, reason); err != nil {
+		t.Fatal(err)
+	}
+	<-l.Lost()
+	for _, want := range []string{"out of space", "lock=a", "uuid=" + l.UUID(), "actor=ann", reason} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, log.String())
+		}
+	}
+}

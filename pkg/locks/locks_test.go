@@ -1,0 +1,299 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+// onBoth runs a test with a real etcd and with one in memory, and looks for goroutines that are left.
+func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
+	t.Run("real", func(t *testing.T) {
+		before := goleak.IgnoreCurrent()
+		t.Run("", func(t *testing.T) { test(t, locktest.New(t)) })
+		goleak.VerifyNone(t, before)
+	})
+	t.Run("in memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
+	})
+}
+
+func store(t testing.TB, etcd *clientv3.Client) *locks.Store {
+	t.Helper()
+	s, err := locks.New(etcd, locks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(t testing.TB, s *locks.Store, name string) *locks.State {
+	t.Helper()
+	state, err := s.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	if _, err := locks.New(nil, locks.Options{}); err == nil {
+		t.Error("a store without etcd")
+	}
+	if _, err := locks.New(clientv3.NewCtxClient(t.Context()), locks.Options{Prefix: "\n"}); err == nil {
+		t.Error("a store of a bad prefix")
+	}
+}
+
+func TestListYieldsTheRecordsBelowAPrefix(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		for _, name := range []string{"billing/a", "billing/b", "billing", "search"} {
+			s.Hold(name, mutex.Purpose("purpose of "+name))
+		}
+		list := func(prefix string) (names []string) {
+			for r, err := range store(t, s.Etcd()).List(t.Context(), prefix) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Owner != "stranger" || r.Purpose != "purpose of "+r.Name || r.Token == 0 {
+					t.Errorf("%+v", r)
+				}
+				names = append(names, r.Name)
+			}
+			slices.Sort(names)
+			return names
+		}
+		for prefix, want := range map[string][]string{
+			"": {"billing", "billing/a", "billing/b", "search"}, "billing/": {"billing/a", "billing/b"}, "x": nil,
+		} {
+			if got := list(prefix); !slices.Equal(got, want) {
+				t.Errorf("below %q are %q, want %q", prefix, got, want)
+			}
+		}
+		n := 0
+		for range store(t, s.Etcd()).List(t.Context(), "") {
+			if n++; n == 2 {
+				break
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d records were yielded before the loop broke", n)
+		}
+	})
+}
+
+func TestListEndsWithItsError(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		s.Hold("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var failed []error
+		for r, err := range store(t, s.Etcd()).List(ctx, "") {
+			if r != nil {
+				t.Errorf("a record after ctx had ended: %+v", r)
+			}
+			failed = append(failed, err)
+		}
+		if len(failed) != 1 || !errors.Is(failed[0], context.Canceled) {
+			t.Errorf("the errors are %v", failed)
+		}
+	})
+}
+
+func TestGetIsEverythingAboutALock(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		st := store(t, s.Etcd())
+		if free := get(t, st, "a"); free.Holder() != nil || free.Holders != nil || free.Waiters != nil ||
+			free.Delays != nil || free.Revision == 0 || free.Name != "a" {
+			t.Errorf("a free lock: %+v", free)
+		}
+		theirs := s.Hold("a", mutex.Purpose("dinner"))
+		waiting := s.Client(mutex.Options{Owner: "billing"})
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			_, err := waiting.Lock(ctx, "a")
+			gone <- err
+		}()
+		s.AwaitWaiters("a", 1)
+		state := get(t, st, "a")
+		if h := state.Holder(); h == nil || h.Purpose != "dinner" || h.Token != theirs.Token() || h.Backtrace == "" ||
+			len(state.Holders) != 1 || len(state.Waiters) != 1 || state.Waiters[0].Owner != "billing" {
+			t.Errorf("%+v", state)
+		}
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		first := s.Hold("pool", mutex.Semaphore(3))
+		second := s.Hold("pool", mutex.Semaphore(3))
+		state = get(t, st, "pool")
+		if len(state.Holders) != 2 || state.Holders[0].UUID != first.UUID() || state.Holders[1].UUID != second.UUID() {
+			t.Errorf("%+v", state.Holders)
+		}
+		if _, err := st.Get(t.Context(), ""); err == nil {
+			t.Error("a lock without a name")
+		}
+	})
+}
+
+
+func TestWatchYieldsWhatChanges(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		changes := make(chan string)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for state, err := range store(t, s.Etcd()).Watch(ctx, "a") {
+				switch {
+				case err != nil:
+					changes <- err.Error()
+				case state.Holder() == nil:
+					changes <- fmt.Sprintf("free, %d delays", len(state.Delays))
+				default:
+					changes <- fmt.Sprintf("%s: %s", state.Holder().Owner, progress(state.Holder()))
+				}
+			}
+		}()
+		want := func(text string) {
+			t.Helper()
+			for { // states in between may be seen or not
+				if got := <-changes; got == text {
+					return
+				}
+			}
+		}
+		want("free, 0 delays")
+		s.Hold("another")
+		l := s.Hold("a", mutex.LockDelay(time.Minute))
+		want("stranger: ")
+		if err := l.Alive(t.Context(), "half"); err != nil {
+			t.Error(err)
+		}
+		want("stranger: half")
+		s.ForceUnlock("a", "the test wants it")
+		want("free, 1 delays")
+		stop()
+		select {
+		case got := <-changes:
+			t.Errorf("after the end: %s", got)
+		case <-done:
+		}
+	})
+}
+
+func progress(d *metadata.Document) string {
+	if d.Alive == nil {
+		return ""
+	}
+	return d.Alive.Progress
+}
+
+func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		s.Hold("a")
+		seen := make(chan error)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			states := 0
+			for state, err := range store(t, s.Etcd()).Watch(t.Context(), "a") {
+				if (state == nil) == (err == nil) {
+					t.Errorf("%v, %v", state, err)
+				}
+				seen <- err
+				if err == nil {
+					states++
+				}
+				if states == 2 {
+					break
+				}
+			}
+		}()
+		if err := <-seen; err != nil {
+			t.Fatal(err)
+		}
+		s.Cut()
+		if err := <-seen; err == nil {
+			t.Error("a state that has not changed came again")
+		}
+		s.Heal()
+		for <-seen != nil { // until it can read again
+		}
+		<-done
+	})
+}
+
+func TestWatchOutlivesACompaction(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer behind.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	seen := make(chan bool) // whether it is held
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for state, err := range store(t, behind).Watch(ctx, "a") {
+			if err == nil {
+				seen <- state.Holder() != nil
+			}
+		}
+	}()
+	if <-seen {
+		t.Error("it is held")
+	}
+	proxy.Cut()
+	etcd := server.Client(t)
+	client, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l, err := client.TryLock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Compact(t.Context(), l.Token()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Heal()
+	for !<-seen {
+	}
+	stop()
+	<-done
+}
+
+func TestWatchOfABadNameEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		for state, err := range store(t, locktest.NewInMemory(t).Etcd()).Watch(t.Context(), "") {
+			if n++; state != nil || err == nil {
+				t.Errorf("%v, %v", state, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d values", n)
+		}
+	})
+}
