@@ -153,7 +153,6 @@ func TestGetIsEverythingAboutALock(t *testing.T) {
 	})
 }
 
-
 func TestWatchYieldsWhatChanges(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		changes := make(chan string)

@@ -56,11 +56,11 @@
 // Bound ctx, by a deadline or otherwise: the wait has no end of its own. While etcd cannot be reached, Lock waits for
 // etcd as it would for a holder.
 //
-// # Why there is no sync.Locker
+// # As a sync.Locker
 //
-// The Lock of a [sync.Locker] has neither a context nor an error, so an adapter could only panic or block forever when
-// etcd refuses. The code under it would not learn that the lock was lost, and Unlock could not report it. Use
-// [Client.Do], which does all of this.
+// The Lock of a sync.Locker has neither a context nor an error, so the code under it cannot learn that the lock was
+// lost. [Client.Locker] makes one for code that cannot be changed: it panics rather than run code without the lock, and
+// calls a function of yours when the lock is lost. Everywhere else use [Client.Do].
 //
 // # More than a lock
 //
@@ -69,6 +69,7 @@
 //     one that releases it.
 //   - [Lock.Asked] tells a holder that somebody wants it to finish early, an operator or a waiter with [Urgent], and
 //     [Lock.Extended] who gave it more time.
+//   - Package leader elects a leader, and package locks reads locks without taking them.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose

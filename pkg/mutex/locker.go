@@ -33,6 +33,9 @@ func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts
 	if _, err := c.Draft(name, opts...); err != nil {
 		return nil, err
 	}
+	if s, err := settle(c.opts.Owner, c.opts.Defaults, opts); err != nil || s.conditional() {
+		return nil, errors.Join(err, errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then"))
+	}
 	return &locker{c: c, ctx: ctx, name: name, lost: lost, opts: opts, turn: make(chan struct{}, 1)}, nil
 }
 
