@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,8 @@ func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts
 	if _, err := c.Draft(name, opts...); err != nil {
 		return nil, err
 	}
-	if s, err := settle(c.opts.Owner, c.opts.Defaults, opts); err != nil || s.conditional() {
-		return nil, errors.Join(err, errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then"))
+	if set, _, err := c.draft(name, opts); err != nil || set.conditional() {
+		return nil, cmp.Or(err, errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then"))
 	}
 	return &locker{c: c, ctx: ctx, name: name, lost: lost, opts: opts, turn: make(chan struct{}, 1)}, nil
 }

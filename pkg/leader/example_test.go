@@ -1,0 +1,73 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/pkg/leader"
+	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func ExampleLead() {
+	etcd := etcdmemory.New().Connect().Client() // stands for the client of your etcd
+	client, err := mutex.New(etcd, mutex.Options{Owner: "scheduler", Hostname: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	store, err := locks.New(etcd, locks.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = leader.Lead(context.Background(), client, "scheduler", leader.Options{Address: "10.0.0.7:8080"},
+		func(ctx context.Context) error { // until ctx ends; to resign, return
+			r, err := leader.Current(ctx, store, "scheduler") // as every other process may
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s on %s leads; ask it at %s\n", r.Owner, r.Hostname, leader.Address(r))
+			return nil
+		})
+	fmt.Println(err)
+	// Output:
+	// scheduler on host-1 leads; ask it at 10.0.0.7:8080
+	// <nil>
+}
+
+func ExampleObserve() {
+	etcd := etcdmemory.New().Connect().Client() // stands for the client of your etcd
+	client, err := mutex.New(etcd, mutex.Options{Owner: "scheduler"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	store, err := locks.New(etcd, locks.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	term, err := leader.Campaign(context.Background(), client, "scheduler", leader.Options{Address: "10.0.0.7:8080"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for r, err := range leader.Observe(context.Background(), store, "scheduler") {
+		switch {
+		case err != nil:
+			fmt.Println("who leads is not known:", err) // Observe goes on
+		case r != nil:
+			fmt.Println(leader.Address(r), "leads")
+			if err := term.Unlock(); err != nil { // resign
+				log.Fatal(err)
+			}
+		default:
+			fmt.Println("nobody leads")
+			return
+		}
+	}
+	// Output:
+	// 10.0.0.7:8080 leads
+	// nobody leads
+}
