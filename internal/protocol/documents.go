@@ -11,7 +11,7 @@ type Action struct {
 	ID        string        `json:"id"`
 	At        metadata.Time `json:"at"`
 	Actor     string        `json:"actor"`
-	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header
+	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header, program
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
 	Action    string        `json:"action"`               // one of the constants Action…

@@ -87,6 +87,21 @@ func given() map[string]string {
 				locks *mutex.Client
 			)
 			func report(context.Context) error`,
+		"docs/howto/leader.md": `
+			var (
+				ctx   context.Context
+				etcd  *clientv3.Client
+				locks *mutex.Client
+			)
+			func schedule(context.Context) error
+			func reachDatabase(context.Context) error`,
+		"docs/howto/read-locks.md": `
+			var (
+				ctx   context.Context
+				etcd  *clientv3.Client
+				store *locks.Store
+				state *locks.State
+			)`,
 		"docs/howto/migrate.md": `
 			var (
 				ctx     context.Context
@@ -116,6 +131,9 @@ func packages() map[string]string {
 		"http":         "net/http",
 		"io":           "io",
 		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
+		"leader":       "github.com/clustermutex/unlocker/pkg/leader",
+		"lockreader":   "github.com/clustermutex/unlocker/pkg/locks",
+		"locks":        "github.com/clustermutex/unlocker/pkg/locks",
 		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
 		"log":          "log",
 		"metadata":     "github.com/clustermutex/unlocker/pkg/metadata",
@@ -129,6 +147,7 @@ func packages() map[string]string {
 		"signal":       "os/signal",
 		"slog":         "log/slog",
 		"sql":          "database/sql",
+		"sync":         "sync",
 		"synctest":     "testing/synctest",
 		"syscall":      "syscall",
 		"testing":      "testing",
