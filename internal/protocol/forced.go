@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// SourceProgram is the source of an action whose actor a program named, through package locks.
+// SourceProgram is the source of an action whose actor a program named, through package inspect.
 const SourceProgram = "program"
 
 // Forced is the removal of the hold that an operator saw, with the ending that tells its holder who did it and why.

@@ -14,7 +14,7 @@
 //
 // [Current] reads who leads now, and [Observe] follows it:
 //
-//	for r, err := range leader.Observe(ctx, store, "scheduler") {
+//	for r, err := range leader.Observe(ctx, inspector, "scheduler") {
 //		switch {
 //		case err != nil:
 //			log.Printf("who leads is not known: %v", err)

@@ -6,8 +6,8 @@ import (
 	"log"
 
 	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/leader"
-	"github.com/clustermutex/unlocker/pkg/locks"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -18,14 +18,14 @@ func ExampleLead() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := locks.New(etcd, locks.Options{})
+	inspector, err := inspect.New(etcd, inspect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	err = leader.Lead(context.Background(), client, "scheduler", leader.Options{Address: "10.0.0.7:8080"},
 		func(ctx context.Context) error { // until ctx ends; to resign, return
-			r, err := leader.Current(ctx, store, "scheduler") // as every other process may
+			r, err := leader.Current(ctx, inspector, "scheduler") // as every other process may
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func ExampleObserve() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := locks.New(etcd, locks.Options{})
+	inspector, err := inspect.New(etcd, inspect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func ExampleObserve() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for r, err := range leader.Observe(context.Background(), store, "scheduler") {
+	for r, err := range leader.Observe(context.Background(), inspector, "scheduler") {
 		switch {
 		case err != nil:
 			fmt.Println("who leads is not known:", err) // Observe goes on

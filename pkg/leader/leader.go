@@ -82,11 +82,8 @@ func serve(ctx context.Context, l *mutex.Lock, lead func(context.Context) error)
 	work, done := l.Under(ctx)
 	defer done()
 	defer func() {
-		select {
-		case <-l.Lost():
-			again = ctx.Err() == nil
-		default:
-		}
+		_, lost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
+		again = lost && ctx.Err() == nil
 		if resigned := l.Unlock(); !again {
 			err = errors.Join(err, resigned)
 		}

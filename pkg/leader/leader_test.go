@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/leader"
-	"github.com/clustermutex/unlocker/pkg/locks"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -39,16 +39,16 @@ func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
 }
 
-func store(t testing.TB, etcd *clientv3.Client) *locks.Store {
+func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
 	t.Helper()
-	s, err := locks.New(etcd, locks.Options{})
+	s, err := inspect.New(etcd, inspect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func current(t testing.TB, s *locks.Store) *metadata.Record {
+func current(t testing.TB, s *inspect.Inspector) *metadata.Record {
 	t.Helper()
 	r, err := leader.Current(t.Context(), s, "scheduler")
 	if err != nil {
@@ -59,7 +59,7 @@ func current(t testing.TB, s *locks.Store) *metadata.Record {
 
 func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		if r := current(t, st); r != nil {
 			t.Errorf("nobody stood, but %+v leads", r)
 		}
@@ -93,7 +93,7 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 		observed := make(chan struct{})
 		go func() {
 			defer close(observed)
-			for r, err := range leader.Observe(ctx, store(t, s.Etcd()), "scheduler") {
+			for r, err := range leader.Observe(ctx, inspector(t, s.Etcd()), "scheduler") {
 				switch {
 				case err != nil:
 					seen <- err.Error()
@@ -152,7 +152,7 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 		observed := make(chan struct{})
 		go func() {
 			defer close(observed)
-			for r, err := range leader.Observe(ctx, store(t, s.Etcd()), "scheduler") {
+			for r, err := range leader.Observe(ctx, inspector(t, s.Etcd()), "scheduler") {
 				if (r == nil) == (err == nil) {
 					t.Errorf("%+v, %v", r, err)
 				}
@@ -233,6 +233,20 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestLeaderMayGiveItsLockBackItself(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
+		candidates := s.Client(mutex.Options{Owner: "scheduler"})
+		terms := 0
+		err := leader.Lead(t.Context(), candidates, "scheduler", leader.Options{}, func(ctx context.Context) error {
+			terms++
+			return mutex.FromContext(ctx).Unlock()
+		})
+		if err != nil || terms != 1 {
+			t.Errorf("%d terms, %v", terms, err)
+		}
+	})
+}
+
 func TestPanicOfALeaderResigns(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		candidates := s.Client(mutex.Options{Owner: "scheduler"})
@@ -268,7 +282,7 @@ func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
 		if l.Context().Err() != nil {
 			t.Fatalf("a healthy leader was lost: %v", context.Cause(l.Context()))
 		}
-		r := current(t, store(t, s.Etcd()))
+		r := current(t, inspector(t, s.Etcd()))
 		if left := time.Until(r.AutoUnlockAt); left < 40*time.Second || left > time.Minute {
 			t.Errorf("its record has %v left", left)
 		}

@@ -4,15 +4,15 @@ import (
 	"context"
 	"iter"
 
-	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Current returns the record of the leader, nil if nobody leads: its owner, host name and process, its attributes, since
 // when it leads (LockedAt) and its Token, which is greater than that of every leader before. A leader whose AutoUnlockAt
 // has passed is probably dead.
-func Current(ctx context.Context, store *locks.Store, name string) (*metadata.Record, error) {
-	state, err := store.Get(ctx, name)
+func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*metadata.Record, error) {
+	state, err := inspector.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -22,13 +22,13 @@ func Current(ctx context.Context, store *locks.Store, name string) (*metadata.Re
 // Observe yields the record of the leader now, nil if nobody leads, and again whenever another process leads, or the
 // same anew, until ctx ends or the loop breaks. Signs of life are not yielded.
 //
-// An error says that it is not known who leads, as with locks.Store.Watch: Observe keeps trying, and then yields the
+// An error says that it is not known who leads, as with inspect.Inspector.Watch: Observe keeps trying, and then yields the
 // leader again.
-func Observe(ctx context.Context, store *locks.Store, name string) iter.Seq2[*metadata.Record, error] {
+func Observe(ctx context.Context, inspector *inspect.Inspector, name string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
 		const unknown = -1
 		last := int64(unknown)
-		for state, err := range store.Watch(ctx, name) {
+		for state, err := range inspector.Watch(ctx, name) {
 			if err != nil {
 				last = unknown
 				if !yield(nil, err) {
@@ -61,7 +61,7 @@ func Address(r *metadata.Record) string {
 	return address
 }
 
-func recordOf(s *locks.State) *metadata.Record {
+func recordOf(s *inspect.State) *metadata.Record {
 	if h := s.Holder(); h != nil {
 		return &h.Record
 	}

@@ -69,7 +69,7 @@
 //     one that releases it.
 //   - [Lock.Asked] tells a holder that somebody wants it to finish early, an operator or a waiter with [Urgent], and
 //     [Lock.Extended] who gave it more time.
-//   - Package leader elects a leader, and package locks reads locks without taking them.
+//   - Package leader elects a leader, and package inspect reads locks without taking them.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose

@@ -99,8 +99,8 @@ func given() map[string]string {
 			var (
 				ctx   context.Context
 				etcd  *clientv3.Client
-				store *locks.Store
-				state *locks.State
+				inspector *inspect.Inspector
+				state     *inspect.State
 			)`,
 		"docs/howto/migrate.md": `
 			var (
@@ -129,11 +129,10 @@ func packages() map[string]string {
 		"fencing":      "github.com/clustermutex/unlocker/pkg/fencing",
 		"fmt":          "fmt",
 		"http":         "net/http",
+		"inspect":      "github.com/clustermutex/unlocker/pkg/inspect",
 		"io":           "io",
 		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
 		"leader":       "github.com/clustermutex/unlocker/pkg/leader",
-		"lockreader":   "github.com/clustermutex/unlocker/pkg/locks",
-		"locks":        "github.com/clustermutex/unlocker/pkg/locks",
 		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
 		"log":          "log",
 		"metadata":     "github.com/clustermutex/unlocker/pkg/metadata",

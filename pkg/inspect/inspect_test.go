@@ -1,4 +1,4 @@
-package locks_test
+package inspect_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -34,16 +34,16 @@ func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 	})
 }
 
-func store(t testing.TB, etcd *clientv3.Client) *locks.Store {
+func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
 	t.Helper()
-	s, err := locks.New(etcd, locks.Options{})
+	s, err := inspect.New(etcd, inspect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func get(t testing.TB, s *locks.Store, name string) *locks.State {
+func get(t testing.TB, s *inspect.Inspector, name string) *inspect.State {
 	t.Helper()
 	state, err := s.Get(t.Context(), name)
 	if err != nil {
@@ -53,11 +53,11 @@ func get(t testing.TB, s *locks.Store, name string) *locks.State {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	if _, err := locks.New(nil, locks.Options{}); err == nil {
-		t.Error("a store without etcd")
+	if _, err := inspect.New(nil, inspect.Options{}); err == nil {
+		t.Error("an inspector without etcd")
 	}
-	if _, err := locks.New(clientv3.NewCtxClient(t.Context()), locks.Options{Prefix: "\n"}); err == nil {
-		t.Error("a store of a bad prefix")
+	if _, err := inspect.New(clientv3.NewCtxClient(t.Context()), inspect.Options{Prefix: "\n"}); err == nil {
+		t.Error("an inspector of a bad prefix")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestListYieldsTheRecordsBelowAPrefix(t *testing.T) {
 			s.Hold(name, mutex.Purpose("purpose of "+name))
 		}
 		list := func(prefix string) (names []string) {
-			for r, err := range store(t, s.Etcd()).List(t.Context(), prefix) {
+			for r, err := range inspector(t, s.Etcd()).List(t.Context(), prefix) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +87,7 @@ func TestListYieldsTheRecordsBelowAPrefix(t *testing.T) {
 			}
 		}
 		n := 0
-		for range store(t, s.Etcd()).List(t.Context(), "") {
+		for range inspector(t, s.Etcd()).List(t.Context(), "") {
 			if n++; n == 2 {
 				break
 			}
@@ -104,7 +104,7 @@ func TestListEndsWithItsError(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var failed []error
-		for r, err := range store(t, s.Etcd()).List(ctx, "") {
+		for r, err := range inspector(t, s.Etcd()).List(ctx, "") {
 			if r != nil {
 				t.Errorf("a record after ctx had ended: %+v", r)
 			}
@@ -118,7 +118,7 @@ func TestListEndsWithItsError(t *testing.T) {
 
 func TestGetIsEverythingAboutALock(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		if free := get(t, st, "a"); free.Holder() != nil || free.Holders != nil || free.Waiters != nil ||
 			free.Delays != nil || free.Revision == 0 || free.Name != "a" {
 			t.Errorf("a free lock: %+v", free)
@@ -160,7 +160,7 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for state, err := range store(t, s.Etcd()).Watch(ctx, "a") {
+			for state, err := range inspector(t, s.Etcd()).Watch(ctx, "a") {
 				switch {
 				case err != nil:
 					changes <- err.Error()
@@ -213,7 +213,7 @@ func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
 		go func() {
 			defer close(done)
 			states := 0
-			for state, err := range store(t, s.Etcd()).Watch(t.Context(), "a") {
+			for state, err := range inspector(t, s.Etcd()).Watch(t.Context(), "a") {
 				if (state == nil) == (err == nil) {
 					t.Errorf("%v, %v", state, err)
 				}
@@ -253,7 +253,7 @@ func TestWatchOutlivesACompaction(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for state, err := range store(t, behind).Watch(ctx, "a") {
+		for state, err := range inspector(t, behind).Watch(ctx, "a") {
 			if err == nil {
 				seen <- state.Holder() != nil
 			}
@@ -286,7 +286,7 @@ func TestWatchOutlivesACompaction(t *testing.T) {
 func TestWatchOfABadNameEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		for state, err := range store(t, locktest.NewInMemory(t).Etcd()).Watch(t.Context(), "") {
+		for state, err := range inspector(t, locktest.NewInMemory(t).Etcd()).Watch(t.Context(), "") {
 			if n++; state != nil || err == nil {
 				t.Errorf("%v, %v", state, err)
 			}

@@ -1,4 +1,4 @@
-package locks_test
+package inspect_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdmemory"
-	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -29,12 +29,12 @@ func etcd(names ...string) *clientv3.Client {
 	return client
 }
 
-func ExampleStore_List() {
-	store, err := locks.New(etcd("billing/july", "billing/august", "search"), locks.Options{})
+func ExampleInspector_List() {
+	inspector, err := inspect.New(etcd("billing/july", "billing/august", "search"), inspect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for r, err := range store.List(context.Background(), "billing/") {
+	for r, err := range inspector.List(context.Background(), "billing/") {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -45,19 +45,19 @@ func ExampleStore_List() {
 	// billing/july is held by "billing" on "host-1" for "invoices"
 }
 
-func ExampleStore_Watch() {
+func ExampleInspector_Watch() {
 	client := etcd("billing/july")
-	store, err := locks.New(client, locks.Options{})
+	inspector, err := inspect.New(client, inspect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for state, err := range store.Watch(context.Background(), "billing/july") {
+	for state, err := range inspector.Watch(context.Background(), "billing/july") {
 		switch {
 		case err != nil:
 			fmt.Println("etcd does not answer:", err) // Watch goes on
 		case state.Holder() != nil:
 			fmt.Printf("held by %q, %d wait\n", state.Holder().Owner, len(state.Waiters))
-			if err := store.ForceUnlock(context.Background(), &state.Holder().Record, "ann", "an example"); err != nil {
+			if err := inspector.ForceUnlock(context.Background(), &state.Holder().Record, "ann", "an example"); err != nil {
 				log.Fatal(err)
 			}
 		default:
@@ -70,22 +70,22 @@ func ExampleStore_Watch() {
 	// free
 }
 
-func ExampleStore_ForceUnlock() {
+func ExampleInspector_ForceUnlock() {
 	client := etcd("billing/july")
-	store, err := locks.New(client, locks.Options{})
+	inspector, err := inspect.New(client, inspect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	state, err := store.Get(ctx, "billing/july")
+	state, err := inspector.Get(ctx, "billing/july")
 	if err != nil {
 		log.Fatal(err)
 	}
 	seen := state.Holder() // show this to whoever decides
-	fmt.Println(store.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead"))
+	fmt.Println(inspector.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead"))
 
 	// The hold that was seen is over. Whoever holds the lock now is not touched.
-	err = store.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead")
+	err = inspector.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead")
 	fmt.Println(errors.Is(err, metadata.ErrChanged))
 	// Output:
 	// <nil>

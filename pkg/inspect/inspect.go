@@ -1,4 +1,4 @@
-package locks
+package inspect
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Options are the optional settings of a [Store].
+// Options are the optional settings of a [Inspector].
 type Options struct {
 	Prefix string // where the locks live in etcd; mutex.DefaultPrefix when empty
 
@@ -23,28 +23,27 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store reads and force-unlocks the locks below one prefix. It keeps nothing in memory and is safe for concurrent use.
-type Store struct {
-	layout protocol.Layout
-	store  *lockstore.Store
+// Inspector reads and force-unlocks the locks below one prefix. It keeps nothing in memory, and is safe for concurrent
+// use.
+type Inspector struct {
+	locks *lockstore.Store
 }
 
-// New returns a store of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the caller's,
-// and can be one that package mutex uses, too.
-func New(etcd *clientv3.Client, o Options) (*Store, error) {
+// New returns an inspector of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
+// caller's, and can be one that package mutex uses, too.
+func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 	if etcd == nil {
-		return nil, errors.New("locks: no etcd client was given")
+		return nil, errors.New("inspect: no etcd client was given")
 	}
 	if o.Prefix == "" {
 		o.Prefix = protocol.DefaultPrefix
 	}
 	layout, err := protocol.NewLayout(o.Prefix)
 	if err != nil {
-		return nil, fmt.Errorf("locks: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	s := &Store{layout: layout}
-	s.store = lockstore.New(etcd, layout, lockstore.WithUnrecorded(func(a protocol.Action) { warn(o.Logger, a) }))
-	return s, nil
+	unrecorded := lockstore.WithUnrecorded(func(a protocol.Action) { warn(o.Logger, a) })
+	return &Inspector{lockstore.New(etcd, layout, unrecorded)}, nil
 }
 
 // List yields the record of every hold whose lock's name begins with prefix, in the order of etcd's keys, all as of one
@@ -55,11 +54,11 @@ func New(etcd *clientv3.Client, o Options) (*Store, error) {
 // revision it compacts meanwhile, so do not spend minutes in the loop.
 //
 // A record with the Token 0 is what is left of one: nobody holds that lock.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[*metadata.Record, error] {
+func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
-		_, err := s.store.Records(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
+		_, err := i.locks.Records(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
 		if err != nil {
-			yield(nil, fmt.Errorf("locks: %w", err))
+			yield(nil, fmt.Errorf("inspect: %w", err))
 		}
 	}
 }
@@ -85,13 +84,13 @@ func (s *State) Holder() *metadata.Document {
 
 // Get reads one lock. That nobody holds it is no error. The waiters for a share, such as "pool#2", are those for its
 // whole lock.
-func (s *Store) Get(ctx context.Context, name string) (*State, error) {
+func (i *Inspector) Get(ctx context.Context, name string) (*State, error) {
 	if err := metadata.CheckName(name); err != nil {
-		return nil, fmt.Errorf("locks: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	look, err := s.store.Look(ctx, name)
+	look, err := i.locks.Look(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("locks: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	state := &State{Name: name, Waiters: look.Waiters, Delays: look.Delays, Revision: look.Revision}
 	if look.Whole.Token != 0 {
@@ -107,15 +106,15 @@ func (s *Store) Get(ctx context.Context, name string) (*State, error) {
 //
 // An error, with a nil state, says that the lock could not be read, because etcd did not answer or refused. Watch keeps
 // trying: the next state, even if it is the same, says that it could. Only a bad name ends it.
-func (s *Store) Watch(ctx context.Context, name string) iter.Seq2[*State, error] {
+func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := metadata.CheckName(name); err != nil {
-			yield(nil, fmt.Errorf("locks: %w", err))
+			yield(nil, fmt.Errorf("inspect: %w", err))
 			return
 		}
 		var last *State
 		read := func() (enough bool) {
-			now, err := s.Get(ctx, name)
+			now, err := i.Get(ctx, name)
 			switch {
 			case ctx.Err() != nil:
 				return true
@@ -128,7 +127,7 @@ func (s *Store) Watch(ctx context.Context, name string) iter.Seq2[*State, error]
 			last = now
 			return !yield(now, nil)
 		}
-		_ = s.store.WatchLock(ctx, name, read) // it ends with ctx or with the loop: both are the caller's
+		_ = i.locks.WatchLock(ctx, name, read) // it ends with ctx or with the loop: both are the caller's
 	}
 }
 

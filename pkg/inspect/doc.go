@@ -1,17 +1,17 @@
-// Package locks reads locks without taking them, and force-unlocks them: for programs that watch over others, as
+// Package inspect reads locks without taking them, and force-unlocks them: for programs that watch over others, as
 // mutexctl and the dashboard do. To take locks, use package mutex.
 //
-//	store, err := locks.New(etcd, locks.Options{})
+//	inspector, err := inspect.New(etcd, inspect.Options{})
 //	...
-//	for r, err := range store.List(ctx, "billing/") {
+//	for r, err := range inspector.List(ctx, "billing/") {
 //		if err != nil {
 //			return err
 //		}
 //		fmt.Println(r.Name, r.Owner, r.Hostname, r.LockedAt, r.Purpose)
 //	}
 //
-// [Store.List] streams the records of any number of locks, [Store.Get] reads everything about one, and [Store.Watch]
-// follows one. [Store.ForceUnlock] ends the hold that the caller saw, and no other.
+// [Inspector.List] streams the records of any number of locks, [Inspector.Get] reads everything about one, and
+// [Inspector.Watch] follows one. [Inspector.ForceUnlock] ends the hold that the caller saw, and no other.
 //
 // What is read is what others wrote. Names, owners, purposes and attributes are foreign text: escape them. Times are
 // those of the holder's clock; package staleness judges them.
@@ -25,4 +25,4 @@
 // # Rights
 //
 // The etcd user needs to read the prefix. For ForceUnlock it needs to write there, too.
-package locks
+package inspect

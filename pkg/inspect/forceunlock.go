@@ -1,4 +1,4 @@
-package locks
+package inspect
 
 import (
 	"context"
@@ -50,14 +50,14 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 //
 // An etcd that is out of space cannot store the records. The hold is ended anyway, without a lock delay, and
 // [Options].Logger is told.
-func (s *Store) ForceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
-	if err := s.forceUnlock(ctx, r, by, reason); err != nil {
-		return fmt.Errorf("locks: %w", err)
+func (i *Inspector) ForceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
+	if err := i.forceUnlock(ctx, r, by, reason); err != nil {
+		return fmt.Errorf("inspect: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) forceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
+func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
 	if err := check(r, by, reason); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Store) forceUnlock(ctx context.Context, r *metadata.Record, by, reason 
 		Action: protocol.ActionForceUnlock, Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
 		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
 	}
-	err := s.store.ForceUnlock(ctx, protocol.Forced(r, a, r.DelayOf(0)), a)
+	err := i.locks.ForceUnlock(ctx, protocol.Forced(r, a, r.DelayOf(0)), a)
 	var changed *lockstore.ChangedError
 	switch {
 	case errors.As(err, &changed) && changed.Now.Token != 0:

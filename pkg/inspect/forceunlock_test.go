@@ -1,4 +1,4 @@
-package locks_test
+package inspect_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/locks"
+	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -26,7 +26,7 @@ const (
 
 func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		theirs := s.Hold("a", mutex.LockDelay(time.Second))
 		got := make(chan error)
 		waiting := s.Client(mutex.Options{Owner: "billing"})
@@ -67,17 +67,17 @@ func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 
 func TestForceUnlockSparesAnotherHold(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		s.Hold("a").Unlock()
 		first := s.Hold("a")
 		seen := get(t, st, "a").Holder()
 		if err := first.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		refused := func() *locks.ChangedError {
+		refused := func() *inspect.ChangedError {
 			t.Helper()
 			err := st.ForceUnlock(t.Context(), &seen.Record, by, reason)
-			changed, isChanged := errors.AsType[*locks.ChangedError](err)
+			changed, isChanged := errors.AsType[*inspect.ChangedError](err)
 			if !isChanged || !errors.Is(err, metadata.ErrChanged) || changed.Lock != "a" {
 				t.Fatalf("the error is %v", err)
 			}
@@ -98,7 +98,7 @@ func TestForceUnlockSparesAnotherHold(t *testing.T) {
 func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		s.Hold("a")
 		r := &get(t, st, "a").Holder().Record
 		misplaced := *r
@@ -116,7 +116,7 @@ func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
 			"a long reason":      {r, by, strings.Repeat("x", metadata.MaxTextBytes+1)},
 		} {
 			if err := st.ForceUnlock(t.Context(), c.r, c.by, c.reason); err == nil ||
-				errors.Is(err, metadata.ErrChanged) || !strings.HasPrefix(err.Error(), "locks: force unlock: ") {
+				errors.Is(err, metadata.ErrChanged) || !strings.HasPrefix(err.Error(), "inspect: force unlock: ") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -127,7 +127,7 @@ func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
 func TestForceUnlockWithALostAnswerIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)
-		st := store(t, s.Etcd())
+		st := inspector(t, s.Etcd())
 		s.Hold("a")
 		s.Hold("b")
 		a := get(t, st, "a").Holder()
@@ -136,7 +136,7 @@ func TestForceUnlockWithALostAnswerIsUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Cut()
-		if err := st.ForceUnlock(t.Context(), &b.Record, by, reason); !errors.Is(err, locks.ErrUnknown) {
+		if err := st.ForceUnlock(t.Context(), &b.Record, by, reason); !errors.Is(err, inspect.ErrUnknown) {
 			t.Errorf("the error is %v", err)
 		}
 		s.Heal()
@@ -156,7 +156,7 @@ func TestForceUnlockInAFullEtcdIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	st, err := locks.New(etcd, locks.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	st, err := inspect.New(etcd, inspect.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
