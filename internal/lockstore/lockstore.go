@@ -56,8 +56,8 @@ func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
-// WithUnrecorded has f called before a hold is removed by force without history and audit, because etcd is out of space:
-// nothing else will tell of it.
+// WithUnrecorded has f called before a hold is removed by force without history and audit, because etcd is out of
+// space: nothing else will tell of it.
 func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.unrecorded = f } }
 
 // New returns a store that uses the client etcd, which the caller closes.

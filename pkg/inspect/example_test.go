@@ -57,7 +57,8 @@ func ExampleInspector_Watch() {
 			fmt.Println("etcd does not answer:", err) // Watch goes on
 		case state.Holder() != nil:
 			fmt.Printf("held by %q, %d wait\n", state.Holder().Owner, len(state.Waiters))
-			if err := inspector.ForceUnlock(context.Background(), &state.Holder().Record, "ann", "an example"); err != nil {
+			r := &state.Holder().Record
+			if err := inspector.ForceUnlock(context.Background(), r, "ann", "an example"); err != nil {
 				log.Fatal(err)
 			}
 		default:

@@ -28,7 +28,7 @@
 // # What it cannot promise
 //
 // That there are never two leaders. Like every lock, leadership may end while the process does not look: see package
-// mutex. A leader's context ends before another can lead, by this machine's clock, but writes that are on their way
-// arrive. Send the token of the lock with every write, or have etcd check its Guard: mutex.FromContext finds the lock in
-// the context of the work.
+// mutex. After a silent leader's context has ended, by this machine's clock, another may lead, but writes that are on
+// their way arrive. Send the token of the lock with every write, or have etcd check its Guard: mutex.FromContext finds
+// the lock in the context of the work.
 package leader

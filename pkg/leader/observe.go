@@ -8,9 +8,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Current returns the record of the leader, nil if nobody leads: its owner, host name and process, its attributes, since
-// when it leads (LockedAt) and its Token, which is greater than that of every leader before. A leader whose AutoUnlockAt
-// has passed is probably dead.
+// Current returns the record of the leader, nil if nobody leads: its owner, host name and process, its attributes,
+// since when it leads (LockedAt) and its Token, which is greater than that of every leader before. A leader whose
+// AutoUnlockAt has passed is probably dead.
 func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*metadata.Record, error) {
 	state, err := inspector.Get(ctx, name)
 	if err != nil {
@@ -22,8 +22,8 @@ func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*m
 // Observe yields the record of the leader now, nil if nobody leads, and again whenever another process leads, or the
 // same anew, until ctx ends or the loop breaks. Signs of life are not yielded.
 //
-// An error says that it is not known who leads, as with inspect.Inspector.Watch: Observe keeps trying, and then yields the
-// leader again.
+// An error says that it is not known who leads, as with inspect.Inspector.Watch: Observe keeps trying, and then yields
+// the leader again.
 func Observe(ctx context.Context, inspector *inspect.Inspector, name string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
 		const unknown = -1
