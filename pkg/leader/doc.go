@@ -7,8 +7,9 @@
 // then. To resign, return. [Campaign] is the same by hand: it returns the lock, whose Unlock resigns.
 //
 // While it leads, the process calls alive every third of [Options].Life, if it is healthy by [Options].Check. A leader
-// that dies is replaced after at most Life and what the unlocker takes to remove its lock, at once if a witness saw it
-// die, and never if no unlocker runs. A leader that resigns is replaced within milliseconds.
+// that dies is replaced after at most Life and what the unlocker takes to remove its lock, earlier if a witness saw it
+// die and the unlocker removes abandoned locks, and never if no unlocker removes any. A leader that resigns is replaced
+// within milliseconds.
 //
 // # Observing
 //
