@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -129,6 +130,18 @@ func (r *Row) deadline() time.Time {
 		return r.Verdict.AlertAt
 	}
 	return r.UnlockAt()
+}
+
+// TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero
+// for one that does not.
+func (r *Row) TroubledAt() time.Time {
+	switch r.Verdict.State {
+	case staleness.Alerting, staleness.Expired:
+		return Earlier(r.Verdict.AlertAt, r.Verdict.AutoUnlockAt)
+	case staleness.Abandoned:
+		return Earlier(protocol.EndedAt(r.Death), r.Verdict.AlertAt)
+	}
+	return time.Time{}
 }
 
 // UnlockAt is when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder has

@@ -17,7 +17,7 @@ type matcher = func(r *Row, now time.Time) bool
 
 // queryKeys lists the keys, for messages.
 const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label " +
-	"acknowledged acknowledged-by"
+	"taken alerted acknowledged acknowledged-by"
 
 // field is the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
@@ -53,9 +53,8 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return countTerm(value)
 	case "acknowledged":
 		return acknowledgedTerm(value)
-	case "held", "alert", "unlock", "expired", "wait":
-		q.timed = true
-		return durationTerm(key, value)
+	case "taken", "alerted", "held", "alert", "unlock", "expired", "wait":
+		return q.timeTerm(key, value)
 	}
 	return nil, fmt.Errorf("no such key; there are: %s. Put the term in quotes to search for the text", queryKeys)
 }
@@ -212,6 +211,30 @@ func durationTerm(key, value string) (matcher, error) {
 	return func(r *Row, now time.Time) bool {
 		have, known := r.length(key, now)
 		return known && (more && have > want || !more && have < want)
+	}, nil
+}
+
+// timeTerm compares an instant, or a length of time that goes on.
+func (q *Query) timeTerm(key, value string) (matcher, error) {
+	if key == "taken" || key == "alerted" {
+		return instantTerm(key, value)
+	}
+	q.timed = true
+	return durationTerm(key, value)
+}
+
+func instantTerm(key, value string) (matcher, error) {
+	more, text, ok := comparison(value)
+	want, err := time.Parse(time.RFC3339, text)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("wants a comparison with a time, like %s:>2026-11-21T03:00:00Z", key)
+	}
+	return func(r *Row, _ time.Time) bool {
+		have := r.LockedAt
+		if key == "alerted" {
+			have = r.TroubledAt()
+		}
+		return !have.IsZero() && (more && have.After(want) || !more && have.Before(want))
 	}, nil
 }
 
