@@ -2,7 +2,8 @@ package alertpush
 
 import (
 	"cmp"
-	"maps"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -31,8 +32,33 @@ const (
 	deadlockFor  = time.Minute      // after the processes began to wait for each other
 )
 
-// key identifies an alert: its name and the lock or, for a deadlock, all of its locks and holders.
-type key struct{ name, lock, locks, holders string }
+// key identifies an alert: its name and the lock or, for a deadlock, all of its locks and holders. Owner and attributes
+// are part of it because they are labels: an alert about the lock of another owner is another alert.
+type key struct {
+	name, lock, locks, holders string
+	owner                      string
+	attributes                 string // the labels from attributes of the record, as JSON; empty if there are none
+}
+
+// keyOf identifies an alert about a lock.
+func (p *Pusher) keyOf(name, lock, owner string, attributes map[string]any) key {
+	return key{name: name, lock: text.NameLabel(lock), owner: text.Label(owner), attributes: p.labels(attributes)}
+}
+
+// labels returns the labels that a record's attributes become.
+func (p *Pusher) labels(attributes map[string]any) string {
+	found := map[string]string{}
+	for label, attribute := range p.c.Attributes {
+		if value, ok := attributes[attribute]; ok {
+			found[label] = text.Label(fmt.Sprint(value))
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	encoded, _ := json.Marshal(found) // of text by text: it cannot fail, and sorts them
+	return string(encoded)
+}
 
 // alert is the current state of one alert.
 type alert struct {
@@ -44,8 +70,17 @@ type alert struct {
 }
 
 // same reports whether Alertmanager need not receive b if it has a.
+// The number of waiters changes all the time, and goes along when the alert is sent for another reason.
 func (a alert) same(b alert) bool {
-	return a.starts.Equal(b.starts) && a.ends.Equal(b.ends) && maps.Equal(a.notes, b.notes)
+	if !a.starts.Equal(b.starts) || !a.ends.Equal(b.ends) || len(a.notes) != len(b.notes) {
+		return false
+	}
+	for name, value := range a.notes {
+		if name != waiters && b.notes[name] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // need is an alert about a held lock, before its annotations are written.
@@ -55,6 +90,7 @@ type need struct {
 	starts   time.Time
 	record   *metadata.Record
 	off      time.Duration             // how far the holder's clock is ahead
+	unlock   time.Time                 // when the lock is due for removal; zero = never
 	looked   *metadata.Acknowledgement // who looks at the lock now; nil = nobody
 }
 
@@ -68,7 +104,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 		next = earlier(next, looked.Until.Time)
 	}
 	about := func(name, severity string, starts time.Time) {
-		emit(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff, looked})
+		emit(need{p.keyOf(name, r.Name, r.Owner, r.Attributes), severity, starts, r, v.ClockOff, v.AutoUnlockAt, looked})
 	}
 	if v.ClockOff != 0 { // since the change was observed, on a clock that is right
 		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))

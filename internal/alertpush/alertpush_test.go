@@ -123,7 +123,7 @@ func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
 
 func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 	t.Helper()
-	if len(got.Labels) != 3 || !got.StartsAt.Equal(r.AlertAt) {
+	if len(got.Labels) != 4 || got.Labels["owner"] != "billing" || !got.StartsAt.Equal(r.AlertAt) {
 		t.Errorf("labels %q since %v", got.Labels, got.StartsAt)
 	}
 	want := map[string]string{
@@ -131,6 +131,8 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 		"description": "billing on host-1 took the lock billing/run #1 and expected to be done by " +
 			r.AlertAt.UTC().Format("2006-01-02 15:04:05Z") + ".",
 		"owner": "billing", "host": "host-1", "purpose": "nightly invoices", "frame": "main.go:12 in main.run",
+		"next": "Auto-unlock at " + r.AutoUnlockAt.UTC().Format("2006-01-02 15:04:05Z") +
+			", 9m 0s after this alert began, unless the holder extends it.",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerlockalerting",
 	}
@@ -465,8 +467,8 @@ func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
 		w.holds(w.lock("a"))
 		defer w.start(c)()
 		time.Sleep(time.Minute)
-		if got := w.take(); len(got) != 1 ||
-			fmt.Sprint(got[0].Labels) != "map[alertname:UnlockerLockAlerting cluster:eu lock:a severity:warning]" {
+		if got := w.take(); len(got) != 1 || fmt.Sprint(got[0].Labels) !=
+			"map[alertname:UnlockerLockAlerting cluster:eu lock:a owner:billing severity:warning]" {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (h holder) who() string {
 // write returns the alert with its annotations.
 func (p *Pusher) write(n need, frame string) alert {
 	h := holderOf(n.record, frame)
-	at := n.starts.UTC().Format("2006-01-02 15:04:05Z")
+	at := instant(n.starts)
 	a := alert{key: n.key, severity: n.severity, starts: n.starts}
 	switch n.name {
 	case lockAlerting:
@@ -73,12 +74,60 @@ func (p *Pusher) write(n need, frame string) alert {
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
 				"unless the unlockers have defaults for such locks.", oneLine(h.lock), h.who()))
 	}
-	if n.record != nil {
-		set(a.notes, "asked", asked(n.record))
-		set(a.notes, "extended", extended(n.record))
+	set(a.notes, "asked", asked(n.record))
+	set(a.notes, "extended", extended(n.record))
+	set(a.notes, "next", p.afterwards(n))
+	if p.c.Waiters != nil {
+		a.notes[waiters] = strconv.Itoa(p.c.Waiters(n.record.Queue()))
 	}
 	set(a.notes, "acknowledged", acknowledged(n.looked))
 	return a
+}
+
+// waiters is the annotation with the number of those that wait for the lock.
+const waiters = "waiters"
+
+// afterwards is what happens if nobody does anything; empty if that is for the description to say.
+func (p *Pusher) afterwards(n need) string {
+	if n.name != lockAlerting && n.name != lockAbandoned && n.name != lockExpired {
+		return ""
+	}
+	switch at := instant(n.unlock); {
+	case !p.c.Removes:
+		return "No auto-unlock: the unlockers only alert."
+	case p.c.Excluded != nil && p.c.Excluded(n.record.Name):
+		return "No auto-unlock: the unlockers exclude this lock."
+	case n.name == lockExpired:
+		return "It stays until the cause is gone or somebody unlocks it."
+	case n.unlock.IsZero():
+		return "No auto-unlock: the record has no time for it."
+	case n.name == lockAbandoned:
+		return "Auto-unlock at " + at + " at the latest."
+	case n.unlock.Sub(n.starts) < time.Second:
+		return "Auto-unlock at " + at + ", unless the holder extends it."
+	default:
+		return "Auto-unlock at " + at + ", " + lasting(n.unlock.Sub(n.starts)) +
+			" after this alert began, unless the holder extends it."
+	}
+}
+
+// instant writes a time as the rules do.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// lasting writes a duration as the rules do, which have it from Prometheus' humanizeDuration.
+func lasting(d time.Duration) string {
+	n := int64(d.Round(time.Second) / time.Second)
+	minutes, seconds := n/60%60, n%60
+	days, hours := n/86400, n/3600%24
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%dd %dh %dm %ds", days, hours, minutes, seconds)
+	case hours > 0:
+		return fmt.Sprintf("%dh %dm %ds", hours, minutes, seconds)
+	case minutes > 0:
+		return fmt.Sprintf("%dm %ds", minutes, seconds)
+	}
+	return fmt.Sprintf("%ds", seconds)
 }
 
 // acknowledged is who looks at the lock, and until when. It changes nothing else about the alert.
@@ -86,7 +135,7 @@ func acknowledged(a *metadata.Acknowledgement) string {
 	if a == nil {
 		return ""
 	}
-	by := cmp.Or(oneLine(a.By), "somebody") + " until " + a.Until.UTC().Format("2006-01-02 15:04:05Z")
+	by := cmp.Or(oneLine(a.By), "somebody") + " until " + instant(a.Until.Time)
 	if a.Note == "" {
 		return "by " + by
 	}
@@ -110,7 +159,7 @@ func extended(r *metadata.Record) string {
 }
 
 func byWhom(who string, at time.Time, reason string) string {
-	return "by " + cmp.Or(oneLine(who), "somebody") + " at " + at.UTC().Format("2006-01-02 15:04:05Z") + ": " +
+	return "by " + cmp.Or(oneLine(who), "somebody") + " at " + instant(at) + ": " +
 		oneLine(reason)
 }
 
@@ -118,7 +167,7 @@ func byWhom(who string, at time.Time, reason string) string {
 func (p *Pusher) removed(e metadata.Ending) alert {
 	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
 	a := alert{
-		key: key{name: lockAutoUnlocked, lock: text.NameLabel(e.Lock)}, severity: "warning",
+		key: p.keyOf(lockAutoUnlocked, e.Lock, e.Owner, e.Attributes), severity: "warning",
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),

@@ -155,7 +155,11 @@ func (p *peer) posted(a alert, now time.Time) posted {
 		labels = map[string]string{}
 	}
 	labels["alertname"], labels["severity"] = a.name, a.severity
-	for name, value := range map[string]string{"lock": a.lock, "locks": a.locks, "holders": a.holders} {
+	if a.attributes != "" {
+		_ = json.Unmarshal([]byte(a.attributes), &labels) // we wrote it; what is there and not in it stays
+	}
+	for name, value := range map[string]string{"lock": a.lock, "locks": a.locks, "holders": a.holders,
+		"owner": a.owner} {
 		if value != "" || name == "lock" && a.locks == "" {
 			labels[name] = value
 		}

@@ -23,16 +23,23 @@ const minInterval = time.Second
 type Config struct {
 	URLs   []string          // of the Alertmanagers, which all get everything; with the path before /api/v2
 	Resend time.Duration     // how often everything is re-sent; Alertmanager forgets alerts after four times as long
-	Labels map[string]string // of every alert, besides alertname, lock and severity
+	Labels map[string]string // of every alert, besides alertname, lock, owner and severity
+	// Attributes are the attributes of records that become labels of alerts about their locks, by label. A lock without
+	// the attribute has what Labels says.
+	Attributes map[string]string
 	// Dashboard is the URL of the dashboard, for links; empty if there is none.
 	Dashboard string
 	Policy    staleness.Policy
 	Removes   bool // whether locks past their deadline are removed: if so, one that stays is critical
+	// Excluded reports whether a lock is never removed; nil: none is.
+	Excluded func(lock string) bool
 
 	Locks   func() []*metadata.Record
 	Changed func() <-chan struct{} // closed at the next change of Locks
-	Clock   func() time.Duration   // the monotonic clock that stamped Record.Seen
-	Now     func() time.Time       // the wall clock; time.Now when nil
+	// Waiters returns how many wait in the queue of this name. Optional.
+	Waiters func(queue string) int
+	Clock   func() time.Duration // the monotonic clock that stamped Record.Seen
+	Now     func() time.Time     // the wall clock; time.Now when nil
 	// Deadlocks returns the cycles of processes that wait for each other, oldest first; optional.
 	Deadlocks func() []deadlock.Cycle
 	// Unclaimed returns the locks that nobody takes although somebody waits, longest first, and how long it takes until

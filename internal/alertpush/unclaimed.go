@@ -53,6 +53,6 @@ func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
 	a.notes = p.notes(a.name, first, fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.",
 		oneLine(l.Name)),
 		fmt.Sprintf("The lock %s has been free since %s, and the first in line, %s, does not take it. Everybody else "+
-			"waits behind it.", oneLine(l.Name), l.Since.UTC().Format("2006-01-02 15:04:05Z"), first.who()))
+			"waits behind it.", oneLine(l.Name), instant(l.Since), first.who()))
 	return a
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -24,6 +25,7 @@ type pushOptions struct {
 	urls       []string
 	resend     time.Duration
 	labels     []string
+	attributes []string
 	configFile string
 }
 
@@ -34,6 +36,9 @@ func (o *pushOptions) define(fs *pflag.FlagSet) {
 		"how often active alerts are re-sent; Alertmanager ends those that it has not received for four times as long")
 	fs.StringArrayVar(&o.labels, "alertmanager.label", nil,
 		"`NAME=VALUE` of a label for every pushed alert, such as cluster=eu; repeatable")
+	fs.StringSliceVar(&o.attributes, "alertmanager.label-attribute", []string{"team"},
+		"`ATTRIBUTE` of a lock's record, or LABEL=ATTRIBUTE, that becomes a label of pushed alerts; comma-separated or "+
+			"repeated")
 	fs.StringVar(&o.configFile, "alertmanager.config.file", "",
 		"`file` with user, token and TLS settings for the Alertmanagers, in the format of Prometheus' http_config")
 }
@@ -50,6 +55,9 @@ func (o pushOptions) check() error {
 	if _, err := o.pairs(); err != nil {
 		return err
 	}
+	if _, err := labelAttributes("--alertmanager.label-attribute", o.attributes); err != nil {
+		return err
+	}
 	if len(o.urls) == 0 && (len(o.labels) > 0 || o.configFile != "") {
 		return fmt.Errorf("--alertmanager.label and --alertmanager.config.file are for --alertmanager.url, which is " +
 			"missing")
@@ -61,18 +69,48 @@ func (o pushOptions) check() error {
 // pairs returns the labels.
 func (o pushOptions) pairs() (map[string]string, error) {
 	labels := map[string]string{}
-	for _, text := range o.labels {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) || strings.HasPrefix(name, "__") {
-			return nil, fmt.Errorf("--alertmanager.label cannot be %q: it must be of the form cluster=eu", text)
+	for _, pair := range o.labels {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || !isLabelName(name) {
+			return nil, fmt.Errorf("--alertmanager.label cannot be %q: it must be of the form cluster=eu", pair)
 		}
-		if slices.Contains([]string{"alertname", "lock", "severity"}, name) {
+		if slices.Contains(ownLabels(), name) {
 			return nil, fmt.Errorf("--alertmanager.label cannot be %q: pushed alerts have that label already",
-				text)
+				pair)
 		}
 		labels[name] = value
 	}
 	return labels, nil
+}
+
+// ownLabels are the labels that alerts about locks have anyway.
+func ownLabels() []string {
+	return []string{"alertname", "severity", "lock", "locks", "holders", "owner", "hostname", "cause"}
+}
+
+func isLabelName(name string) bool {
+	return regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) && !strings.HasPrefix(name, "__")
+}
+
+// labelAttributes returns the attributes of records that become labels, by label.
+func labelAttributes(flag string, given []string) (map[string]string, error) {
+	attributes := map[string]string{}
+	for _, entry := range given {
+		label, attribute, renamed := strings.Cut(entry, "=")
+		if !renamed {
+			attribute = label
+		}
+		switch {
+		case !isLabelName(label) || attribute == "":
+			return nil, fmt.Errorf("%s cannot be %q: it must be of the form team, or label=attribute", flag, entry)
+		case slices.Contains(ownLabels(), label):
+			return nil, fmt.Errorf("%s cannot be %q: alerts have that label already", flag, entry)
+		case attributes[label] != "":
+			return nil, fmt.Errorf("%s has two attributes for the label %s", flag, label)
+		}
+		attributes[label] = attribute
+	}
+	return attributes, nil
 }
 
 // renewable is a transport that sends requests through the newest client.
@@ -114,15 +152,23 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 	if err != nil {
 		return nil, err
 	}
+	attributes, err := labelAttributes("--alertmanager.label-attribute", o.push.attributes)
+	if err != nil {
+		return nil, err
+	}
+	excluded, err := text.Globs(o.exclude...)
+	if err != nil {
+		return nil, err
+	}
 	r.alertmanager.now.Store(client)
 	stays := *client
 	stays.Transport = &r.alertmanager
 	return alertpush.New(alertpush.Config{
-		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard),
-		Policy:  *o.sweep,
-		Removes: r.config.Mode == sweeper.AutoUnlock,
-		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
-		Unclaimed: r.unclaimed,
+		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Attributes: attributes,
+		Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
+		Removes: r.config.Mode == sweeper.AutoUnlock, Excluded: excluded.MatchString,
+		Locks: r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
+		Unclaimed: r.unclaimed, Waiters: func(queue string) int { return len(r.view.Waiters(queue)) },
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
 			d, _, err := r.store.Get(ctx, lock)
 			if err != nil || d.UUID != uuid {

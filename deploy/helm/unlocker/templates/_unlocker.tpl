@@ -18,6 +18,7 @@
 {{- range $name, $value := .labels }}
 {{- include "unlocker.flag" (list "alertmanager.label" (printf "%s=%s" $name $value)) }}
 {{- end }}
+{{- include "unlocker.flag" (list "alertmanager.label-attribute" (join "," .labelAttributes)) }}
 {{- if .httpConfig.secret }}
 {{- include "unlocker.flag" (list "alertmanager.config.file" (printf "/etc/unlocker/alertmanager/%s" .httpConfig.key)) }}
 {{- end }}

@@ -1,0 +1,147 @@
+package alertpush_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Whom an alert is for stands in labels, because Alertmanager routes by labels.
+func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config()
+		c.Labels = map[string]string{"cluster": "eu", "team": "platform"}
+		c.Attributes = map[string]string{"team": "team", "size": "rows"}
+		w.holds(w.lock("a", func(r *metadata.Record) {
+			r.Attributes = map[string]any{"team": "pay\u202ements" + strings.Repeat("x", 200),
+				"rows": json.Number("12"), "secret": "x"}
+		}), w.lock("b", func(r *metadata.Record) { r.Owner = "" }))
+		defer w.start(c)()
+		time.Sleep(time.Minute)
+		told := w.take()
+		if len(told) != 2 {
+			t.Fatalf("%d alerts", len(told))
+		}
+		for _, p := range told {
+			want := map[string]string{"cluster": "eu", "team": "platform", "lock": "b", "severity": "warning"}
+			if p.Labels["lock"] == "a" {
+				want = map[string]string{"cluster": "eu", "size": "12", "owner": "billing", "severity": "warning"}
+				if team := p.Labels["team"]; !strings.HasPrefix(team, "pay\ufffdmentsxx") || len(team) > 128 {
+					t.Errorf("team %q", team)
+				}
+			}
+			for name, value := range want {
+				if p.Labels[name] != value {
+					t.Errorf("%s is %q, want %q", name, p.Labels[name], value)
+				}
+			}
+			if _, shown := p.Labels["secret"]; shown {
+				t.Error("an attribute that nobody named is a label")
+			}
+		}
+
+		w.holds(w.lock("a", func(r *metadata.Record) { // of another owner, overdue at once
+			r.Owner = "search"
+			r.UUID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+			r.AlertAt = time.Now().Add(-time.Second)
+		}))
+		time.Sleep(time.Second)
+		over, on := false, false
+		for _, p := range w.take() {
+			ended := !p.EndsAt.After(p.at)
+			over = over || p.Labels["lock"] == "a" && p.Labels["owner"] == "billing" && ended
+			on = on || p.Labels["lock"] == "a" && p.Labels["owner"] == "search" && !ended
+		}
+		if !over || !on {
+			t.Errorf("the former owner's alert is over: %v, the next owner's is on: %v", over, on)
+		}
+	})
+}
+
+func TestAnAlertTellsWhatHappensNext(t *testing.T) {
+	at := func(d time.Duration) string {
+		return "2000-01-01 00:" + time.Unix(0, 0).UTC().Add(d).Format("04:05") + "Z"
+	}
+	for _, c := range []struct {
+		name, lock string
+		removes    bool
+		change     func(*metadata.Record)
+		after      time.Duration
+		want       string
+	}{
+		{"alerting", "a", true, nil, time.Minute,
+			"Auto-unlock at " + at(10*time.Minute) + ", 9m 0s after this alert began, unless the holder extends it."},
+		{"at once", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt }, time.Minute,
+			"Auto-unlock at " + at(time.Minute) + ", unless the holder extends it."},
+		{"alert only", "a", false, nil, time.Minute, "No auto-unlock: the unlockers only alert."},
+		{"excluded", "keep/a", true, nil, time.Minute, "No auto-unlock: the unlockers exclude this lock."},
+		{"days", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt.Add(49*time.Hour + time.Second) },
+			time.Minute, "Auto-unlock at 2000-01-03 01:01:01Z, 2d 1h 0m 1s after this alert began, unless the holder " +
+				"extends it."},
+		{"hours", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt.Add(time.Hour) }, time.Minute,
+			"Auto-unlock at 2000-01-01 01:01:00Z, 1h 0m 0s after this alert began, unless the holder extends it."},
+		{"seconds", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt.Add(2 * time.Second) },
+			time.Minute, "Auto-unlock at " + at(62*time.Second) + ", 2s after this alert began, unless the holder " +
+				"extends it."},
+		{"expired", "a", true, nil, 15 * time.Minute, "It stays until the cause is gone or somebody unlocks it."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				config := w.config()
+				config.Removes = c.removes
+				config.Excluded = func(lock string) bool { return strings.HasPrefix(lock, "keep/") }
+				r := w.lock(c.lock)
+				if c.change != nil {
+					c.change(r)
+				}
+				w.holds(r)
+				defer w.start(config)()
+				time.Sleep(c.after)
+				told := w.take()
+				if len(told) == 0 || told[len(told)-1].Annotations["next"] != c.want {
+					t.Errorf("%+v", told)
+				}
+			})
+		})
+	}
+}
+
+// The number of waiters changes all the time: an alert is not sent for it, but whenever it is sent it is right.
+func TestHowManyWaitGoesAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config()
+		waiting := 0
+		c.Waiters = func(queue string) int {
+			if queue != "a" {
+				t.Errorf("it asks for the queue %q", queue)
+			}
+			waiting++
+			return waiting
+		}
+		w.holds(w.lock("a"))
+		defer w.start(c)()
+		time.Sleep(70 * time.Second)
+		for range 3 {
+			w.holds(w.lock("a", func(r *metadata.Record) {
+				r.AlertAt = w.began.Add(time.Minute)
+				r.AutoUnlockAt = w.began.Add(10 * time.Minute)
+			}))
+			time.Sleep(5 * time.Second)
+		}
+		told := w.take()
+		if len(told) != 1 || told[0].Annotations["waiters"] != "1" {
+			t.Errorf("%+v", told)
+		}
+		time.Sleep(time.Minute)
+		if told = w.take(); len(told) != 1 || told[0].Annotations["waiters"] == "1" {
+			t.Errorf("a minute later %+v", told)
+		}
+	})
+}
