@@ -116,6 +116,13 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 	wanted := map[string]bool{}
 	r := installed(t)
 	for _, pod := range pods(t, r) {
+		for _, container := range pod.Spec.Containers {
+			for _, variable := range container.Env {
+				if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil {
+					wanted[from.SecretKeyRef.Name] = true
+				}
+			}
+		}
 		for _, volume := range pod.Spec.Volumes {
 			if volume.Secret != nil {
 				wanted[volume.Secret.SecretName] = true

@@ -2,7 +2,9 @@ package chart
 
 import (
 	"os"
+	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -33,4 +35,19 @@ func TestTheValuesOfTheGuideInstall(t *testing.T) {
 			t.Errorf("%v, by\n%s", err, block)
 		}
 	}
+}
+
+// The proxy of the guide is the one whose pods are tested.
+func TestTheProxyOfTheGuideIsThatOfTheScenario(t *testing.T) {
+	scenario := scenarios(t)["oauth2-proxy"]["mutexdash"].(map[string]any)
+	delete(scenario, "ingress") // has a step of its own
+	for _, block := range guideValues(t) {
+		if strings.Contains(block, "oauth2-proxy:v") {
+			if got := values(t, block)["mutexdash"]; !reflect.DeepEqual(got, any(scenario)) {
+				t.Errorf("the guide has\n%v\nthe scenario\n%v", got, scenario)
+			}
+			return
+		}
+	}
+	t.Error("the guide has no proxy")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -183,5 +184,26 @@ func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 		if strings.Join(got, " ") != "one two three" {
 			t.Errorf("%s has the secrets %q", name, got)
 		}
+	}
+}
+
+// As a dependency, the chart gets what its parent sets for all.
+func TestAParentChartSetsRegistryAndSecretsOfAll(t *testing.T) {
+	meta := &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "platform", Version: "1.0.0"}
+	parent := &chart.Chart{Metadata: meta}
+	parent.AddDependency(load(t))
+	r := mustRender(t, parent, values(t, `global: {imageRegistry: "m:5000", imagePullSecrets: [{name: mirror}]}
+unlocker: {policy: auto-unlock, etcd: {deploy: true}}`))
+	images := 0
+	for name, pod := range pods(t, r) {
+		images++
+		image := pod.Spec.Containers[0].Image
+		if !strings.HasPrefix(image, "m:5000/") || len(pod.Spec.ImagePullSecrets) != 1 ||
+			pod.Spec.ImagePullSecrets[0].Name != "mirror" {
+			t.Errorf("%s has the image %s and the secrets %v", name, image, pod.Spec.ImagePullSecrets)
+		}
+	}
+	if images != 4 {
+		t.Errorf("%d images", images)
 	}
 }

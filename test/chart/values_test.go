@@ -36,7 +36,8 @@ func settings(t *testing.T) (all []setting) {
 }
 
 // free are groups whose members are not ours to name: they come as one setting.
-var free = []string{"commonLabels", "resources", "podSecurityContext", "securityContext", "monitoring.grafana.labels"}
+var free = []string{"commonLabels", "resources", "podSecurityContext", "securityContext", "monitoring.grafana.labels",
+	"livenessProbe", "readinessProbe", "strategy", "updateStrategy"}
 
 func collect(t *testing.T, mapping *yaml.Node, above string, all *[]setting) {
 	t.Helper()

@@ -66,7 +66,13 @@ args:
 ports:
   - {name: pages, containerPort: 8080}
   - {name: ops, containerPort: 10981}
-{{ include "unlocker.probes" "ops" }}
+{{ include "unlocker.probes" (list .Values.mutexdash "ops" "/readyz?exclude=etcd") }}
+{{- end }}
+
+{{/* What the Service of the pages leads to speaks: a proxy before mutexdash has no TLS of ours. */}}
+{{- define "unlocker.pagesScheme" -}}
+{{- $c := .Values.mutexdash -}}
+{{- ternary "https" "http" (and $c.webConfig.tls (eq (default "pages" $c.service.targetPort) "pages")) -}}
 {{- end }}
 
 {{/* Secrets that it takes from variables. */}}

@@ -30,24 +30,35 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* Labels of its pods. Without the version, so that an upgrade that changes nothing else restarts no pod. */}}
+{{/* Labels of its pods: (list . "mutexdash" more). Without the version, so that an upgrade that changes nothing else restarts no pod. */}}
 {{- define "unlocker.podLabels" -}}
-{{ include "unlocker.selector" . }}
-{{- with (index . 0).Values.commonLabels }}
-{{ toYaml . }}
+{{- $root := index . 0 -}}
+{{- merge (fromYaml (include "unlocker.selector" .)) (default (dict) (index . 2)) (default (dict) $root.Values.commonLabels) | toYaml -}}
+{{- end }}
+
+{{/* Labels and annotations of an object of a component: (list . "mutexdash" labels annotations). */}}
+{{- define "unlocker.meta" -}}
+{{- $root := index . 0 -}}
+{{- $own := fromYaml (include "unlocker.selector" .) -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" "unlocker" -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+labels:
+  {{- merge $own (default (dict) (index . 2)) (default (dict) $root.Values.commonLabels) | toYaml | nindent 2 }}
+{{- with merge (dict) (default (dict) (index . 3)) (default (dict) $root.Values.commonAnnotations) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Labels of an object of a component: (list . "mutexdash"). */}}
-{{- define "unlocker.labels" -}}
-{{- $root := index . 0 -}}
-{{ include "unlocker.selector" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: unlocker
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
+{{/* What a Service says about the families of its addresses: (values of the Service). */}}
+{{- define "unlocker.families" -}}
+{{- with .ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .ipFamilies }}
+ipFamilies: {{ toJson . }}
 {{- end }}
 {{- end }}
 

@@ -9,10 +9,7 @@ What is the same in the pods of all components: who they are, what they may, whe
 {{- $c := .values -}}
 metadata:
   labels:
-    {{- include "unlocker.podLabels" (list $root .component) | nindent 4 }}
-    {{- with $c.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "unlocker.podLabels" (list $root .component $c.podLabels) | nindent 4 }}
   {{- with merge (dict) $c.podAnnotations .annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -51,6 +48,10 @@ spec:
       matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}
+  {{- with $c.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - {{ .container | indent 6 | trim }}
       env:
@@ -74,6 +75,9 @@ spec:
       volumeMounts:
         {{- . | nindent 8 }}
       {{- end }}
+    {{- with $c.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   {{- with include "unlocker.volumes" . }}
   volumes:
     {{- . | nindent 4 }}
@@ -86,6 +90,17 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with concat .Values.image.pullSecrets (default list .Values.global.imagePullSecrets) }}
 imagePullSecrets:
   {{- range . }}
@@ -217,21 +232,29 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- end }}
 
-{{/* A Deployment of replicas that are all active: a new one is ready before an old one goes. (the dict of unlocker.pod) */}}
+{{/* How pods are replaced. A strategy of another type has no details. */}}
+{{- define "unlocker.strategy" -}}
+type: {{ .type }}
+{{- with .rollingUpdate }}
+{{- if eq $.type "RollingUpdate" }}
+rollingUpdate: {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A Deployment of replicas that are all active. (the dict of unlocker.pod) */}}
 {{- define "unlocker.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "unlocker.componentName" (list .root .component) }}
   namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "unlocker.labels" (list .root .component) | nindent 4 }}
+  {{- include "unlocker.meta" (list .root .component dict dict) | nindent 2 }}
 spec:
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
   strategy:
-    type: RollingUpdate
-    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+    {{- include "unlocker.strategy" (default (dict "type" "RollingUpdate" "rollingUpdate" (dict "maxSurge" 1 "maxUnavailable" 0)) .values.strategy) | nindent 4 }}
   selector:
     matchLabels:
       {{- include "unlocker.selector" (list .root .component) | nindent 6 }}
@@ -239,19 +262,20 @@ spec:
     {{- include "unlocker.pod" . | nindent 4 }}
 {{- end }}
 
-{{/* Probes of a daemon on the port of that name. Liveness never asks etcd; readiness is the first list of the locks: while etcd
-is away, the dashboard shows what it saw last. */}}
+{{/* Probes of a component on the port of that name: (list values port readiness). Liveness never asks etcd; readiness is the
+first list of the locks: while etcd is away, the dashboard shows what it saw last. */}}
 {{- define "unlocker.probes" -}}
+{{- $c := index . 0 -}}
 livenessProbe:
-  httpGet: {path: /livez, port: {{ . }}}
-  periodSeconds: 10
-  timeoutSeconds: 3
-  failureThreshold: 6
+  httpGet: {path: /livez, port: {{ index . 1 }}}
+  {{- with $c.livenessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 readinessProbe:
-  httpGet: {path: "/readyz?exclude=etcd", port: {{ . }}}
-  periodSeconds: 5
-  timeoutSeconds: 3
-  failureThreshold: 2
+  httpGet: {path: {{ index . 2 | quote }}, port: {{ index . 1 }}}
+  {{- with $c.readinessProbe }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{/* Budget of a component for maintenance: (dict of root, component, values). */}}
@@ -261,8 +285,7 @@ kind: PodDisruptionBudget
 metadata:
   name: {{ include "unlocker.componentName" (list .root .component) }}
   namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "unlocker.labels" (list .root .component) | nindent 4 }}
+  {{- include "unlocker.meta" (list .root .component dict dict) | nindent 2 }}
 spec:
   maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
   unhealthyPodEvictionPolicy: AlwaysAllow # one that does not work is in nobody's way

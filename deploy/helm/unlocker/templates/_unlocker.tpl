@@ -54,5 +54,5 @@ ports:
   {{- if $c.webConfig.secret }}
   - {name: probes, containerPort: 10982} # the other ports may require a password or certificate, which a kubelet does not have
   {{- end }}
-{{ include "unlocker.probes" (ternary "probes" "metrics" (ne $c.webConfig.secret "")) }}
+{{ include "unlocker.probes" (list $c (ternary "probes" "metrics" (ne $c.webConfig.secret "")) "/readyz?exclude=etcd") }}
 {{- end }}

@@ -36,7 +36,24 @@
 {{- if and (not $v.kubernetes.pods) $v.kubernetes.namespaces -}}
 {{- fail "kubernetes.namespaces says whose pods are watched, and kubernetes.pods is off" -}}
 {{- end -}}
+{{- if and (eq (default "" $v.dnsPolicy) "None") (not (get (default (dict) $v.dnsConfig) "nameservers")) -}}
+{{- fail "dnsPolicy None leaves the pods without name servers: name some in dnsConfig.nameservers" -}}
+{{- end -}}
+{{- include "unlocker.validateLabels" (list "commonLabels" $v.commonLabels) -}}
+{{- range $name := list "unlocker" "mutexdash" "witness" -}}
+{{- $c := index $v $name -}}
+{{- include "unlocker.validateLabels" (list (printf "%s.podLabels" $name) $c.podLabels) -}}
+{{- include "unlocker.validateContainers" (list $name $c) -}}
+{{- $rolling := default (dict) (dig "strategy" "rollingUpdate" (dict) $c) -}}
+{{- if and $rolling (has (toString $rolling.maxSurge) (list "0" "0%")) (has (toString $rolling.maxUnavailable) (list "0" "0%")) -}}
+{{- fail (printf "%s.strategy.rollingUpdate lets no new pod come first and no old pod go first: maxSurge and maxUnavailable cannot both be 0" $name) -}}
+{{- end -}}
+{{- if and (eq (len (default list $c.service.ipFamilies)) 2) (eq (default "" $c.service.ipFamilyPolicy) "SingleStack") -}}
+{{- fail (printf "%s.service.ipFamilies names two families, and ipFamilyPolicy SingleStack allows one" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- include "unlocker.validateEtcd" . -}}
+{{- include "unlocker.validateService" $v.mutexdash -}}
 {{- include "unlocker.validateIdentity" $v.mutexdash -}}
 {{- include "unlocker.validateRoutes" $v.mutexdash -}}
 {{- if and $v.monitoring.serviceMonitor.enabled $v.monitoring.podMonitor.enabled -}}
@@ -98,26 +115,44 @@
 {{- if and .hsts (not .webConfig.tls) -}}
 {{- fail "mutexdash.hsts is for pages by TLS, and mutexdash.webConfig.tls is off" -}}
 {{- end -}}
-{{- if and .askAndExtend (eq $source "none") -}}
-{{- fail "mutexdash.askAndExtend needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- if and .permissions (eq $source "none") -}}
+{{- fail "mutexdash.permissions needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
 {{- end -}}
-{{- if and .acknowledge (eq $source "none") -}}
-{{- fail "mutexdash.acknowledge needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- if and (get .permissions "groups") (not (and (eq $source "header") .identity.groupsHeader)) -}}
+{{- fail "mutexdash.permissions names groups, and only mutexdash.identity.source header with a groupsHeader knows any" -}}
 {{- end -}}
-{{- if .forceUnlock -}}
+{{- range $list := fromJsonArray (include "unlocker.grants" .permissions) -}}
+{{- if not (regexMatch "(^|,)view(,| |$)" (join "," (concat $list (default list (get $.permissions "everyone"))))) -}}
+{{- fail (printf "mutexdash.permissions gives %s without view, which all others need" (first $list)) -}}
+{{- end -}}
+{{- end -}}
+{{- $needs := dict "forceUnlock" (list "unlock") "askAndExtend" (list "ask" "extend") "acknowledge" (list "acknowledge") -}}
+{{- range $switch := list "forceUnlock" "askAndExtend" "acknowledge" -}}
+{{- if index $ $switch -}}
 {{- if eq $source "none" -}}
-{{- fail "mutexdash.forceUnlock needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- fail (printf "mutexdash.%s needs callers with names: set mutexdash.identity.source to basic, mtls or header" $switch) -}}
+{{- end -}}
+{{- $given := list -}}
+{{- range fromJsonArray (include "unlocker.grants" $.permissions) -}}
+{{- range . }}{{ $given = append $given (first (splitList " " .)) }}{{ end -}}
 {{- end -}}
 {{- $may := list -}}
-{{- range list (default (dict) (get .permissions "users")) (default (dict) (get .permissions "groups")) (dict "everyone" (get .permissions "everyone")) -}}
-{{- range $who, $what := . -}}
-{{- if has "unlock" (default list $what) }}{{ $may = append $may $who }}{{ end -}}
-{{- end -}}
-{{- end -}}
+{{- range index $needs $switch }}{{ if has . $given }}{{ $may = append $may . }}{{ end }}{{ end -}}
 {{- if not $may -}}
-{{- fail "mutexdash.forceUnlock is on, and mutexdash.permissions gives unlock to nobody" -}}
+{{- fail (printf "mutexdash.%s is on, and mutexdash.permissions gives %s to nobody" $switch (join " or " (index $needs $switch))) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What the permissions give, one list for everyone and for each user and group, as JSON: (permissions). */}}
+{{- define "unlocker.grants" -}}
+{{- $all := list -}}
+{{- with get . "everyone" }}{{ $all = append $all . }}{{ end -}}
+{{- range $who := list (default (dict) (get . "users")) (default (dict) (get . "groups")) -}}
+{{- range $what := $who }}{{ with $what }}{{ $all = append $all . }}{{ end }}{{ end -}}
+{{- end -}}
+{{- toJson $all -}}
 {{- end }}
 
 {{- define "unlocker.validateRoutes" -}}
@@ -136,5 +171,46 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Labels by which the chart finds its own objects are not to be given: (list "commonLabels" labels). */}}
+{{- define "unlocker.validateLabels" -}}
+{{- $where := index . 0 -}}
+{{- range $label := keys (default (dict) (index . 1)) -}}
+{{- if or (hasPrefix "app.kubernetes.io/" $label) (eq $label "helm.sh/chart") -}}
+{{- fail (printf "%s has the label %s, which the chart sets itself: pods and objects are found by it" $where $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Containers of a pod have names of their own: (list "unlocker" values). */}}
+{{- define "unlocker.validateContainers" -}}
+{{- $name := index . 0 -}}
+{{- $c := index . 1 -}}
+{{- $seen := list $name -}}
+{{- range concat (default list $c.extraContainers) (default list $c.initContainers) -}}
+{{- if has .name $seen -}}
+{{- fail (printf "%s.extraContainers and initContainers: the pod has two containers %s" $name .name) -}}
+{{- end -}}
+{{- $seen = append $seen .name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "unlocker.validateService" -}}
+{{- $s := .service -}}
+{{- if and (ne $s.type "LoadBalancer") (or $s.loadBalancerClass $s.loadBalancerSourceRanges) -}}
+{{- fail (printf "mutexdash.service says which load balancer it gets, and its type is %s" $s.type) -}}
+{{- end -}}
+{{- if and (eq $s.type "ClusterIP") (or $s.nodePort $s.externalTrafficPolicy) -}}
+{{- fail "mutexdash.service.nodePort and externalTrafficPolicy are for the types NodePort and LoadBalancer, and its type is ClusterIP" -}}
+{{- end -}}
+{{- $target := default "pages" $s.targetPort -}}
+{{- $ports := list "pages" -}}
+{{- range concat (default list .extraContainers) (default list .initContainers) -}}
+{{- range default list (get . "ports") }}{{ $ports = append $ports (get . "name") }}{{ end -}}
+{{- end -}}
+{{- if not (has $target $ports) -}}
+{{- fail (printf "mutexdash.service.targetPort is %s, and no container of mutexdash.extraContainers has a port of that name" $target) -}}
 {{- end -}}
 {{- end }}

@@ -28,16 +28,7 @@ args:
   {{- include "unlocker.witnessFlags" . | trim | nindent 2 }}
 ports:
   - {name: metrics, containerPort: 10983}
-livenessProbe:
-  httpGet: {path: /livez, port: metrics}
-  periodSeconds: 10
-  timeoutSeconds: 3
-  failureThreshold: 6
-readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
-  periodSeconds: 5
-  timeoutSeconds: 3
-  failureThreshold: 2
+{{ include "unlocker.probes" (list .Values.witness "metrics" "/readyz") }}
 {{- end }}
 
 {{/* What a witness that remembers the boots of its node needs to know: the pod's host name is not that of the node. */}}
