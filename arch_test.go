@@ -91,6 +91,8 @@ func table() []room {
 			"whether a holder is dead is decided from values: a mistake here frees the lock of a living one"},
 		{"internal/podwitness", []string{"internal/podwitness/podproof", "pkg/metadata"},
 			"a witness meets the view and the store in cmd, as functions"},
+		{"internal/holdtimes", []string{"internal/protocol", "pkg/metadata"},
+			"how long locks were held follows from what etcd still has; who reads that does not matter"},
 		{"internal/lockjson", []string{"internal/diagnosis", "pkg/metadata", "pkg/staleness"},
 			"the page's API and the command line describe a lock alike: values in, value out"},
 		{"internal/dashboard/access", []string{"internal/text"}, "who asks is read from the request alone"},
@@ -150,8 +152,8 @@ func table() []room {
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
 			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
-			"internal/lockview", "internal/diagnosis", "internal/holderproc", "internal/flags", "internal/text",
-			"internal/build",
+			"internal/lockview", "internal/diagnosis", "internal/holdtimes", "internal/holderproc", "internal/flags",
+			"internal/text", "internal/build",
 			"internal/cli/term", "internal/cli/childproc", "internal/clusterfile",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
@@ -260,7 +262,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/deadlock", "internal/unclaimed",
-			"internal/lockjson", "internal/text", "internal/linktemplate", "internal/stacktrace",
+			"internal/holdtimes", "internal/lockjson", "internal/text", "internal/linktemplate", "internal/stacktrace",
 			"internal/dashboard/phrase",
 			"internal/podwitness/podproof")(f.name) {
 			continue

@@ -68,7 +68,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
-		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newPeriods(a),
+		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newSuggest(a), newPeriods(a),
 		newTasks(a), newCheck(a), newClusters(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),

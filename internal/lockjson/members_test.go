@@ -18,7 +18,7 @@ func shapes() []lockjson.Shape {
 	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
 		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
 		lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(), lockjson.FieldShape(),
-		lockjson.EndingShape()}
+		lockjson.EndingShape(), lockjson.SuggestionShape()}
 }
 
 func TestEveryMemberIsDescribedOnce(t *testing.T) {

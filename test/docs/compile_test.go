@@ -109,6 +109,12 @@ func given() map[string]string {
 				version string
 			)
 			func migrate(context.Context) error`,
+		"docs/howto/deadlines.md": `
+			var (
+				ctx   context.Context
+				locks *mutex.Client
+			)
+			func run(context.Context) error`,
 		"docs/howto/semaphore.md": `
 			var (
 				ctx   context.Context

@@ -1,0 +1,169 @@
+package holdtimes
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Lock is how long a lock was held and waited for. A share counts for the whole lock.
+type Lock struct {
+	Name string
+
+	// Held are the times of the holds that their holders ended, shortest first.
+	Held []time.Duration
+	// Unmeasured is the number of holds of which nothing says how long they were.
+	Unmeasured int
+	// EndedByOthers is the number of holds that an unlocker or a person ended: nobody knows how long they would have
+	// been.
+	EndedByOthers int
+	// Longest is the longest hold, of those that still last, too; LongestWait the longest wait, likewise.
+	Longest, LongestWait time.Duration
+
+	// AlertAfter and AutoUnlockAfter are what the newest hold has; 0 = not known.
+	AlertAfter, AutoUnlockAfter time.Duration
+
+	// Beats reports whether a holder had a heartbeat.
+	Beats bool
+
+	// alerts and unlocks are, of each hold in Held, the longest time in which the holder did not postpone the alert,
+	// and the auto-unlock: the hold itself if it never did.
+	alerts, unlocks []time.Duration
+
+	newest int64
+}
+
+// Locks returns what is known of each lock, by name. now is the time of the last revision.
+func (p *Past) Locks(now time.Time) []*Lock {
+	locks := map[string]*Lock{}
+	at := func(name string) *Lock {
+		if locks[name] == nil {
+			locks[name] = &Lock{Name: name}
+		}
+		return locks[name]
+	}
+	for _, h := range p.over {
+		l := at(h.lock)
+		l.describe(h)
+		held, known := p.between(h.since, h.from, h.to)
+		switch {
+		case h.byOther:
+			l.EndedByOthers++
+			continue
+		case !known:
+			l.Unmeasured++
+			continue
+		}
+		l.Held = append(l.Held, held)
+		l.Longest = max(l.Longest, held)
+		l.alerts = append(l.alerts, p.longest(h, h.alerts))
+		l.unlocks = append(l.unlocks, p.longest(h, h.unlocks))
+	}
+	for _, h := range p.open {
+		l := at(h.lock)
+		l.describe(h)
+		if since := p.begun(h.since, h.from); !since.IsZero() {
+			l.Longest = max(l.Longest, now.Sub(since))
+		}
+	}
+	for _, w := range p.left {
+		waited, _ := p.between(w.since, w.from, w.to)
+		at(w.lock).waited(waited)
+	}
+	for _, w := range p.queues {
+		if since := p.begun(w.since, w.from); !since.IsZero() {
+			at(w.lock).waited(now.Sub(since))
+		}
+	}
+	var all []*Lock
+	for _, l := range locks {
+		for _, times := range [][]time.Duration{l.Held, l.alerts, l.unlocks} {
+			slices.Sort(times)
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b *Lock) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (l *Lock) waited(d time.Duration) { l.LongestWait = max(l.LongestWait, d) }
+
+func (l *Lock) describe(h *hold) {
+	l.waited(h.waited)
+	l.Beats = l.Beats || h.beats
+	if h.from >= l.newest && h.alertAfter+h.autoUnlockAfter > 0 {
+		l.newest = h.from
+		l.AlertAfter = h.alertAfter
+		l.AutoUnlockAfter = h.autoUnlockAfter
+	}
+}
+
+// longest returns the longest time of the hold between two of the revisions, its beginning and its end.
+func (p *Past) longest(h *hold, revisions []int64) time.Duration {
+	longest := time.Duration(0)
+	from := h.from
+	for _, to := range append(slices.Clone(revisions), h.to) {
+		d, _ := p.between(h.since, from, to)
+		longest = max(longest, d)
+		from = to
+	}
+	return longest
+}
+
+// between returns the most time that can lie between two revisions, by the clock that tells them apart best; false if
+// no clock knows both. What began before the first revision (from is 0) began at since.
+func (p *Past) between(since time.Time, from, to int64) (time.Duration, bool) {
+	var times []time.Duration
+	for _, ticks := range p.clocks {
+		end := sort.Search(len(ticks), func(i int) bool { return ticks[i].revision >= to })
+		if end == len(ticks) {
+			continue
+		}
+		begin := since
+		if from > 0 {
+			begin = before(ticks, from)
+		}
+		if !begin.IsZero() {
+			times = append(times, max(0, ticks[end].at.Sub(begin)))
+		}
+	}
+	if len(times) == 0 {
+		return 0, false
+	}
+	return slices.Min(times), true
+}
+
+// begun is when something began, at the earliest; zero if nothing says so.
+func (p *Past) begun(since time.Time, from int64) time.Time {
+	if from == 0 {
+		return since
+	}
+	var times []time.Time
+	for _, ticks := range p.clocks {
+		if at := before(ticks, from); !at.IsZero() {
+			times = append(times, at)
+		}
+	}
+	if len(times) == 0 {
+		return time.Time{}
+	}
+	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+// before is the last tick before the revision; zero if there is none.
+func before(ticks []tick, revision int64) time.Time {
+	i := sort.Search(len(ticks), func(i int) bool { return ticks[i].revision > revision })
+	if i == 0 {
+		return time.Time{}
+	}
+	return ticks[i-1].at
+}
+
+// Percentile returns the time that this percentage of the holds did not exceed, by nearest rank: one of the times.
+// There must be some.
+func Percentile(sorted []time.Duration, percent int) time.Duration {
+	rank := (len(sorted)*percent + 99) / 100
+	return sorted[cmp.Or(rank, 1)-1]
+}
