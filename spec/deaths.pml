@@ -81,6 +81,7 @@ bool lk = 0; byte lk_p = 0, lk_tok = 0, lk_m = 0, lk_a = 0; bool lk_det = 0;
 bool lk_doc = 0;                        /* the document says detached, as that of a reservation does */
 byte d_m[NU]; byte d_tok[NU];           /* .deaths/<uuid>: mod revision (0: none), token */
 bool newer_m[NU], newer_a[NU];          /* M(auto_unlock_at), M(alive) > M(.deaths/<uuid>) */
+bool old[NU];                           /* 0 < M(.deaths/<uuid>) < C(uuid): written before the hold */
 byte puts = 0;                          /* counts statements */
 
 bool dead[NP];                          /* the process has ended */
@@ -104,7 +105,7 @@ inline over() {
 	lk = 0; lk_p = 0; lk_tok = 0; lk_m = 0; lk_a = 0; lk_det = 0; lk_doc = 0; mods = 0; disputed = 0; stated = 0
 }
 inline forget(u_) {                     /* delete .deaths/<uuid> */
-	d_m[u_] = 0; d_tok[u_] = 0; newer_m[u_] = 0; newer_a[u_] = 0
+	d_m[u_] = 0; d_tok[u_] = 0; newer_m[u_] = 0; newer_a[u_] = 0; old[u_] = 0
 }
 inline t_deadline() {                   /* put auto_unlock_at */
 	mods++; lk_m = mods; newer_m[U(lk_p)] = 1; disputed = disputed || stated
@@ -131,17 +132,17 @@ inline t_progress() {                   /* put alive */
 #ifdef STATE_AGAIN
 #define STATE_ONCE (puts < 4)              /* a bound, not a guard */
 #else
-#define STATE_ONCE (d_m[U(p_)] == 0)
+#define STATE_ONCE (d_m[U(p_)] == 0 || old[U(p_)])
 #endif
 
-/* If V(uuid), C(uuid)=T, M(detached) < T, C(.deaths/<uuid>)=0 Then put .deaths/<uuid> */
+/* If V(uuid), C(uuid)=T, M(detached) < T, M(.deaths/<uuid>) < T Then put .deaths/<uuid> */
 inline t_state(p_, tok_, honest) {
 	if
 	:: STATE_UUID && STATE_TOKEN && STATE_ATTACHED && STATE_ONCE ->
 		assert(!honest || (lk && lk_tok == tok_ && !lk_det));              /* P4 */
 		puts++;
 		d_m[U(p_)] = puts; d_tok[U(p_)] = tok_;
-		newer_m[U(p_)] = 0; newer_a[U(p_)] = 0;
+		newer_m[U(p_)] = 0; newer_a[U(p_)] = 0; old[U(p_)] = 0;
 		stated = stated || (lk && lk_tok == tok_)
 	:: else -> skip
 	fi
@@ -182,7 +183,8 @@ end:	do
 	:: d_step { !done && !tok && !lk ->
 		rev++; tok = rev; mods = 1;
 		lk = 1; lk_p = p; lk_tok = rev; lk_m = 1; lk_a = 0; lk_det = 0; lk_doc = (p == NP-1 && RESERVED);
-		newer_m[U(p)] = 1; newer_a[U(p)] = 0; disputed = 0; stated = 0 }        /* acquire */
+		newer_m[U(p)] = 1; newer_a[U(p)] = 0; old[U(p)] = (d_m[U(p)] > 0);
+		disputed = 0; stated = 0 }                                      /* acquire */
 	:: atomic { tok && ext > 0 && lk && lk_tok == tok -> extend(tok) }
 	:: d_step { tok -> if :: lk && lk_tok == tok -> over() :: else -> skip fi; tok = 0; done = 1 }  /* release */
 	:: d_step { tok && p == 0 && !offered -> offered = 1; off_p = p; off_tok = tok }                /* tells the adopter */
@@ -228,8 +230,8 @@ end:	do
 	/* a stranger: for some uuid, not the token of its hold; it guards nothing */
 	:: atomic { junk > 0 && lk -> junk--;
 		if
-		:: d_step { puts++; d_m[U(lk_p)] = puts; d_tok[U(lk_p)] = 0; newer_m[U(lk_p)] = 0; newer_a[U(lk_p)] = 0 }
-		:: d_step { puts++; d_m[U(0)] = puts; d_tok[U(0)] = (U(lk_p) == U(0) -> lk_tok - 1 : lk_tok); newer_m[U(0)] = 0; newer_a[U(0)] = 0 }
+		:: d_step { puts++; d_m[U(lk_p)] = puts; d_tok[U(lk_p)] = 0; newer_m[U(lk_p)] = 0; newer_a[U(lk_p)] = 0; old[U(lk_p)] = 0 }
+		:: d_step { puts++; d_m[U(0)] = puts; d_tok[U(0)] = (U(lk_p) == U(0) -> lk_tok - 1 : lk_tok); newer_m[U(0)] = 0; newer_a[U(0)] = 0; old[U(0)] = 0 }
 		fi }
 	/* a liar: of exactly this hold */
 	:: d_step { lies > 0 && lk && !dead[lk_p] -> lies--; t_state(lk_p, lk_tok, false) }

@@ -8,8 +8,8 @@ import (
 )
 
 // State puts the proof that the holder of a hold has ended, in the place of a suspicion. The statement lives as long as
-// the lease. It is only put while that hold stands, without a statement, and has not been detached from its process
-// since it was taken. Else it reads the uuid key and then the statement: an earlier one, perhaps of an earlier send, is
+// the lease. It is only put while that hold stands, without a statement since it was taken, and has not been detached
+// from its process. Else it reads the uuid key and then the statement: an earlier one, perhaps of an earlier send, is
 // as good.
 func State(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
 	t := witness(l, s)
@@ -27,12 +27,13 @@ func Suspect(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Tx
 	return t
 }
 
-// witness is what State and Suspect have in common. A key detached that is older than the hold is a leftover.
+// witness is what State and Suspect have in common. A key detached that is older than the hold is a leftover, and a
+// statement that is older is about an earlier hold with its uuid: a late send of the same acquire took the lock again.
 func witness(l protocol.Layout, s metadata.Statement) Txn {
 	hold := Hold{Lock: s.Lock, UUID: s.UUID, Token: s.Token}
 	detached := l.Field(s.Lock, metadata.FieldDetached)
 	return Txn{
-		If: append(HeldBy(l, hold), absent(l.Death(s.UUID)),
+		If: append(HeldBy(l, hold), clientv3.Compare(clientv3.ModRevision(l.Death(s.UUID)), "<", s.Token),
 			clientv3.Compare(clientv3.ModRevision(detached), "<", s.Token)),
 		Else: []clientv3.Op{
 			clientv3.OpGet(l.Field(s.Lock, metadata.FieldUUID)),

@@ -57,6 +57,27 @@ func TestNothingIsStatedOfAnotherHold(t *testing.T) {
 	s.refused("state of a hold that is over", locktxn.State(s.l, statement(h, metadata.CauseRebooted), s.lease()))
 }
 
+// A late send of an acquire takes the lock for a holder that was dead before, with the uuid of its first hold.
+func TestTheDeathIsStatedOfASecondHoldWithTheSameUUID(t *testing.T) {
+	s := start(t)
+	first := s.hold("a", mine)
+	s.done("state", locktxn.State(s.l, statement(first, metadata.CauseProcessEnded), s.lease()))
+	s.done("release", locktxn.Release(s.l, first))
+	second := s.hold("a", mine)
+	s.done("suspect", locktxn.Suspect(s.l, statement(second, metadata.CausePodDeleted), s.lease()))
+	death := statement(second, metadata.CauseProcessEnded)
+	s.done("state of the second", locktxn.State(s.l, death, s.lease()))
+	s.refused("state of the second again", locktxn.State(s.l, death, s.lease()))
+	kvs := locktxn.Keys(s.refused("state of the first", locktxn.State(s.l, statement(first, metadata.CauseRebooted),
+		s.lease())), 1).Kvs
+	if len(kvs) != 1 {
+		t.Fatalf("stated are %v", kvs)
+	}
+	if got, err := protocol.Unmarshal[metadata.Statement](kvs[0].Value); err != nil || got != death {
+		t.Errorf("stated is %+v, %v, want %+v", got, err, death)
+	}
+}
+
 func TestADetachedHoldOutlivesItsProcess(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
