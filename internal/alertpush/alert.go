@@ -104,7 +104,8 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 		next = earlier(next, looked.Until.Time)
 	}
 	about := func(name, severity string, starts time.Time) {
-		emit(need{p.keyOf(name, r.Name, r.Owner, r.Attributes), severity, starts, r, v.ClockOff, v.AutoUnlockAt, looked})
+		emit(need{p.keyOf(name, r.Name, r.Owner, r.Attributes), severity, starts, r, v.ClockOff, v.AutoUnlockAt,
+			looked})
 	}
 	if v.ClockOff != 0 { // since the change was observed, on a clock that is right
 		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))

@@ -30,9 +30,12 @@ func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 	output(t, nil, amtool, "check-config", example)
 	for labels, receiver := range map[string]string{
 		"alertname=UnlockerDown severity=critical":                      "pager",
-		"alertname=UnlockerLockExpired severity=critical owner=billing": "pager",
-		"alertname=UnlockerLockAlerting severity=warning owner=billing": "billing",
-		"alertname=UnlockerLockAlerting severity=warning owner=search":  "chat",
+		"alertname=UnlockerLockExpired severity=critical owner=search":  "pager,search",
+		"alertname=UnlockerLockAlerting severity=warning team=payments": "payments",
+		"alertname=UnlockerLockAlerting severity=warning team=unheard":  "chat",
+		"alertname=UnlockerLockAlerting severity=warning owner=search2": "chat",
+		"alertname=UnlockerLockAlerting severity=warning owner=search":  "search",
+		"alertname=UnlockerLockAbandoned severity=warning team=data":    "data",
 		"alertname=MutexdashDown severity=warning":                      "chat",
 		"alertname=UnlockerLockSeriesDropped severity=info":             "nobody",
 	} {

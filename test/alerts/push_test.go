@@ -37,7 +37,7 @@ func TestWithoutPrometheus(t *testing.T) {
 	if err != nil || !strings.Contains(page, "nightly invoices") {
 		t.Errorf("the link %q leads to %v\n%.500s", a.Annotations["dashboard"], err, page)
 	}
-	if a.Labels["cluster"] != "eu" || len(a.Labels) != 4 {
+	if a.Labels["cluster"] != "eu" || a.Labels["owner"] != "billing" || len(a.Labels) != 5 {
 		t.Errorf("labels %v", a.Labels)
 	}
 	w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")

@@ -1,0 +1,61 @@
+package deploy_test
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what is derived")
+
+// A template of Alertmanager cannot escape what another one wrote, so the templates for Slack are copies in which every
+// value is escaped. Nobody has to keep them alike by hand.
+func TestTheTemplatesForSlackAreThoseForTextWithEveryValueEscaped(t *testing.T) {
+	const file = "alertmanager/unlocker.tmpl"
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = `{{ define "unlocker.slack.value" }}`
+	before, after, found := strings.Cut(string(b), last)
+	definition, rest, ended := strings.Cut(after, "\n")
+	if !found || !ended {
+		t.Fatalf("there is no %s", last)
+	}
+	want := slack(t, before)
+	if *update {
+		if err := os.WriteFile(file, []byte(before+last+definition+"\n"+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if rest != want {
+		t.Error("the templates for Slack differ from those for text: go test ./deploy -update")
+	}
+}
+
+// slackened are the templates that have a copy for Slack.
+func slackened() []string { return []string{"holder", "line", "title", "text", "body", "links"} }
+
+// slack derives the templates for Slack.
+func slack(t *testing.T, templates string) string {
+	t.Helper()
+	var derived strings.Builder
+	value := regexp.MustCompile(`\{\{(-?) (\$?\w*\.[\w.]*|\.) (-?)\}\}`)
+	for _, name := range slackened() {
+		begin := `{{ define "unlocker.` + name + `" -}}` + "\n"
+		_, body, found := strings.Cut(templates, begin)
+		body, _, ended := strings.Cut(body, "\n{{- end }}\n\n")
+		if !found || !ended {
+			t.Fatalf("there is no template %s that ends", name)
+		}
+		body = value.ReplaceAllString(body, `{{$1 template "unlocker.slack.value" $2 $3}}`)
+		for _, other := range slackened() {
+			body = strings.ReplaceAll(body, `template "unlocker.`+other+`"`, `template "unlocker.slack.`+other+`"`)
+		}
+		derived.WriteString("\n" + strings.Replace(begin, "unlocker.", "unlocker.slack.", 1) + body + "\n{{- end }}\n")
+	}
+	return derived.String()
+}
