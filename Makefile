@@ -110,6 +110,10 @@ bench-clients: ## an uncontended lock with the client of each language (needs Py
 bench-test: ## go vet, and the tests of the benchmarks' own parts
 	cd bench && go vet ./... && go test ./...
 
+.PHONY: otel
+otel: ## the module for OpenTelemetry: go vet, and its tests with the race detector
+	cd pkg/mutexotel && go vet ./... && go test -race -count=1 ./...
+
 .PHONY: peers
 peers:
 	@.ci/need redis-server redis-server
@@ -249,7 +253,7 @@ spec: ## check the models of the protocol (Debian packages spin and gcc)
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
-	for module in . bench test/chart; do (cd "$$module" && go vet ./... && $(GOLANGCI_LINT) run ./...); done
+	for module in . bench test/chart pkg/mutexotel; do (cd "$$module" && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call

@@ -47,6 +47,8 @@ func table() []room {
 			"a leader holds a lock, and is seen like any holder: by what users have"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex", "internal/text"},
 			"metrics of the client come by its hooks"},
+		{"pkg/mutexotel", []string{"pkg/metadata", "pkg/mutex"},
+			"spans and metrics of the client come by its hooks; it is a module, and others import what it imports"},
 		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
 		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/protocol", "internal/lockstore",
 			"internal/etcdtest", "internal/etcdmemory"},
@@ -196,6 +198,7 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon",
 				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
+		{"go.opentelemetry.io", below("pkg/mutexotel"), "OpenTelemetry is no dependency of who does not use it"},
 		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
 		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
@@ -65,5 +67,31 @@ func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
 		if _, err := dashboard.New(config); err == nil {
 			t.Errorf("the ancestor %q is accepted", bad)
 		}
+	}
+}
+
+func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
+	link, err := setup.ParseLink("trace=https://traces.example/{trace}?span={span}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for _, test := range []struct{ trace, span, want string }{
+		{trace, span, "https://traces.example/" + trace + "?span=" + span},
+		{"", span, ""},
+		{trace, "", ""},
+		{strings.ToUpper(trace), span, ""},
+		{trace + "0", span, ""},
+		{strings.Repeat("0", 32), span, ""},
+		{"../../../../../../../../../etc/pas", span, ""},
+	} {
+		r := metadata.Record{Name: "a", Attributes: map[string]any{metadata.AttributeTraceID: test.trace,
+			metadata.AttributeSpanID: test.span}}
+		if got := link.To(&locks.Row{Record: &r}); got != test.want {
+			t.Errorf("%q, %q: the link leads to %q, want %q", test.trace, test.span, got, test.want)
+		}
+	}
+	if got := link.To(&locks.Row{Record: &metadata.Record{}}); got != "" {
+		t.Errorf("without a trace: %q", got)
 	}
 }

@@ -44,6 +44,12 @@ const (
 	FieldDetached     = "detached"
 )
 
+// The attributes that name the trace in which a lock was taken, in the hexadecimal digits of W3C Trace Context.
+const (
+	AttributeTraceID = "trace_id" // 32 digits
+	AttributeSpanID  = "span_id"  // 16 digits: of the span that asked for the lock
+)
+
 // Limits of a record, in bytes.
 const (
 	MaxTextBytes      = 1 << 10  // any text but the backtrace

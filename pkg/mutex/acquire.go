@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,7 @@ import (
 //
 // A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
-	a, b, err := c.newAcquisition(name, opts)
+	a, b, err := c.newAcquisition(ctx, name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
@@ -41,7 +42,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 // TryLock takes the lock if it is free and nobody queues for it; otherwise the error is a [*HeldError]. It never waits
 // for a holder, and waits for etcd no longer than [Options].RequestTimeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
-	a, b, err := c.newAcquisition(name, opts)
+	a, b, err := c.newAcquisition(ctx, name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
@@ -97,12 +98,15 @@ var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, 
 	"transaction of your own")
 
 // newAcquisition checks what can be checked without etcd and makes the first bid.
-func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
+func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option) (*acquisition, bid, error) {
+	if of := c.opts.ContextOptions; of != nil {
+		opts = slices.Concat(of(ctx), opts)
+	}
 	set, draft, err := c.draft(name, opts)
 	if err != nil {
 		return nil, bid{}, err
 	}
-	a := &acquisition{c: c, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
+	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
 	a.claimer = newClaimer(a)
 	b, err := a.bid()
 	return a, b, err
@@ -127,7 +131,8 @@ func (a *acquisition) notifyAsking(ctx context.Context) {
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
 		defer unlockOnPanic(l)()
-		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
+		hook(Acquired{Lock: a.lock, Context: a.caller, Result: acquireResult(err), Waited: time.Since(began), Hold: l,
+			Err: err})
 	}
 }
 

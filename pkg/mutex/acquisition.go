@@ -18,6 +18,7 @@ import (
 // attempt, when an outcome stayed unknown or its position in the queue was lost.
 type acquisition struct {
 	c       *Client
+	caller  context.Context // for hooks
 	claimer claimer
 	lock    string
 	set     settings

@@ -36,6 +36,10 @@ type Options struct {
 	// Defaults are applied to every lock before the options of the call, which win.
 	Defaults []Option
 
+	// ContextOptions returns options for a lock from the context of the call that takes it, such as an [Attribute] with
+	// the id of a trace. They win against Defaults, and those of the call win against them. nil: there are none.
+	ContextOptions func(ctx context.Context) []Option
+
 	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member
 	// where there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller
 	// still has.

@@ -8,7 +8,7 @@ import (
 )
 
 // Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics
-// has hooks for Prometheus, package mutexlog for logs.
+// has hooks for Prometheus, mutexotel for OpenTelemetry, mutexlog for logs.
 //
 // A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
 // client; Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat come from
@@ -73,11 +73,12 @@ type Asking struct {
 
 // Acquired is the end of a wait for a lock.
 type Acquired struct {
-	Lock   string // as the caller named it
-	Result Result
-	Waited time.Duration // from the call until its end; without a rival it is the round trip to etcd
-	Hold   *Lock         // nil unless acquired
-	Err    error         // nil if acquired
+	Lock    string          // as the caller named it
+	Context context.Context // the caller's, which may have ended; for its values, such as the span of a trace
+	Result  Result
+	Waited  time.Duration // from the call until its end; without a rival it is the round trip to etcd
+	Hold    *Lock         // nil unless acquired
+	Err     error         // nil if acquired
 }
 
 // Extended is an attempt to postpone the alert and the auto-unlock.

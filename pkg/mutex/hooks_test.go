@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -241,5 +242,46 @@ func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
 		if got := lost.Reason(); got != want {
 			t.Errorf("%s: %s, want %s", ended, got, want)
 		}
+	}
+}
+
+func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
+	type key struct{}
+	etcd := etcdtest.Start(t).Client(t)
+	var saw []any
+	locks, err := mutex.New(etcd, mutex.Options{
+		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
+		ContextOptions: func(ctx context.Context) []mutex.Option {
+			value, ok := ctx.Value(key{}).(string)
+			if !ok {
+				return nil
+			}
+			return []mutex.Option{mutex.Attribute("from", value), mutex.Attribute("trace", value)}
+		},
+		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.WithValue(t.Context(), key{}, "context")
+	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locks.TryLockAll(ctx, []string{"b", "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locks.TryLock(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][2]any{"a": {"context", "call"}, "b": {"context", "context"},
+		"c": {"context", "context"}, "d": {"defaults", nil}} {
+		r := read(t, etcd, name)
+		if got := [2]any{r.Attributes["from"], r.Attributes["trace"]}; got != want || r.Purpose != "nightly" {
+			t.Errorf("the record of %s is from %v, for %q; want %v", name, got, r.Purpose, want)
+		}
+	}
+	if want := []any{"context", "context", "context", nil}; !slices.Equal(saw, want) {
+		t.Errorf("the hook saw %v, want %v", saw, want)
 	}
 }

@@ -56,7 +56,7 @@ const AttributeTogether = "together_with"
 // or others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether]
 // locks, and accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	wanted, err := c.newAcquisitions(names, opts)
+	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && len(wanted) > MaxTogether {
 		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
@@ -87,7 +87,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or
 // not taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	wanted, err := c.newAcquisitions(names, opts)
+	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && wanted[0].set.conditional() {
 		err = errWaits
 	}
@@ -113,7 +113,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 }
 
 // newAcquisitions is an acquisition of each lock, in the order of names.
-func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition, error) {
+func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no lock is named")
 	}
@@ -123,7 +123,7 @@ func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition,
 	}
 	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
-		a, _, err := c.newAcquisition(name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
+		a, _, err := c.newAcquisition(ctx, name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}

@@ -86,7 +86,7 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 		"minimum time between refreshes of a page, up to 1m")
 	fs.StringArrayVar(&o.links, "web.link", nil,
 		"`NAME=URL` of a link on every lock's page; the URL is https and may contain {name} {owner} {host} {pid} "+
-			"{hold} {purpose}; repeatable")
+			"{hold} {purpose} {trace} {span}; repeatable")
 	fs.StringArrayVar(&o.sources, "web.source-link", nil,
 		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which "+
 			"may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")

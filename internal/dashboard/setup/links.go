@@ -8,10 +8,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/linktemplate"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host},
-// {pid}, {hold} and {purpose} stand for those of the lock.
+// {pid}, {hold} and {purpose} stand for those of the lock, and {trace} and {span} for the trace in which it was taken.
 type Link struct {
 	Text     string
 	template string
@@ -21,7 +22,9 @@ type Link struct {
 const maxLinkValue = 240
 
 // linkFields are what a link can name.
-func linkFields() []string { return []string{"name", "owner", "host", "pid", "hold", "purpose"} }
+func linkFields() []string {
+	return []string{"name", "owner", "host", "pid", "hold", "purpose", "trace", "span"}
+}
 
 // ParseLink reads "logs=https://logs.example/?q={host}".
 func ParseLink(text string) (Link, error) {
@@ -36,13 +39,27 @@ func ParseLink(text string) (Link, error) {
 }
 
 // To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
-// It is empty where the record would have the link climb.
+// It is empty where the record would have the link climb, or has no trace for a link that leads to one.
 func (l Link) To(r *locks.Row) string {
 	escape := func(s string) string { return linktemplate.Escape(text.Clip(s, maxLinkValue)) }
+	trace, span := hexID(r, metadata.AttributeTraceID, 32), hexID(r, metadata.AttributeSpanID, 16)
+	if trace == "" && strings.Contains(l.template, "{trace}") || span == "" && strings.Contains(l.template, "{span}") {
+		return ""
+	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
-		"{pid}", phrase.Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
+		"{pid}", phrase.Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose),
+		"{trace}", trace, "{span}", span).Replace(l.template)
 	if linktemplate.Climbs(address) {
 		return ""
 	}
 	return address
+}
+
+// hexID is an attribute that is an id of so many hexadecimal digits; empty if it is anything else.
+func hexID(r *locks.Row, attribute string, digits int) string {
+	id, _ := r.Attributes[attribute].(string)
+	if len(id) != digits || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
 }

@@ -1,0 +1,215 @@
+package mutexotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// Scope is the name under which spans and metrics are reported.
+const Scope = "github.com/clustermutex/unlocker/pkg/mutexotel"
+
+// The attributes of spans and metrics.
+const (
+	attributeLock    = attribute.Key("mutex.lock")
+	attributeGroup   = attribute.Key("mutex.group")
+	attributeResult  = attribute.Key("mutex.result")
+	attributeOutcome = attribute.Key("mutex.outcome")
+	attributeReason  = attribute.Key("mutex.reason")
+	attributeOwner   = attribute.Key("mutex.owner")
+	attributeToken   = attribute.Key("mutex.token")
+	attributeUUID    = attribute.Key("mutex.uuid")
+)
+
+// Outcomes of holds beside the results of Unlock.
+const (
+	outcomeDetached = "detached" // the hold goes on without its process
+	outcomeClosed   = "closed"   // so does this one, until its deadline
+)
+
+// Options change where spans and metrics go. The zero Options are usable.
+type Options struct {
+	// Tracers and Meters make the tracer and the instruments. Nil: those that package otel has.
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
+
+	// Owner is what the spans call the holder: the Owner of the client's options. Empty: they do not name one.
+	Owner string
+
+	// Group returns the attribute mutex.group of metrics for the name of a lock, with few values; a share such as
+	// "pool#2" has the name "pool". It must be safe for concurrent use. Nil: there is no such attribute.
+	Group func(lock string) string
+}
+
+// Telemetry makes spans and metrics of what hooks report. It is safe for concurrent use, by several clients, too.
+type Telemetry struct {
+	o          Options
+	tracer     trace.Tracer
+	wait, hold metric.Float64Histogram
+
+	mu    sync.Mutex
+	holds map[*mutex.Lock]trace.Span
+}
+
+// New returns the telemetry. Give its [Telemetry.Hooks] to the clients. The error is that of a meter that refuses an
+// instrument.
+func New(o Options) (*Telemetry, error) {
+	if o.Tracers == nil {
+		o.Tracers = otel.GetTracerProvider()
+	}
+	if o.Meters == nil {
+		o.Meters = otel.GetMeterProvider()
+	}
+	meter := o.Meters.Meter(Scope)
+	wait, err := meter.Float64Histogram("mutex.wait.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time until a lock was taken or its caller went on without it."),
+		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600))
+	if err != nil {
+		return nil, err
+	}
+	hold, err := meter.Float64Histogram("mutex.hold.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from taking a lock until it was released or lost."),
+		metric.WithExplicitBucketBoundaries(.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600))
+	if err != nil {
+		return nil, err
+	}
+	return &Telemetry{o: o, tracer: o.Tracers.Tracer(Scope), wait: wait, hold: hold,
+		holds: map[*mutex.Lock]trace.Span{}}, nil
+}
+
+// TraceID returns options that write the ids of the trace and span of ctx into the record of a lock, as the attributes
+// trace_id and span_id; none if ctx has no span. It is meant for [mutex.Options].ContextOptions.
+func TraceID(ctx context.Context) []mutex.Option {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return nil
+	}
+	return []mutex.Option{mutex.Attribute(metadata.AttributeTraceID, span.TraceID().String()),
+		mutex.Attribute(metadata.AttributeSpanID, span.SpanID().String())}
+}
+
+// Hooks returns hooks that make the spans and metrics. Combine them with others: telemetry.Hooks().And(others).
+func (t *Telemetry) Hooks() mutex.Hooks {
+	return mutex.Hooks{Acquired: t.acquired, Asked: t.asked, GivenTime: t.givenTime, Lost: t.lost, Released: t.released}
+}
+
+func (t *Telemetry) acquired(e mutex.Acquired) {
+	now := time.Now()
+	result := attributeResult.String(string(e.Result))
+	ctx, span := t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)),
+		trace.WithAttributes(attributeLock.String(e.Lock), result))
+	if e.Result == mutex.ResultError {
+		span.RecordError(e.Err)
+		span.SetStatus(codes.Error, e.Err.Error())
+	}
+	span.End(trace.WithTimestamp(now))
+	t.wait.Record(ctx, e.Waited.Seconds(), metric.WithAttributes(t.with(e.Lock, result)...))
+	if e.Hold != nil {
+		t.begin(e.Context, e.Hold, now)
+	}
+}
+
+// begin starts the span of a hold. It ends by a hook, or when this process no longer keeps the lock: no hook says so.
+func (t *Telemetry) begin(ctx context.Context, l *mutex.Lock, now time.Time) {
+	attributes := []attribute.KeyValue{attributeLock.String(l.Name()), attributeToken.Int64(l.Token()),
+		attributeUUID.String(l.UUID())}
+	if t.o.Owner != "" {
+		attributes = append(attributes, attributeOwner.String(t.o.Owner))
+	}
+	_, span := t.tracer.Start(ctx, "lock hold", trace.WithTimestamp(now), trace.WithAttributes(attributes...))
+	t.mu.Lock()
+	t.holds[l] = span
+	t.mu.Unlock()
+	context.AfterFunc(l.Context(), func() {
+		switch cause := context.Cause(l.Context()); {
+		case errors.Is(cause, mutex.ErrDetached):
+			t.take(l).end(outcomeDetached, "")
+		case errors.Is(cause, mutex.ErrClosed):
+			t.take(l).end(outcomeClosed, "")
+		}
+	})
+}
+
+// held is the span of a hold that is over; nil for one that was adopted.
+type held struct{ trace.Span }
+
+// take returns the span of a hold, once.
+func (t *Telemetry) take(l *mutex.Lock) held {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	span := t.holds[l]
+	delete(t.holds, l)
+	return held{span}
+}
+
+// end ends the span, and returns a context for the measurement.
+func (h held) end(outcome string, reason mutex.Reason) context.Context {
+	ctx := context.Background()
+	if h.Span == nil {
+		return ctx
+	}
+	h.SetAttributes(ending(outcome, reason)...)
+	if reason != "" {
+		h.SetStatus(codes.Error, "the lock was lost: "+string(reason))
+	}
+	h.End()
+	return trace.ContextWithSpan(ctx, h.Span)
+}
+
+func (t *Telemetry) lost(e mutex.Lost) { t.over(e.Hold, string(mutex.ResultLost), e.Reason, e.Held) }
+
+func (t *Telemetry) released(e mutex.Released) {
+	var reason mutex.Reason
+	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
+		reason = lost.Reason()
+	}
+	t.over(e.Hold, string(e.Result), reason, e.Held)
+}
+
+func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.Reason, after time.Duration) {
+	ctx := t.take(l).end(outcome, reason)
+	t.hold.Record(ctx, after.Seconds(), metric.WithAttributes(t.with(l.Name(), ending(outcome, reason)...)...))
+}
+
+func ending(outcome string, reason mutex.Reason) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{attributeOutcome.String(outcome)}
+	if reason != "" {
+		attributes = append(attributes, attributeReason.String(string(reason)))
+	}
+	return attributes
+}
+
+func (t *Telemetry) asked(e mutex.Asked) { t.event(e.Hold, "asked to finish") }
+
+func (t *Telemetry) givenTime(e mutex.GivenTime) { t.event(e.Hold, "given more time") }
+
+// event notes something that happened during a hold. What people wrote about it is in the audit trail, not in a trace.
+func (t *Telemetry) event(l *mutex.Lock, name string) {
+	t.mu.Lock()
+	span := t.holds[l]
+	t.mu.Unlock()
+	if span != nil {
+		span.AddEvent(name)
+	}
+}
+
+// with adds the group of the lock to attributes of a measurement. A share is in the group of the whole lock.
+func (t *Telemetry) with(name string, attributes ...attribute.KeyValue) []attribute.KeyValue {
+	if t.o.Group == nil {
+		return attributes
+	}
+	if lock, _, isShare := metadata.ParseShare(name); isShare {
+		name = lock
+	}
+	return append(attributes, attributeGroup.String(t.o.Group(name)))
+}
