@@ -62,6 +62,14 @@ def check_attributes:
         refuse("attribute \($key): want text, a number or a boolean")
       elif .value | type == "string" then .value |= check_text("attribute \($key)") else . end)
   | from_entries;
+# The pod and its container, by the environment. Without the name or uid of a pod, the rest belongs to something else.
+def pod:
+  { pod_namespace: env.POD_NAMESPACE, pod_name: env.POD_NAME, pod_uid: env.POD_UID, container: env.CONTAINER_NAME }
+  | with_entries(select(.value | strings | test("\\A[A-Za-z0-9._-]{1,253}\\z")))
+  | if .pod_name or .pod_uid then . else {} end;
+# Whole lines of the newest frames: as many as a backtrace, and the record, have room for.
+def backtrace($room): ([$room, 16384] | min) as $max | gsub("\n+\\z"; "") | if utf8bytelength <= $max then .
+  elif $max < 1024 then "" else (cut($max - 9) | split("\n")[:-1] | join("\n")) + "\n... cut\n" end;
 def fields($uuid; $at; $settings):
   { uuid: $uuid, alert_at: ($at + $settings.alert_ms | time), auto_unlock_at: ($at + $settings.unlock_ms | time),
     metadata: ($settings.members + { locked_at: ($at | time) } + $settings.attributes | tojson) }
@@ -174,7 +182,7 @@ def body($step):
   elif $step == "read" then { success: why }
   elif $step == "standing" then
     { success: [{ request_range: below(rec) },
-        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), count_only: true }) },
+        { request_range: ({ key: (queue + "/" | @base64), range_end: (queue[:-1] + "0" | @base64), keys_only: true }) },
         get(delay)] }
   elif $step == "period" then { success: [get(period)] }
   elif $step == "mark" then
@@ -262,8 +270,10 @@ def result($step; $a):
            | { key: $name, value: { revision: $revision, by, reason, seconds } }] | from_entries)
     else loss($a; 0) end
   elif $step == "standing" then
-    held($a; 0) as $held | { verdict: "read", holder: (if $held.is then $held.fields | facts else null end),
-      waiting: ($a.body.responses[1].response_range.count // "0" | tonumber),
+    # Some keep their ticket while they hold the lock.
+    held($a; 0) as $held | [ticket, queue + ($held.uuid | unb64) | @base64] as $not
+    | { verdict: "read", holder: (if $held.is then $held.fields | facts else null end),
+      waiting: ([kvs($a; 1)[] | select(.key as $key | $not | index($key) | not)] | length),
       delay: (kvs($a; 2)[0] | if . then .value | unb64 | document else null end) }
   elif $step == "period" then kvs($a; 0)[0] | { verdict: "read", seen: (.mod_revision // "0"), mark: (.value | unb64) }
   elif $step == "mark" then
@@ -576,22 +586,58 @@ _mutex_settings() {
 		'' | 'time:[4026531834]') [ "$2" = no ] || process_start=$(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20) ;;
 		esac
 	fi
+	_mutex_trace
 	settings=$(jq -nr --arg lock "$name" --arg purpose "$purpose" --arg owner "$owner" --arg hostname "$(uname -n)" \
 		--arg prefix "$prefix" --argjson alert "$alert" --argjson unlock "$unlock" --arg pid "$1" --arg start "$process_start" \
-		--arg namespace "$pid_namespace" --arg boot "$boot_id" --argjson attributes "$attributes" "$_mutex_program"'
+		--arg namespace "$pid_namespace" --arg boot "$boot_id" --arg trace "$trace" --argjson attributes "$attributes" \
+		"$_mutex_program"'
 		($lock | segment) as $segment | def number: if . == "" then null else tonumber end;
 		{ alert_ms: ([$alert, $unlock] | min * 10), unlock_ms: ($unlock * 10), attributes: ($attributes | check_attributes),
 		  members: ({ owner: ($owner | check_text("the owner")), hostname: $hostname, pid: ($pid | number),
 		    purpose: ($purpose | check_text("the purpose")), client: "shell/0.2.0", boot_id: $boot,
-		    process_start: ($start | number), pid_namespace: ($namespace | number), pod_namespace: env.POD_NAMESPACE,
-		    pod_name: env.POD_NAME, pod_uid: env.POD_UID, container: env.CONTAINER_NAME }
-		    | with_entries(select(.value != null and .value != ""))) } as $settings
+		    process_start: ($start | number), pid_namespace: ($namespace | number) } + pod
+		    | with_entries(select(.value != null and .value != ""))) } as $bare
+		| ($bare | .members.backtrace = ($trace | backtrace(60000 - ($bare | tojson | utf8bytelength)))
+		  | del(.members.backtrace | select(. == ""))) as $settings
 		| fields("00000000-0000-4000-8000-000000000000"; 1553682600250; $settings) as $fits
 		| "settings=\($settings | tojson | @sh) read_=\($lock + "\n" + $purpose | @sh)"' 2>"$hold/refused") ||
 		_mutex_fail refused 2 "$(sed 's/^jq: error[^:]*: //' "$hold/refused")" || return
 	eval "$settings"
 	[ "$read_" = "$name
 $purpose" ] || _mutex_fail refused 2 "the name or the purpose is not valid UTF-8"
+}
+
+# trace: the call stack of whoever called this file, newest frame first. Where the shell has none, the script, and what
+# started it: by name, as arguments may be secret.
+_mutex_trace() {
+	trace=''
+	if [ -n "${BASH_VERSION:-}" ]; then
+		depth=0
+		# shellcheck disable=SC3044 # in bash
+		while [ $depth -lt 40 ] && frame=$(caller $depth); do
+			depth=$((depth + 1))
+			file=${frame#* * }
+			place=${frame%" $file"}
+			# shellcheck disable=SC3028 # in bash
+			[ "$file" != "${BASH_SOURCE:-}" ] || continue
+			_mutex_path "$file"
+			trace="$trace$path:${place%% *} in ${place#* }
+"
+		done
+	fi
+	[ -z "$trace" ] || return 0
+	case ${0##*/} in
+	-* | sh | ash | bash | dash | ksh* | mksh | yash | zsh | busybox) ;; # no script
+	*) [ ! -f "$0" ] || { _mutex_path "$0" && trace="$path
+"; } ;;
+	esac
+	[ ! -r "/proc/$PPID/comm" ] || trace="${trace}started by $(cat "/proc/$PPID/comm")"
+}
+
+# path: FILE, from the root if it can be told.
+_mutex_path() {
+	path=$1
+	case $1 in /*) ;; *) [ ! -f "$1" ] || path=$PWD/${1#./} ;; esac
 }
 
 _mutex_uuid() {
@@ -776,7 +822,7 @@ _mutex_tell_waiting() {
 	_mutex_now
 	_mutex_step standing "$((now + timeout))" || return 0
 	[ -n "$v_holder$v_delay" ] || return 0
-	_mutex_say "waiting: $(_mutex_describe $((v_waiting - 1)))"
+	_mutex_say "waiting: $(_mutex_describe "$v_waiting")"
 }
 
 _mutex_call() { _mutex_send call "$1" "$3" "$2"; } # PATH BODY TILL

@@ -118,8 +118,8 @@ type driver struct {
 	stderr  lastLines
 }
 
-// start runs a driver until the test ends.
-func (c *client) start(t testing.TB) *driver {
+// start runs a driver until the test ends, with these variables in its environment.
+func (c *client) start(t testing.TB, env ...string) *driver {
 	t.Helper()
 	d := &driver{t: t, client: c, waiting: map[int]chan answer{}, changed: make(chan struct{}),
 		ended: make(chan struct{})}
@@ -130,7 +130,7 @@ func (c *client) start(t testing.TB) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(cmd.Environ(), "TMPDIR="+scratch)
+	cmd.Env = append(append(cmd.Environ(), "TMPDIR="+scratch), env...)
 	t.Cleanup(func() { os.RemoveAll(scratch) }) // last: a driver that was killed cannot
 	cmd.Stderr = &d.stderr
 	in, inErr := cmd.StdinPipe()

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -55,6 +56,16 @@ func faults() []*fault {
 			says: "after alive the record", short: true, txn: eachBranch(dropPuts("/alive"))},
 		{name: "holder", about: "a refusal does not say who holds the lock", check: "held by another", behind: true,
 			says: "was told", short: true, said: member("holder", func(m map[string]any) { m["holder"] = nil })},
+		{name: "pod", about: "a container is named without its pod", check: "which process holds it", short: true,
+			says: "without a pod", txn: metadataMember("container", "main")},
+		{name: "count", about: "the ticket of the holder counts as one that waits", check: "held by another",
+			behind: true, says: "when the waiter has the lock", short: true,
+			said: func(m map[string]any) map[string]any {
+				if m["error"] == "held" {
+					m["waiting"] = 1
+				}
+				return m
+			}},
 		{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "counter", behind: true,
 			says: "was lost", txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
 		{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
@@ -79,6 +90,8 @@ func faults() []*fault {
 			says: "timeout", answer: forgetOwn},
 		{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue",
 			behind: true, says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
+		{name: "clock of the turn", about: "locked_at is when the wait began", check: "order in a mixed queue",
+			behind: true, says: "it counts from the turn", txn: agedTurn},
 		{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
 			says: "the tail: not within", txn: leaveNoTail},
 		{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
@@ -232,6 +245,34 @@ func dropPuts(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 			}
 			return strings.Contains(string(op.GetRequestPut().GetKey()), key)
 		})
+	}
+}
+
+// agedTurn has a record say that its holder has wanted the lock for a minute.
+func agedTurn(t *pb.TxnRequest) {
+	for _, op := range t.Success {
+		if put := op.GetRequestPut(); strings.HasSuffix(string(put.GetKey()), "/metadata") {
+			put.Value = lockedAt.ReplaceAllFunc(put.Value, func(member []byte) []byte {
+				at, err := metadata.ParseTime(string(lockedAt.FindSubmatch(member)[1]))
+				if err != nil {
+					panic(err)
+				}
+				return []byte(`"locked_at":"` + metadata.FormatTime(at.Add(-time.Minute)) + `"`)
+			})
+		}
+	}
+}
+
+var lockedAt = regexp.MustCompile(`"locked_at":"([0-9.]+)"`)
+
+// metadataMember writes a member of the document beside what the client says.
+func metadataMember(name, value string) func(*pb.TxnRequest) {
+	return func(t *pb.TxnRequest) {
+		for _, op := range t.Success {
+			if put := op.GetRequestPut(); strings.HasSuffix(string(put.GetKey()), "/metadata") {
+				put.Value = fmt.Appendf(nil, `{%q:%q,%s`, name, value, put.Value[1:])
+			}
+		}
 	}
 }
 

@@ -164,7 +164,9 @@ func explain(members map[string]any, err error, try bool) {
 			members["holder"] = map[string]any{"uuid": h.UUID, "owner": h.Owner, "hostname": h.Hostname,
 				"purpose": h.Purpose}
 		}
-		members["waiting"] = max(0, held.Position-1)
+		if held.Position > 0 { // a try of a lock that is held does not count who waits
+			members["waiting"] = held.Position - 1
+		}
 		members["delayed"] = held.Delay != nil
 	case errors.As(err, &lost):
 		members["error"] = "lost"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -46,8 +47,14 @@ func mixedOrder(t *testing.T, w *world, a, b *client) {
 	}
 	current := holder
 	for i, wait := range waits {
+		freed := time.Now()
 		current.mustRelease()
 		current = wait.granted()
+		// Its writer may round down to milliseconds.
+		if r := s.record(holder.name); r.LockedAt.Before(freed.Truncate(time.Millisecond)) {
+			t.Errorf("locked_at of waiter %d is %v before the lock was free: it counts from the turn", i,
+				freed.Sub(r.LockedAt))
+		}
 		if current.token <= last {
 			t.Errorf("token %d came after %d", current.token, last)
 		}

@@ -33,6 +33,8 @@ is_free() { [ "$(keys "/mutexes/$1/")" = 0 ]; }
 is_held() { [ "$(keys "/mutexes/$1/")" != 0 ]; }
 waits() { [ "$(keys "/mutexes/.queue/$1/")" = "$2" ]; } # the keys of its queue: tickets and tail
 
+trace_of() { post /v3/kv/range "$(key "/mutexes/$1/metadata")" | jq -r '.kvs[0].value | @base64d | fromjson | .backtrace'; }
+
 # Every body and verdict of the protocol.
 is transactions "$(jq -r --arg prefix /mutexes/ "$_mutex_program"'
 	(.transactions[] | .step as $step | .body as $want | (.input | body($step)) as $got
@@ -55,6 +57,14 @@ mutex_lock a/b --wait 0 --purpose "it's for 10 %" --attr build=12 || is lock $? 
 is record "$(post /v3/kv/range "$(key '/mutexes/a%2Fb/metadata')" |
 	jq -r '.kvs[0].value | @base64d | fromjson | "\(.purpose) \(.build) \(.client) \(.pid)"')" "it's for 10 % 12 shell/0.2.0 $$"
 is token "$(mutex_token)" "$MUTEX_TOKEN"
+trace=$(trace_of a%2Fb) script=$(cd "$here/test" && pwd)/test.sh
+if [ -n "${BASH_VERSION:-}" ]; then
+	is 'the frame of the caller' "$(printf '%s' "$trace" | sed 's|/\.\./test/|/|; s/:[0-9]* in /:LINE in /')" "$script:LINE in main"
+	is 'its line' "$(sed -n "$(printf '%s' "$trace" | tr -dc '[:digit:]\n' | head -n 1)p" "$script" | cut -d ' ' -f 1,2)" 'mutex_lock a/b'
+else
+	is 'the script' "$(printf '%s' "$trace" | head -n 1)" "$script"
+	is 'what started it' "$(printf '%s' "$trace" | tail -n 1)" "started by $(cat /proc/$PPID/comm)"
+fi
 first=$MUTEX_TOKEN hold=$MUTEX_HOLD
 mutex_alive '3 of 9' || is alive $? 0
 is progress "$(post /v3/kv/range "$(key '/mutexes/a%2Fb/alive')" | jq -r '.kvs[0].value | @base64d | .[-6:]')" '3 of 9'
@@ -72,6 +82,12 @@ mutex_unlock || is unlock $? 0
 is_free a%2Fb || is record there gone
 mutex_lock a/b --wait 0 || is again $? 0
 [ "$MUTEX_TOKEN" -gt "$first" ] || is 'the next token' "$MUTEX_TOKEN" "more than $first"
+
+# The ticket that some keep while they hold the lock waits for nothing.
+post /v3/kv/put "$(printf '%s' "/mutexes/.queue/a%2Fb/$MUTEX_UUID" | jq -Rc '{ key: @base64 }')" >/dev/null
+mutex_lock a/b --wait 0 2>/dev/null
+is 'who waits' "$(printf '%s' "$MUTEX_ERROR" | jq .waiting)" 0
+post /v3/kv/deleterange "$(key "/mutexes/.queue/a%2Fb/$MUTEX_UUID")" >/dev/null
 
 # Lost.
 post /v3/kv/deleterange "$(key /mutexes/a%2Fb/uuid)" >/dev/null
@@ -92,6 +108,18 @@ mutex_lock a --wait soon 2>/dev/null
 is 'a bad wait' $? 2
 mutex_lock a --expect 20 --auto-unlock-after 10 2>/dev/null
 is 'an alert after auto-unlock' $? 2
+
+# What the environment says of the pod is believed beside the name or uid of one.
+members() { (CONTAINER_NAME=main POD_NAME=$1 && export CONTAINER_NAME POD_NAME && jq -nc --arg prefix / "$_mutex_program pod"); }
+is 'outside of a pod' "$(members '')" '{}'
+is 'in a pod' "$(members web-0)" '{"pod_name":"web-0","container":"main"}'
+is 'in a pod with an odd name' "$(members 'web
+0')" '{}'
+is 'a short backtrace' "$(jq -nr --arg prefix / "$_mutex_program"'"a:1 in f\nb:2 in g\n" | backtrace(60000)')" 'a:1 in f
+b:2 in g'
+is 'a long backtrace' "$(jq -nr --arg prefix / "$_mutex_program"'[range(3000) | "/srv/run.sh:\(.) in f\n"] | add | backtrace(60000)
+	| "\(utf8bytelength <= 16384) \(split("\n") | length > 600) \(endswith(" in f\n... cut\n"))"')" 'true true true'
+is 'no room for a backtrace' "$(jq -nr --arg prefix / "$_mutex_program"'"a:1 in f\n" * 2000 | backtrace(100)')" ''
 
 # A command.
 is output "$(echo in | mutex_run job -- sh -c 'cat; echo "$MUTEX_NAME"; exit 0')" "in

@@ -16,10 +16,7 @@ const initialTimeNamespace = "time:[4026531834]";
  * out: a wrong identity would prove the end of a process that lives.
  */
 export function identity(env = process.env, read = readText, link = readLink): Members {
-  const members = {
-    hostname: hostname(), pid: process.pid, client: `typescript/${version}`,
-    pod_namespace: env.POD_NAMESPACE, pod_name: env.POD_NAME, pod_uid: env.POD_UID, container: env.CONTAINER_NAME,
-  };
+  const members = { hostname: hostname(), pid: process.pid, client: `typescript/${version}`, ...pod(env) };
   const boot_id = read("/proc/sys/kernel/random/boot_id").trim();
   const namespace = /^pid:\[([0-9]+)\]$/.exec(link("/proc/self/ns/pid"))?.[1];
   if (!boot_id) return members; // without it, process ids and ticks mean nothing
@@ -32,6 +29,16 @@ export function identity(env = process.env, read = readText, link = readLink): M
     process_start: start && !ownTime ? Number(start) : undefined,
   };
 }
+
+/** The pod and its container. Without the name or uid of a pod, the other variables are none of Kubernetes'. */
+function pod(env: NodeJS.ProcessEnv): Members {
+  const [pod_name, pod_uid] = [name(env.POD_NAME), name(env.POD_UID)];
+  if (!pod_name && !pod_uid) return {};
+  return { pod_namespace: name(env.POD_NAMESPACE), pod_name, pod_uid, container: name(env.CONTAINER_NAME) };
+}
+
+/** The text, if it can be a name: an environment that says something odd fails no lock. */
+const name = (text = "") => /^[A-Za-z0-9._-]{1,253}$/.test(text) ? text : undefined;
 
 function readText(file: string): string {
   try {

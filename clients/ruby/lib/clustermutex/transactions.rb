@@ -219,9 +219,11 @@ module ClusterMutex
     end
 
     def standing_verdict(input, body)
-      own = ticket(input[:lock], input[:uuid])
-      { verdict: :read, holder: holder(input, body, 0), delay: read_delay(body, 2),
-        waiting: Transactions.keys(body, 1).count { |kv| kv[:key] != own } }
+      holder = holder(input, body, 0)
+      # Some keep their ticket while they hold the lock.
+      others = [input[:uuid], holder&.uuid].map { |uuid| ticket(input[:lock], uuid) }
+      { verdict: :read, holder:, delay: read_delay(body, 2),
+        waiting: Transactions.keys(body, 1).count { |kv| !others.include?(kv[:key]) } }
     end
 
     def join_verdict(_input, body)
