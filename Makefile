@@ -96,6 +96,14 @@ bench-peers: peers ## our locks and their peers in turns (installs Redis and Zoo
 bench-scale: build ## what 10,000 to 1,000,000 locks cost; ARGS="-locks 10000,100000"
 	cd bench && go run ./scale -bin $(CURDIR)/bin $(ARGS)
 
+.PHONY: bench-memory
+bench-memory: build ## memory, start and idle processor time of unlocker and dashboard with 100,000 locks in both layouts
+	cd bench && go run ./scale -bin $(CURDIR)/bin -layouts own,plain -locks 100000 -parts load,programs $(ARGS)
+
+.PHONY: bench-mass
+bench-mass: build ## 10,000 locks that expire at once beside 11,000 others, in both layouts, against etcd's leases
+	cd bench && go run ./scale -bin $(CURDIR)/bin -layouts own,plain -locks 11000 -parts mass $(ARGS)
+
 .PHONY: bench-deaths
 bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, and who loses one when cut off (installs Redis where it is missing); ARGS="-rounds 50"
 	@.ci/need redis-server redis-server

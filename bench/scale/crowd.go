@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,19 +22,22 @@ type crowd struct {
 	server *servers.Process
 	etcd   *clientv3.Client
 	layout protocol.Layout
+	plain  bool    // each field is a key of its own, as clients write that know no document
+	due    int     // how many locks became due so far
+	rate   float64 // at which locks were taken, a second
 	tokens []int64 // of every lock, by its number
 }
 
 // alerting is how many of the locks alert, whatever their total, because what needs attention does not grow with it.
 const alerting = 1000
 
-func newCrowd(server *servers.Process) (*crowd, error) {
+func newCrowd(server *servers.Process, plain bool) (*crowd, error) {
 	etcd, err := servers.EtcdClient(server.Addr)
 	if err != nil {
 		return nil, err
 	}
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	return &crowd{server: server, etcd: etcd, layout: layout}, err
+	return &crowd{server: server, etcd: etcd, layout: layout, plain: plain}, err
 }
 
 func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly", i%50, i) }
@@ -50,6 +54,24 @@ func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 		Purpose: fmt.Sprintf("invoices of shard %d", i%100), Client: "unlocker-go v1.0.0", Backtrace: trace,
 		LockedAt: time.Now(), AlertAt: alertAt, AutoUnlockAt: autoUnlockAt,
 	}
+}
+
+// fields are the keys of a lock: four, or eight plain ones.
+func (c *crowd) fields(i int, alertAt, autoUnlockAt time.Time) ([]metadata.Field, error) {
+	d := draft(i, alertAt, autoUnlockAt)
+	if !c.plain {
+		return d.Fields()
+	}
+	return []metadata.Field{
+		{Name: metadata.FieldUUID, Value: d.UUID},
+		{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(d.AlertAt)},
+		{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
+		{Name: metadata.FieldOwner, Value: d.Owner},
+		{Name: metadata.FieldHostname, Value: d.Hostname},
+		{Name: metadata.FieldPID, Value: strconv.Itoa(d.PID)},
+		{Name: metadata.FieldLockedAt, Value: metadata.FormatTime(d.LockedAt)},
+		{Name: metadata.FieldBacktrace, Value: d.Backtrace},
+	}, nil
 }
 
 // batch is how many locks one transaction takes: etcd allows 128 operations.
@@ -70,7 +92,8 @@ func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
 	if err != nil {
 		return err
 	}
-	f["generated"] = float64(n-first) / time.Since(began).Seconds()
+	c.rate = float64(n-first) / time.Since(began).Seconds()
+	f["generated"] = c.rate
 	status, err := c.etcd.Status(ctx, c.server.Addr)
 	if err != nil {
 		return err
@@ -94,7 +117,7 @@ func (c *crowd) take(ctx context.Context, first, last int, name func(int) string
 			var txns []locktxn.Txn
 			for i := from; i < to; i++ {
 				alertAt, autoUnlockAt := times(i)
-				fields, err := draft(i, alertAt, autoUnlockAt).Fields()
+				fields, err := c.fields(i, alertAt, autoUnlockAt)
 				if err != nil {
 					return err
 				}

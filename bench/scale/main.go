@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,10 +21,14 @@ import (
 )
 
 type options struct {
-	dir   string
-	locks string
-	bin   string
-	raw   string
+	dir     string
+	locks   string
+	layouts string
+	parts   string
+	bin     string
+	raw     string
+	rounds  int
+	profile string
 }
 
 func main() {
@@ -30,8 +36,15 @@ func main() {
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "directory of etcd's data; default: a temporary one")
 	flag.StringVar(&o.locks, "locks", "10000,100000,1000000", "numbers of locks, ascending")
+	flag.StringVar(&o.layouts, "layouts", "own",
+		"how records are written: own (four keys, one of them a document), plain (eight keys), or own,plain")
+	flag.StringVar(&o.parts, "parts", "load,changes,programs,unlocker,dashboard",
+		"what to measure; also mass: 10,000 locks that expire at once")
 	flag.StringVar(&o.bin, "bin", "../bin", "directory with the programs unlocker and mutexdash")
 	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often everything in the part mass takes its turn")
+	flag.StringVar(&o.profile, "profile", "",
+		"directory for profiles of both programs, which are then slightly slower and larger; only of the part programs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -49,41 +62,78 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	layouts := strings.Split(o.layouts, ",")
+	for _, layout := range layouts {
+		if layout != "own" && layout != "plain" {
+			return fmt.Errorf("-layouts: %q is neither own nor plain", layout)
+		}
+	}
+	if err := o.checkParts(); err != nil {
+		return err
+	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "bench-scale-"); err != nil {
 			return err
 		}
 		defer os.RemoveAll(o.dir)
 	}
-	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Quota: quota})
-	if err != nil {
-		return err
-	}
-	defer etcd.Stop()
 	about, err := machine.Describe(o.dir)
 	if err != nil {
 		return err
 	}
 	fmt.Println(about)
-	c, err := newCrowd(etcd)
+	for _, layout := range layouts {
+		columns, err := grow(ctx, o, layout, sizes)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("Layout: %s.\n\n%s\n", layout, table(sizes, columns))
+	}
+	return nil
+}
+
+// grow measures an etcd of its own with locks in this layout, at all sizes.
+func grow(ctx context.Context, o options, layout string, sizes []int) (columns []figures, err error) {
+	o.dir = filepath.Join(o.dir, layout)
+	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Quota: quota})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer etcd.Stop()
+	c, err := newCrowd(etcd, layout == "plain")
+	if err != nil {
+		return nil, err
 	}
 	defer c.etcd.Close()
-	var columns []figures
 	for _, n := range sizes {
 		f, err := measure(ctx, o, c, n)
 		if err != nil {
-			return fmt.Errorf("%d locks: %w", n, err)
+			return nil, fmt.Errorf("%d locks: %w", n, err)
 		}
 		columns = append(columns, f)
-		if err := keep(o.raw, n, f); err != nil {
-			return err
+		if err := keep(o.raw, layout, n, f); err != nil {
+			return nil, err
 		}
 	}
-	fmt.Println(table(sizes, columns))
+	return columns, nil
+}
+
+// parts are what can be measured once the locks are there, in order.
+func parts() []string {
+	return []string{"load", "changes", "programs", "unlocker", "dashboard", "mass"}
+}
+
+func (o options) checkParts() error {
+	for part := range strings.SplitSeq(o.parts, ",") {
+		if !slices.Contains(parts(), part) {
+			return fmt.Errorf("-parts: %q is none of %s", part, strings.Join(parts(), ", "))
+		}
+	}
 	return nil
 }
+
+// has reports whether the part is to be measured.
+func (o options) has(part string) bool { return slices.Contains(strings.Split(o.parts, ","), part) }
 
 func (o options) sizes() (sizes []int, err error) {
 	for text := range strings.SplitSeq(o.locks, ",") {
@@ -102,15 +152,22 @@ type figures map[string]float64
 // measure adds locks until there are n, and measures everything.
 func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 	f := figures{"load": contest.Load()}
-	for _, step := range []struct {
+	steps := []struct {
 		what string
 		do   func(context.Context, figures) error
 	}{
 		{"generate", func(ctx context.Context, f figures) error { return c.growTo(ctx, n, f) }},
-		{"view", c.view},
+		{"load", c.load},
+		{"changes", c.changes},
+		{"programs", func(ctx context.Context, f figures) error { return c.programs(ctx, o, f) }},
 		{"unlocker", func(ctx context.Context, f figures) error { return c.unlocker(ctx, o, f) }},
 		{"dashboard", func(ctx context.Context, f figures) error { return c.dashboard(ctx, o, f) }},
-	} {
+		{"mass", func(ctx context.Context, f figures) error { return c.mass(ctx, o, f) }},
+	}
+	for i, step := range steps {
+		if i > 0 && !o.has(step.what) {
+			continue
+		}
 		began := time.Now()
 		if err := step.do(ctx, f); err != nil {
 			return f, fmt.Errorf("%s: %w", step.what, err)
@@ -122,15 +179,16 @@ func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 }
 
 // keep adds the figures to a file.
-func keep(file string, n int, f figures) error {
+func keep(file, layout string, n int, f figures) error {
 	if file == "" {
 		return nil
 	}
 	line, err := json.Marshal(struct {
 		At      time.Time
+		Layout  string
 		Locks   int
 		Figures figures
-	}{time.Now(), n, f})
+	}{time.Now(), layout, n, f})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -24,26 +25,80 @@ const (
 	minWarning = 2 * time.Second
 )
 
-// unlocker measures the unlocker: start, memory, a scrape, what it uses when idle, and the removal of many locks that
-// are due at once.
-func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
+// startUnlocker starts an unlocker with its default policy but for what args change, and returns its address.
+func (c *crowd) startUnlocker(ctx context.Context, o options, args ...string) (*servers.Process, string, error) {
 	addr, err := proctest.FindAddr()
+	if err != nil {
+		return nil, "", err
+	}
+	args = append([]string{"--policy=auto-unlock", "--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + addr,
+		"--web.shutdown-delay=0s", "--log.level=warn"}, args...)
+	if o.profile != "" {
+		args = append(args, "--web.enable-pprof")
+	}
+	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz", args...)
+	return p, addr, err
+}
+
+// startDashboard starts a dashboard, and returns the addresses of its pages and of its metrics.
+func (c *crowd) startDashboard(ctx context.Context, o options) (p *servers.Process, page, ops string, err error) {
+	page, err = proctest.FindAddr()
+	if err != nil {
+		return nil, "", "", err
+	}
+	if ops, err = proctest.FindAddr(); err != nil {
+		return nil, "", "", err
+	}
+	args := []string{"--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + page, "--web.ops-address=" + ops,
+		"--web.shutdown-delay=0s", "--log.level=error"}
+	if o.profile != "" {
+		args = append(args, "--web.enable-pprof")
+	}
+	p, err = servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz", args...)
+	return p, page, ops, err
+}
+
+// programs measures both programs as they are started by default, one after the other and then side by side: how soon
+// they are ready, their memory, and what they use when idle.
+func (c *crowd) programs(ctx context.Context, o options, f figures) error {
+	began := time.Now()
+	if err := c.stream(ctx); err != nil {
+		return err
+	}
+	bare := time.Since(began).Seconds()
+	began = time.Now()
+	unlocker, addr, err := c.startUnlocker(ctx, o)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz",
-		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr,
-		"--web.shutdown-delay=0s", "--log.level=warn",
-		"--sweep.clock-skew="+skew.String(), "--sweep.min-warning="+minWarning.String())
+	defer unlocker.Stop()
+	f["unlocker ready"] = time.Since(began).Seconds()
+	began = time.Now()
+	dashboard, page, ops, err := c.startDashboard(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer dashboard.Stop()
+	f["dashboard ready"] = time.Since(began).Seconds()
+	f["unlocker times bare"], f["dashboard times bare"] = f["unlocker ready"]/bare, f["dashboard ready"]/bare
+	for range 3 { // a page and a scrape belong to what a program does
+		for _, address := range []string{page + "/", ops + "/metrics", addr + "/metrics"} {
+			if _, _, err := get(ctx, 1, func(int) string { return "http://" + address }); err != nil {
+				return err
+			}
+		}
+	}
+	return idle(ctx, o, f, []program{{"unlocker", unlocker, addr}, {"dashboard", dashboard, ops}})
+}
+
+// unlocker measures a scrape, and the removal of locks, of many that are due at once, too.
+func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
+	p, addr, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
+		"--sweep.min-warning="+minWarning.String())
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
-	f["unlocker ready"] = time.Since(began).Seconds()
-	if err := idle(ctx, p, "unlocker", f); err != nil {
-		return err
-	}
 	took, size, err := get(ctx, 15, func(int) string { return "http://" + addr + "/metrics" })
 	if err != nil {
 		return err
@@ -55,27 +110,78 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	return c.removal(ctx, f)
 }
 
-// idle measures what a program uses while no lock changes.
-func idle(ctx context.Context, p *servers.Process, name string, f figures) error {
+// program is one of ours that runs, with the address of its metrics.
+type program struct {
+	name string
+	*servers.Process
+	ops string
+}
+
+// idle measures what programs use while no lock changes.
+func idle(ctx context.Context, o options, f figures, programs []program) error {
 	const window = 20 * time.Second
 	// until the garbage of the start is collected, and backtraces are fetched
 	if err := wait(ctx, 15*time.Second); err != nil {
 		return err
 	}
-	before, err := p.CPU()
-	if err != nil {
-		return err
+	before := make([]time.Duration, len(programs))
+	for i, p := range programs {
+		var err error
+		if before[i], err = p.CPU(); err != nil {
+			return err
+		}
 	}
 	if err := wait(ctx, window); err != nil {
 		return err
 	}
-	after, err := p.CPU()
-	if err != nil {
-		return err
+	for i, p := range programs {
+		after, err := p.CPU()
+		if err != nil {
+			return err
+		}
+		memory, err := p.Memory()
+		if err != nil {
+			return err
+		}
+		peak, err := p.Peak()
+		if err != nil {
+			return err
+		}
+		f[p.name+" idle"] = 100 * (after - before[i]).Seconds() / window.Seconds()
+		f[p.name+" memory"], f[p.name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
+		if err := p.profile(ctx, o, window); err != nil {
+			return err
+		}
 	}
-	memory, err := p.Memory()
-	f[name+" idle"], f[name+" memory"] = 100*(after-before).Seconds()/window.Seconds(), float64(memory)/(1<<20)
-	return err
+	return nil
+}
+
+// profile writes what the program's memory and time go to, if that is wanted.
+func (p program) profile(ctx context.Context, o options, window time.Duration) error {
+	if o.profile == "" {
+		return nil
+	}
+	for file, path := range map[string]string{
+		"heap.pprof": "heap", "cpu.pprof": fmt.Sprintf("profile?seconds=%.0f", window.Seconds()),
+	} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.ops+"/debug/pprof/"+path, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		profile, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(o.profile, p.name+"-"+file), profile, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // removal lets locks become due at once, too few to engage the unlocker's brake.
@@ -105,6 +211,9 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 	return err
 }
 
+// dueFrom is the number of the first lock that is to be removed: none of those that stay has its uuid.
+const dueFrom = 50_000_000
+
 // removals takes n locks and returns for each how long after its due time it was removed.
 func (c *crowd) removals(ctx context.Context, kind string, n int,
 	autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
@@ -116,9 +225,11 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 		return nil, r.Err()
 	}
 	now := time.Now()
-	due := func(i int) string { return fmt.Sprintf("%s-%05d", kind, i) }
-	err := c.take(ctx, 0, n, due, func(i int) (time.Time, time.Time) { return now, autoUnlockAt(i) },
-		func(int, int64) {})
+	first := dueFrom + c.due
+	c.due += n
+	due := func(i int) string { return fmt.Sprintf("%s-%05d", kind, i-first) }
+	err := c.take(ctx, first, first+n, due,
+		func(i int) (time.Time, time.Time) { return now, autoUnlockAt(i - first) }, func(int, int64) {})
 	if err != nil {
 		return nil, err
 	}
@@ -146,30 +257,15 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 	return late, nil
 }
 
-// dashboard measures the dashboard: start, memory, and the response times of pages.
+// dashboard measures the response times of pages.
 func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
-	addr, err := proctest.FindAddr()
-	if err != nil {
-		return err
-	}
-	ops, err := proctest.FindAddr()
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz",
-		"--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.ops-address="+ops,
-		"--web.shutdown-delay=0s", "--log.level=error")
+	p, addr, _, err := c.startDashboard(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
-	f["dashboard ready"] = time.Since(began).Seconds()
 	page := "http://" + addr
 	if _, _, err := get(ctx, 3, func(int) string { return page + "/" }); err != nil {
-		return err
-	}
-	if err := idle(ctx, p, "dashboard", f); err != nil {
 		return err
 	}
 	for _, w := range []struct {

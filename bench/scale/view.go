@@ -17,8 +17,8 @@ import (
 // loads is how often the view is loaded, alternating with a bare read.
 const loads = 3
 
-// view measures the view: loading it, its memory, how soon it shows a change, and how many changes it follows.
-func (c *crowd) view(ctx context.Context, f figures) error {
+// load measures how long the view takes to load, and its memory.
+func (c *crowd) load(ctx context.Context, f figures) error {
 	store := lockstore.New(c.etcd, c.layout)
 	var bare, load, ratios []float64
 	for range loads {
@@ -46,7 +46,12 @@ func (c *crowd) view(ctx context.Context, f figures) error {
 	f["bare"] = stats.Median(bare)
 	f["loaded"] = stats.Median(load)
 	f["times bare"] = stats.Median(ratios)
+	return nil
+}
 
+// changes measures how soon the view shows a change, and how many it follows.
+func (c *crowd) changes(ctx context.Context, f figures) error {
+	store := lockstore.New(c.etcd, c.layout)
 	v, stop := c.run(ctx, store)
 	defer stop()
 	if err := until(ctx, func() bool { return v.Fresh().Synced }); err != nil {

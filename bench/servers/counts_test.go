@@ -59,7 +59,12 @@ func TestAMissingProgramIsAnErrorThatNamesItsPackage(t *testing.T) {
 }
 
 func TestTheMemoryOfThisProcessCanBeRead(t *testing.T) {
-	if n, err := memoryOf(os.Getpid()); err != nil || n < 1<<20 {
-		t.Errorf("%d bytes, %v", n, err)
+	now, err := memoryOf(os.Getpid(), "RssAnon")
+	if err != nil || now < 1<<20 {
+		t.Errorf("%d bytes, %v", now, err)
+	}
+	peak, err := memoryOf(os.Getpid(), "VmHWM")
+	if err != nil || peak < now {
+		t.Errorf("%d bytes at most, %d now: %v", peak, now, err)
 	}
 }

@@ -74,7 +74,10 @@ func (p *Process) Stop() {
 func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID()) }
 
 // Memory returns the bytes of memory that the server uses, without mapped files.
-func (p *Process) Memory() (int64, error) { return memoryOf(p.PID()) }
+func (p *Process) Memory() (int64, error) { return memoryOf(p.PID(), "RssAnon") }
+
+// Peak returns the most bytes of memory that the server ever used, with mapped files.
+func (p *Process) Peak() (int64, error) { return memoryOf(p.PID(), "VmHWM") }
 
 // need finds a program; the error names its Debian package.
 func need(program, debian string) (string, error) {

@@ -34,7 +34,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
-			r.add(key.Lock, change{field: key.ID, event: e})
+			r.add(key.Lock, change{field: s.intern.name(key.ID), event: e})
 		case protocol.KindForeign:
 			s.applyForeign(key, e)
 			if key.Lock != "" {

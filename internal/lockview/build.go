@@ -54,7 +54,7 @@ func (b *builder) add(kv protocol.KV) {
 			b.surplus++
 			return
 		}
-		b.fields = append(b.fields, metadata.Field{Name: key.ID, CreateRevision: kv.CreateRevision,
+		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.name(key.ID), CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision})
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
@@ -139,7 +139,7 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if o := v.snap.irregulars[b.lock]; o != nil {
 		return it, o.madeOf(b)
 	}
-	return it, b.surplus == 0 && canonicalMadeOf(it.rec, b.fields)
+	return it, b.surplus == 0 && canonicalMadeOf(it, b.fields)
 }
 
 // madeOf compares revisions, because a key never has two values at one revision. Of the surplus, which is not kept, it
@@ -159,15 +159,16 @@ func (o *irregular) madeOf(b *builder) bool {
 	return i == len(o.fields) && surplus == o.surplus && (surplus == 0 || b.newest == o.newest)
 }
 
-func canonicalMadeOf(r *metadata.Record, fields []metadata.Field) bool {
-	keys := 4
-	if r.Alive != nil {
-		keys = 5
-	}
+func canonicalMadeOf(it item, fields []metadata.Field) bool {
+	r := it.rec
 	for _, f := range fields {
 		want := r.Token
 		switch f.Name {
-		case metadata.FieldUUID, metadata.FieldMetadata:
+		case metadata.FieldUUID:
+		case metadata.FieldMetadata:
+			if it.own != 0 {
+				return false
+			}
 		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
 			want = r.DeadlineRevision
 		case metadata.FieldAlive:
@@ -175,11 +176,13 @@ func canonicalMadeOf(r *metadata.Record, fields []metadata.Field) bool {
 				return false
 			}
 		default:
-			return false
+			if it.own == 0 || !it.own.has(r, f.Name) {
+				return false
+			}
 		}
 		if f.ModRevision != want {
 			return false
 		}
 	}
-	return len(fields) == keys
+	return len(fields) == it.own.count(r)
 }

@@ -11,29 +11,44 @@ import (
 )
 
 // A lock is canonical if its keys are exactly uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as
-// the protocol's transactions write them: uuid and metadata at the token's revision, the others together. The record of
-// a canonical lock says all there is to know about its keys, so nothing else is kept. All other locks are irregular.
+// the protocol's transactions write them: uuid and metadata at the token's revision, the others together. It is also
+// canonical if it is plain: the members of the document are keys of their own, without a document. The record of a
+// canonical lock says all there is to know about its keys, so nothing else is kept but which of them there are. All
+// other locks are irregular.
 
 // maxCanonical leaves room for an alive key, so that a canonical lock stays below the size limit of a record.
 const maxCanonical = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
 
-// isCanonical reports whether the lock with these fields, which decode to rec, is canonical.
-func isCanonical(rec *metadata.Record, fields []metadata.Field, size int) bool {
-	keys := 4
-	if rec.Alive != nil {
-		keys = 5
-	}
-	if rec.Problems != nil || len(fields) != keys || size > maxCanonical {
-		return false
+// isCanonical reports whether the lock with these fields, which decode to rec, is canonical, and which keys it has
+// instead of a document.
+func isCanonical(rec *metadata.Record, fields []metadata.Field, size int) (own ownKeys, ok bool) {
+	if rec.Problems != nil || size > maxCanonical {
+		return 0, false
 	}
 	document := false
 	for _, f := range fields {
-		if !isCanonicalField(rec, f) {
-			return false
+		key, ok := canonicalField(rec, f)
+		if !ok {
+			return 0, false
 		}
+		own |= key
 		document = document || f.Name == metadata.FieldMetadata
 	}
-	return document
+	if document { // then all members have to be in it
+		return 0, len(fields) == ownKeys(0).count(rec)
+	}
+	own |= noDocument
+	return own, own&opaque != opaque && len(fields) == own.count(rec)
+}
+
+func canonicalField(rec *metadata.Record, f metadata.Field) (own ownKeys, ok bool) {
+	switch f.Name {
+	case metadata.FieldUUID, metadata.FieldMetadata, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
+		metadata.FieldAlive:
+		return 0, isCanonicalField(rec, f)
+	}
+	own, ok = ownKeyOf(rec, f)
+	return own, ok && f.ModRevision == rec.Token
 }
 
 func isCanonicalField(rec *metadata.Record, f metadata.Field) bool {
@@ -47,7 +62,7 @@ func isCanonicalField(rec *metadata.Record, f metadata.Field) bool {
 	case metadata.FieldAlive:
 		return f.ModRevision == rec.DeadlineRevision && canonicalAlive(f.Value, rec.Alive)
 	}
-	return true // one field more means that there are too many or that another is missing
+	return false
 }
 
 // canonicalTime reports whether a valid time is written as FormatTime writes it: without trailing zeros.
@@ -61,7 +76,8 @@ func canonicalAlive(s string, a *metadata.Alive) bool {
 // extended returns the canonical lock after the changes of one revision; ok reports whether they are what the
 // protocol's alive transaction writes.
 func extended(it item, changes []change) (item, bool) {
-	rec, size := *it.rec, it.size
+	rec := *it.rec
+	size := int(it.size)
 	alert := false
 	deadline := false
 	alive := rec.Alive == nil
@@ -92,7 +108,7 @@ func extended(it item, changes []change) (item, bool) {
 		}
 		rec.Revision = c.event.ModRevision
 	}
-	return item{&rec, size}, alert && deadline && alive && size <= maxCanonical
+	return item{&rec, sizeOf(size), it.own}, alert && deadline && alive && size <= maxCanonical
 }
 
 func readTime(value string) (time.Time, bool) {
@@ -118,16 +134,12 @@ func aliveSize(a *metadata.Alive) int {
 
 // released reports whether the changes delete all keys of a canonical lock.
 func released(it item, changes []change) bool {
-	keys := 4
-	if it.rec.Alive != nil {
-		keys = 5
-	}
 	for _, c := range changes {
 		if c.foreign || !c.event.Deleted {
 			return false
 		}
 	}
-	return len(changes) == keys
+	return len(changes) == it.own.count(it.rec)
 }
 
 // expand returns the keys of a canonical lock as if they had been read. They decode to the same record, though the
@@ -148,9 +160,13 @@ func expand(it item) *irregular {
 	for i := range o.fields {
 		o.fields[i].size = len(o.fields[i].Name) + len(o.fields[i].Value)
 	}
+	if it.own != 0 {
+		o.expandPlain(it)
+		return o
+	}
 	o.set(keptField{
 		Field: metadata.Field{Name: metadata.FieldMetadata, Value: canonicalDocument(r), ModRevision: r.Token},
-		size:  it.size - o.size(),
+		size:  int(it.size) - o.size(),
 	})
 	return o
 }

@@ -1,6 +1,7 @@
 package lockview_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,12 @@ func TestEveryChangeGivesWhatAListGives(t *testing.T) {
 		}
 		return ops
 	}
+	byKeys := []op{put(key(metadata.FieldUUID), uuid(1)), put(key(metadata.FieldAlertAt), "1553682600"),
+		put(key(metadata.FieldAutoUnlockAt), "1553682900"), put(key(metadata.FieldOwner), "billing"),
+		put(key(metadata.FieldHostname), "billing-7f9c"), put(key(metadata.FieldPID), "17"),
+		put(key(metadata.FieldLockedAt), "1553682500.5"),
+		put(key(metadata.FieldBacktrace), strings.Repeat("b", 1000))}
+	with := func(ops []op, more ...op) []op { return append(slices.Clip(ops), more...) }
 	note := []op{put(key("note"), strings.Repeat("n", 5000))}
 	noNote := []op{remove(key("note"))}
 	one := func(o op) []op { return []op{o} }
@@ -76,6 +83,35 @@ func TestEveryChangeGivesWhatAListGives(t *testing.T) {
 			one(put(key("zone"), "1")), one(put(key("tenant"), "1")), one(remove(key("zone")))},
 		"an attribute named like a part of the record": {one(put(key("name"), strings.Repeat("n", 3000))),
 			one(put(key("attributes"), "\xff")), one(put(key("record"), "\xff"))},
+		"plain keys, extended and released": {byKeys, extended("1553683000"), extended("1553683001", " a"),
+			extended("1553683002", ""), one(removeAll(layout.Record("a")))},
+		"a plain key rewritten, and deleted": {byKeys, one(put(key(metadata.FieldOwner), "other")),
+			one(remove(key(metadata.FieldOwner))), one(put(key(metadata.FieldOwner), "billing")),
+			one(remove(key(metadata.FieldBacktrace)))},
+		"plain keys of all kinds": {with(byKeys, put(key(metadata.FieldPurpose), ""),
+			put(key(metadata.FieldLockDelay), "7"), put(key(metadata.FieldBootID), "boot"),
+			put(key(metadata.FieldProcessStart), "5"), put(key(metadata.FieldPIDNamespace), "6"),
+			put(key(metadata.FieldPodNamespace), "ns"), put(key(metadata.FieldPodName), "pod"),
+			put(key(metadata.FieldPodUID), "uid"), put(key(metadata.FieldContainer), "c"),
+			put(key(metadata.FieldDetached), "true"), put(key("tenant"), "41"), put(key("team"), "")),
+			extended("1553683000"), one(put(key("tenant"), "42")), one(remove(key(metadata.FieldDetached))),
+			one(remove(key(metadata.FieldLockDelay)))},
+		"plain keys without a delay": {with(byKeys, put(key(metadata.FieldLockDelay), "0")), extended("1553683000"),
+			note},
+		"a client instead of a backtrace": {with(byKeys[:7], put(key(metadata.FieldClient), "ruby 1.0")),
+			extended("1553683000"), note, one(remove(key(metadata.FieldClient)))},
+		"plain keys and a client": {with(byKeys, put(key(metadata.FieldClient), "ruby 1.0")),
+			extended("1553683000"), one(remove(key(metadata.FieldBacktrace))), note},
+		"plain keys that are written unusually": {with(byKeys[:5], put(key(metadata.FieldPID), "0017"),
+			put(key(metadata.FieldLockedAt), "1553682500.50")), extended("1553683000"), note, noNote},
+		"nothing but what the protocol acts on": {byKeys[:3], extended("1553683000"), note, noNote},
+		"plain keys and a document": {with(byKeys, put(key(metadata.FieldMetadata), `{"purpose":"p"}`)),
+			extended("1553683000"), one(remove(key(metadata.FieldMetadata)))},
+		"a plain key that makes the record too large": {byKeys,
+			one(put(key(metadata.FieldBacktrace), strings.Repeat("b", 16_000))),
+			with(note, put(key("x"), strings.Repeat("x", 60_000))), noNote, one(remove(key("x")))},
+		"plain keys shadowed by a document later": {byKeys,
+			one(put(key(metadata.FieldMetadata), `{"owner":"doc","purpose":"p"}`)), one(remove(key(metadata.FieldOwner)))},
 		"released and taken again in one revision, by pieces": {plain,
 			{remove(key(metadata.FieldAlertAt)), remove(key(metadata.FieldAutoUnlockAt)),
 				remove(key(metadata.FieldMetadata)), put(key(metadata.FieldUUID), uuid(2))}},

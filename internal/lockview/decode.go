@@ -59,8 +59,10 @@ func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (it
 		size += len(f.Name) + len(f.Value)
 	}
 	rec := metadata.DecodeRecord(name, fields)
-	if _, has := s.foreign.in[name]; !has && isCanonical(&rec, fields, size) {
-		return s.compact(&rec, size), nil
+	if _, has := s.foreign.in[name]; !has {
+		if own, ok := isCanonical(&rec, fields, size); ok {
+			return s.compact(&rec, size, own), nil
+		}
 	}
 	o := &irregular{}
 	for _, f := range fields {
@@ -75,10 +77,12 @@ func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular)
 	if n, has := s.foreign.in[name]; has {
 		rec.Problems = append(rec.Problems, foreignProblem(n))
 	}
-	if o.surplus == 0 && isCanonical(&rec, o.raw(), size) {
-		o = nil
+	if o.surplus == 0 {
+		if own, ok := isCanonical(&rec, o.raw(), size); ok {
+			return s.compact(&rec, size, own), nil
+		}
 	}
-	return s.compact(&rec, size), o
+	return s.compact(&rec, size, 0), o
 }
 
 func foreignProblem(n int) metadata.Problem {
@@ -90,7 +94,7 @@ func foreignProblem(n int) metadata.Problem {
 }
 
 // compact copies a record into as little memory as possible.
-func (s *snapshot) compact(r *metadata.Record, size int) item {
+func (s *snapshot) compact(r *metadata.Record, size int, own ownKeys) item {
 	rec := *r
 	texts := rec.Name + rec.UUID
 	rec.Name, rec.UUID = texts[:len(rec.Name)], texts[len(rec.Name):]
@@ -100,7 +104,7 @@ func (s *snapshot) compact(r *metadata.Record, size int) item {
 	if rec.Process != nil {
 		rec.Process = s.intern.process(*rec.Process)
 	}
-	return item{&rec, size}
+	return item{&rec, sizeOf(size), own}
 }
 
 func (s *snapshot) put(it item, o *irregular) {

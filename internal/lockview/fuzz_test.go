@@ -1,6 +1,7 @@
 package lockview_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -125,7 +126,7 @@ func (p *player) things() []op {
 	name := names[p.next(len(names))]
 	field := layout.Field(name, fields[p.next(len(fields))])
 	value := values[p.next(len(values))]
-	switch p.next(14) {
+	switch p.next(15) {
 	case 0, 1:
 		p.uuids++
 		return lock(p.t, name, uuid(p.uuids), drafts[p.next(len(drafts))])
@@ -156,10 +157,36 @@ func (p *player) things() []op {
 		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
 	case 12, 13:
 		return []op{p.statement(name)}
+	case 14:
+		p.uuids++
+		return p.plain(name, uuid(p.uuids))
 	default:
 		key := layout.Unlocker(fmt.Sprint(p.next(3)))
 		return []op{{key: key, value: `{"id":"1","now":"1553682600"}`, remove: p.next(2) == 0}}
 	}
+}
+
+// plain writes a record of plain keys, some of them unusual.
+func (p *player) plain(name, id string) []op {
+	ops := []op{
+		put(layout.Field(name, metadata.FieldUUID), id),
+		put(layout.Field(name, metadata.FieldAlertAt), "1553682600"),
+		put(layout.Field(name, metadata.FieldAutoUnlockAt), "1553682900.5"),
+	}
+	for _, field := range fields[3:] {
+		usual := map[string]string{metadata.FieldPID: "17", metadata.FieldLockedAt: "1553682500",
+			metadata.FieldAlive: "1553682550 a", metadata.FieldMetadata: `{"tenant":"41"}`}[field]
+		switch p.next(8) {
+		case 0:
+		case 1:
+			ops = append(ops, put(layout.Field(name, field), values[p.next(len(values))]))
+		default:
+			if field != metadata.FieldMetadata && field != metadata.FieldClient || p.next(8) == 0 {
+				ops = append(ops, put(layout.Field(name, field), cmp.Or(usual, "x"+field)))
+			}
+		}
+	}
+	return ops
 }
 
 // statement is what a witness, good or bad, does about a lock.

@@ -1,6 +1,7 @@
 package lockview
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -10,8 +11,12 @@ import (
 // item is what the view keeps of each lock. It is copied, not shared.
 type item struct {
 	rec  *metadata.Record
-	size int // bytes of all names and values in etcd
+	size int32   // bytes of all names and values in etcd
+	own  ownKeys // of a canonical lock
 }
+
+// sizeOf bounds a size, of which the exact value only counts where it is far smaller.
+func sizeOf(size int) int32 { return int32(min(size, math.MaxInt32)) }
 
 func (it item) name() string { return it.rec.Name }
 

@@ -1,6 +1,7 @@
 package lockview
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -31,6 +32,17 @@ func (i *interner) text(s string) string {
 	}
 	i.texts[s] = s
 	return s
+}
+
+// name is text for a part of a larger text, which must not be kept alive.
+func (i *interner) name(s string) string {
+	i.mu.Lock()
+	known, ok := i.texts[s]
+	i.mu.Unlock()
+	if ok {
+		return known
+	}
+	return i.text(strings.Clone(s))
 }
 
 // process makes the locks of one process share what identifies it.

@@ -106,7 +106,7 @@ func (s *snapshot) restate(name string) (news step, ok bool) {
 	if rec.Death == it.rec.Death && rec.Suspicion == it.rec.Suspicion {
 		return step{}, false
 	}
-	after := item{&rec, it.size}
+	after := item{&rec, it.size, it.own}
 	s.locks.put(after)
 	return step{it, after}, true
 }

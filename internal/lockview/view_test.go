@@ -407,6 +407,30 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
+// A lock whose members are keys of their own takes no more memory than one with a document.
+func TestPlainKeysAreKeptSmall(t *testing.T) {
+	const locks = 2000
+	w := newWorld()
+	at := func(seconds int) string { return fmt.Sprint(1_553_682_600 + seconds) }
+	for i := range locks {
+		key := func(field string) string { return layout.Field(fmt.Sprintf("tenant-%05d/nightly", i), field) }
+		w.do(put(key(metadata.FieldUUID), uuid(i)), put(key(metadata.FieldAlertAt), at(i)),
+			put(key(metadata.FieldAutoUnlockAt), at(i+300)), put(key(metadata.FieldOwner), "billing"),
+			put(key(metadata.FieldHostname), fmt.Sprint("billing-", i%50)), put(key(metadata.FieldPID), fmt.Sprint(i)),
+			put(key(metadata.FieldLockedAt), at(i-300)),
+			put(key(metadata.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
+	}
+	before := kept()
+	v := run(t, w.source(), lockview.Options{})
+	settle(t, v, w)
+	const most = 600
+	if n := (kept() - before) / locks; n > most {
+		t.Errorf("after a list %d bytes are kept of a lock, at most %d are wanted", n, most)
+	}
+	runtime.KeepAlive(v)
+	runtime.KeepAlive(w)
+}
+
 func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	w := newWorld()
 	w.do(lock(t, "a", uuid(1))...)

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/bench/stats"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// massive is how many locks, or leases, expire at once. More locks must live, or the unlocker's brake engages.
+const massive = 10_000
+
+// mass measures what the daemon removes in a second when many locks expire at once, against the expiry of as many
+// leases by etcd itself, and what others feel meanwhile.
+func (c *crowd) mass(ctx context.Context, o options, f figures) error {
+	if len(c.tokens) <= massive {
+		return fmt.Errorf("mass needs more than %d locks that stay", massive)
+	}
+	p, _, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
+		"--sweep.min-warning="+minWarning.String())
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	all := map[string][]float64{}
+	for round := range o.rounds {
+		leases, err := c.leases(ctx)
+		if err != nil {
+			return fmt.Errorf("leases: %w", err)
+		}
+		quiet, _, err := c.expire(ctx, fmt.Sprintf("quiet%d", round), false)
+		if err != nil {
+			return err
+		}
+		alone, err := c.alone(ctx)
+		if err != nil {
+			return err
+		}
+		beside, felt, err := c.expire(ctx, fmt.Sprintf("beside%d", round), true)
+		if err != nil {
+			return err
+		}
+		for key, x := range map[string]float64{
+			"leases": leases, "mass": quiet, "mass times": quiet / leases, "mass beside": beside,
+			"alone p99": alone, "beside p99": felt, "beside times": felt / alone,
+		} {
+			all[key] = append(all[key], x)
+		}
+		fmt.Fprintf(os.Stderr, "round %d: %.0f leases/s, %.0f locks/s (%.1f ×), %.0f beside others, who take %.1f ms "+
+			"instead of %.1f (%.1f ×)\n", round, leases, quiet, quiet/leases, beside, felt, alone, felt/alone)
+	}
+	for key, xs := range all {
+		f[key] = stats.Median(xs)
+	}
+	return nil
+}
+
+// expire lets locks expire at once and returns how many the daemon removed a second, and, with others, the 99th
+// percentile of what these took meanwhile, in ms.
+func (c *crowd) expire(ctx context.Context, kind string, beside bool) (rate, p99 float64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	taking := time.Duration(1.5 * massive / c.rate * float64(time.Second))
+	autoUnlockAt := time.Now().Add(2*minWarning + taking)
+	var took []time.Duration
+	failed := make(chan error, 1)
+	if beside {
+		go func() {
+			if err := wait(ctx, time.Until(autoUnlockAt.Add(skew))); err != nil {
+				failed <- err
+				return
+			}
+			var err error
+			took, err = c.others(ctx)
+			failed <- err
+		}()
+	}
+	removed, err := c.removals(ctx, kind, massive, func(int) time.Time { return autoUnlockAt })
+	cancel()
+	if beside {
+		if othersErr := <-failed; err == nil && othersErr != nil {
+			err = othersErr
+		}
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	last := removed[0]
+	for _, late := range removed {
+		last = max(last, late)
+	}
+	return massive / last.Seconds(), milliseconds(stats.Percentile(took, 99)), nil
+}
+
+// alone returns the 99th percentile of what others take while no lock expires, in ms.
+func (c *crowd) alone(ctx context.Context) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	took, err := c.others(ctx)
+	return milliseconds(stats.Percentile(took, 99)), err
+}
+
+// others has 16 clients take and release locks of their own until ctx ends, and returns how long each time took.
+func (c *crowd) others(ctx context.Context) (took []time.Duration, err error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.server.Addr}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var mu sync.Mutex
+	next := 0
+	err = each(16, func() error {
+		mu.Lock()
+		i := 90_000_000 + next
+		next++
+		mu.Unlock()
+		for ctx.Err() == nil {
+			began := time.Now()
+			fields, err := c.fields(i, began.Add(time.Hour), began.Add(2*time.Hour))
+			if err != nil {
+				return err
+			}
+			resp, err := locktxn.Acquire(c.layout, name(i), uuid(i), fields, false).Commit(context.Background(), client)
+			if err != nil {
+				return err
+			}
+			if !resp.Succeeded {
+				return fmt.Errorf("lock %q is held already", name(i))
+			}
+			hold := locktxn.Hold{Lock: name(i), UUID: uuid(i), Token: resp.Header.Revision}
+			if _, err := locktxn.Release(c.layout, hold).Commit(context.Background(), client); err != nil {
+				return err
+			}
+			d := time.Since(began)
+			mu.Lock()
+			took = append(took, d)
+			mu.Unlock()
+		}
+		return nil
+	})
+	return took, err
+}
+
+// leases lets as many keys expire with leases of their own, and returns how many etcd deletes a second.
+func (c *crowd) leases(ctx context.Context) (float64, error) {
+	const ttl = 30
+	ids := make(chan int)
+	granted := make([]clientv3.LeaseID, massive)
+	send := func(do func(i int) error) error {
+		ids = make(chan int)
+		go func() {
+			defer close(ids)
+			for i := range massive {
+				ids <- i
+			}
+		}()
+		return each(64, func() error {
+			var failed error
+			for i := range ids {
+				if err := do(i); err != nil {
+					failed = err
+				}
+			}
+			return failed
+		})
+	}
+	gone := c.etcd.Watch(ctx, "/leased/", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	if r := <-gone; r.Err() != nil {
+		return 0, r.Err()
+	}
+	err := send(func(i int) error {
+		resp, err := c.etcd.Grant(ctx, ttl)
+		if err != nil {
+			return err
+		}
+		granted[i] = resp.ID
+		_, err = c.etcd.Put(ctx, fmt.Sprintf("/leased/%05d", i), "", clientv3.WithLease(resp.ID))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	// let them begin together
+	err = send(func(i int) error {
+		_, err := c.etcd.KeepAliveOnce(ctx, granted[i])
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	var first, last time.Time
+	for n := 0; n < massive; {
+		r, ok := <-gone
+		if !ok || r.Err() != nil {
+			return 0, fmt.Errorf("%d of %d expired: %w", n, massive, r.Err())
+		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		n += len(r.Events)
+		last = time.Now()
+	}
+	return massive / last.Sub(first).Seconds(), nil
+}

@@ -1,0 +1,188 @@
+package lockview
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// ownKeys says which members of a canonical lock are keys of their own, besides its attributes; zero means that it has
+// a document instead.
+type ownKeys uint32
+
+const (
+	ownOwner ownKeys = 1 << iota
+	ownHostname
+	ownPurpose
+	ownPID
+	ownLockedAt
+	ownLockDelay
+	ownBootID
+	ownProcessStart
+	ownPIDNamespace
+	ownPodNamespace
+	ownPodName
+	ownPodUID
+	ownContainer
+	ownDetached
+	ownBacktrace
+	ownClient
+	noDocument // set in all plain locks
+)
+
+// opaque are the keys whose values the record does not tell. A lock with both is irregular, because the sizes of both
+// do not follow from that of the lock.
+const opaque = ownBacktrace | ownClient
+
+// ownKey returns the bit of a member.
+func ownKey(name string) (key ownKeys, ok bool) {
+	switch name {
+	case metadata.FieldOwner:
+		return ownOwner, true
+	case metadata.FieldHostname:
+		return ownHostname, true
+	case metadata.FieldPurpose:
+		return ownPurpose, true
+	case metadata.FieldPID:
+		return ownPID, true
+	case metadata.FieldLockedAt:
+		return ownLockedAt, true
+	case metadata.FieldLockDelay:
+		return ownLockDelay, true
+	case metadata.FieldBootID:
+		return ownBootID, true
+	case metadata.FieldProcessStart:
+		return ownProcessStart, true
+	case metadata.FieldPIDNamespace:
+		return ownPIDNamespace, true
+	case metadata.FieldPodNamespace:
+		return ownPodNamespace, true
+	case metadata.FieldPodName:
+		return ownPodName, true
+	case metadata.FieldPodUID:
+		return ownPodUID, true
+	case metadata.FieldContainer:
+		return ownContainer, true
+	case metadata.FieldDetached:
+		return ownDetached, true
+	case metadata.FieldBacktrace:
+		return ownBacktrace, true
+	case metadata.FieldClient:
+		return ownClient, true
+	}
+	return 0, false
+}
+
+// members returns the names of the keys in the set.
+func (k ownKeys) members() (names []string) {
+	for _, name := range []string{metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPurpose,
+		metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldLockDelay, metadata.FieldBootID,
+		metadata.FieldProcessStart, metadata.FieldPIDNamespace, metadata.FieldPodNamespace, metadata.FieldPodName,
+		metadata.FieldPodUID, metadata.FieldContainer, metadata.FieldDetached, metadata.FieldBacktrace,
+		metadata.FieldClient} {
+		if key, _ := ownKey(name); k&key != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// count returns how many keys a canonical lock with this record has.
+func (k ownKeys) count(r *metadata.Record) int {
+	n := 4 // with the document
+	if k != 0 {
+		n = 3 + bits.OnesCount32(uint32(k&^noDocument)) + len(r.Attributes)
+	}
+	if r.Alive != nil {
+		n++
+	}
+	return n
+}
+
+// has reports whether a plain lock has this key, besides those that the protocol acts on.
+func (k ownKeys) has(r *metadata.Record, name string) bool {
+	if key, ok := ownKey(name); ok {
+		return k&key != 0
+	}
+	_, ok := r.Attributes[name]
+	return ok
+}
+
+// ownKeyOf returns the bit of a field of a plain lock, zero for an attribute; ok is false if the record does not tell
+// the field's value.
+func ownKeyOf(r *metadata.Record, f metadata.Field) (key ownKeys, ok bool) {
+	if key, ok = ownKey(f.Name); !ok {
+		text, isText := r.Attributes[f.Name].(string)
+		return 0, isText && text == f.Value
+	}
+	return key, key&opaque != 0 || ownValue(r, key) == f.Value
+}
+
+// ownValue returns the value of a member as a key of its own, empty for those that the record does not tell.
+func ownValue(r *metadata.Record, key ownKeys) string {
+	switch key {
+	case ownOwner:
+		return r.Owner
+	case ownHostname:
+		return r.Hostname
+	case ownPurpose:
+		return r.Purpose
+	case ownPID:
+		return strconv.FormatInt(r.PID, 10)
+	case ownLockedAt:
+		return metadata.FormatTime(r.LockedAt)
+	case ownLockDelay:
+		return strconv.FormatInt(int64(max(0, r.LockDelay)/time.Second), 10)
+	}
+	p := r.Process
+	if p == nil {
+		return ""
+	}
+	switch key {
+	case ownBootID:
+		return p.BootID
+	case ownProcessStart:
+		return strconv.FormatInt(p.Start, 10)
+	case ownPIDNamespace:
+		return strconv.FormatInt(p.PIDNamespace, 10)
+	case ownPodNamespace:
+		return p.PodNamespace
+	case ownPodName:
+		return p.PodName
+	case ownPodUID:
+		return p.PodUID
+	case ownContainer:
+		return p.Container
+	case ownDetached:
+		return strconv.FormatBool(p.Detached)
+	}
+	return ""
+}
+
+// expandPlain adds the keys that a plain lock has instead of a document.
+func (o *irregular) expandPlain(it item) {
+	r := it.rec
+	var unknown string // the key that has the rest of the lock's size
+	for _, name := range it.own.members() {
+		key, _ := ownKey(name)
+		if key&opaque != 0 {
+			unknown = name
+			continue
+		}
+		o.setOwn(r, name, ownValue(r, key))
+	}
+	for name, value := range r.Attributes {
+		text, _ := value.(string) // it is one: else the lock would not be plain
+		o.setOwn(r, name, text)
+	}
+	if unknown != "" {
+		o.set(keptField{Field: metadata.Field{Name: unknown, ModRevision: r.Token}, size: int(it.size) - o.size()})
+	}
+}
+
+func (o *irregular) setOwn(r *metadata.Record, name, value string) {
+	o.set(keptField{Field: metadata.Field{Name: name, Value: value, ModRevision: r.Token},
+		size: len(name) + len(value)})
+}
