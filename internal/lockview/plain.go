@@ -36,57 +36,22 @@ const (
 // do not follow from that of the lock.
 const opaque = ownBacktrace | ownClient
 
-// ownKey returns the bit of a member.
-func ownKey(name string) (key ownKeys, ok bool) {
-	switch name {
-	case metadata.FieldOwner:
-		return ownOwner, true
-	case metadata.FieldHostname:
-		return ownHostname, true
-	case metadata.FieldPurpose:
-		return ownPurpose, true
-	case metadata.FieldPID:
-		return ownPID, true
-	case metadata.FieldLockedAt:
-		return ownLockedAt, true
-	case metadata.FieldLockDelay:
-		return ownLockDelay, true
-	case metadata.FieldBootID:
-		return ownBootID, true
-	case metadata.FieldProcessStart:
-		return ownProcessStart, true
-	case metadata.FieldPIDNamespace:
-		return ownPIDNamespace, true
-	case metadata.FieldPodNamespace:
-		return ownPodNamespace, true
-	case metadata.FieldPodName:
-		return ownPodName, true
-	case metadata.FieldPodUID:
-		return ownPodUID, true
-	case metadata.FieldContainer:
-		return ownContainer, true
-	case metadata.FieldDetached:
-		return ownDetached, true
-	case metadata.FieldBacktrace:
-		return ownBacktrace, true
-	case metadata.FieldClient:
-		return ownClient, true
-	}
-	return 0, false
+// ownNames returns the names of the members in the order of their bits.
+func ownNames() [16]string {
+	return [...]string{metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPurpose, metadata.FieldPID,
+		metadata.FieldLockedAt, metadata.FieldLockDelay, metadata.FieldBootID, metadata.FieldProcessStart,
+		metadata.FieldPIDNamespace, metadata.FieldPodNamespace, metadata.FieldPodName, metadata.FieldPodUID,
+		metadata.FieldContainer, metadata.FieldDetached, metadata.FieldBacktrace, metadata.FieldClient}
 }
 
-// members returns the names of the keys in the set.
-func (k ownKeys) members() (names []string) {
-	for _, name := range []string{metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPurpose,
-		metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldLockDelay, metadata.FieldBootID,
-		metadata.FieldProcessStart, metadata.FieldPIDNamespace, metadata.FieldPodNamespace, metadata.FieldPodName,
-		metadata.FieldPodUID, metadata.FieldContainer, metadata.FieldDetached, metadata.FieldBacktrace,
-		metadata.FieldClient} {
-		if key, _ := ownKey(name); k&key != 0 {
-			names = append(names, name)
+// ownKey returns the bit of a member.
+func ownKey(name string) (key ownKeys, ok bool) {
+	for i, known := range ownNames() {
+		if name == known {
+			return 1 << i, true
 		}
 	}
-	return names
+	return 0, false
 }
 
 // count returns how many keys a canonical lock with this record has.
@@ -136,10 +101,13 @@ func ownValue(r *metadata.Record, key ownKeys) string {
 	case ownLockDelay:
 		return strconv.FormatInt(int64(max(0, r.LockDelay)/time.Second), 10)
 	}
-	p := r.Process
-	if p == nil {
+	if r.Process == nil {
 		return ""
 	}
+	return ownProcessValue(r.Process, key)
+}
+
+func ownProcessValue(p *metadata.Process, key ownKeys) string {
 	switch key {
 	case ownBootID:
 		return p.BootID
@@ -165,13 +133,14 @@ func ownValue(r *metadata.Record, key ownKeys) string {
 func (o *irregular) expandPlain(it item) {
 	r := it.rec
 	var unknown string // the key that has the rest of the lock's size
-	for _, name := range it.own.members() {
-		key, _ := ownKey(name)
-		if key&opaque != 0 {
+	for i, name := range ownNames() {
+		switch key := ownKeys(1 << i); {
+		case it.own&key == 0:
+		case key&opaque != 0:
 			unknown = name
-			continue
+		default:
+			o.setOwn(r, name, ownValue(r, key))
 		}
-		o.setOwn(r, name, ownValue(r, key))
 	}
 	for name, value := range r.Attributes {
 		text, _ := value.(string) // it is one: else the lock would not be plain
