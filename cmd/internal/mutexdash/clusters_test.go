@@ -111,13 +111,20 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	says(t, p, "/", 2*time.Minute, "is away: etcd unreachable since", "/c/us/lock?name=only/us",
 		"/c/eu/lock?name=nightly/run", `<body class="live"`)
 	says(t, p, "/c/us/lock?name=only/us", proctest.Timeout, "etcd unreachable since", "As of ")
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {
+		answers(t, p.ops+probe, http.StatusOK, "ready")
+	}
 	if _, err := inEU.Delete(t.Context(), "/mutexes/nightly%2Frun/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
 	says(t, p, "/?q=cluster:eu", proctest.Timeout, "0</b> of 1 lock")
 	us.Restart(t)
 	says(t, p, "/?q=cluster:us", 2*time.Minute, ` live" href="`, "only/us")
+
+	eu.Stop()
+	us.Stop()
+	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: the view of no cluster is current: eu: ")
+	answers(t, p.ops+"/readyz?exclude=etcd", http.StatusOK, "ready")
 }
 
 func TestWrongFilesOfClustersAreOneSentence(t *testing.T) {

@@ -142,8 +142,10 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 		}
 		return nil
 	})
-	if len(r.clusters) == 1 { // that one of several is away is no reason to hide the others
+	if len(r.clusters) == 1 {
 		wiring.Ready(ready, r.clusters[0].view, r.clusters[0].trouble)
+	} else { // that one of several is away is no reason to hide the others
+		ready.Add("etcd", r.allAway)
 	}
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
@@ -171,6 +173,16 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)
+}
+
+// allAway returns an error if the views of all clusters are outdated.
+func (r *components) allAway() error {
+	for _, c := range r.clusters {
+		if f := c.view.Fresh(); f.Synced || f.Heard.IsZero() {
+			return nil
+		}
+	}
+	return errors.New("the view of no cluster is current: " + r.causes())
 }
 
 // causes says why nothing was loaded.
