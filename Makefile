@@ -12,6 +12,7 @@ ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 ETCDUTL := $(TOOLS)/etcdutl-3.7.3
 ETCD_3_6 := $(TOOLS)/etcd-3.6.16
 KUBE_APISERVER := $(TOOLS)/kube-apiserver-1.36.3
+HELM := $(TOOLS)/helm-3.21.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 NFPM := $(TOOLS)/nfpm-2.43.0
@@ -149,19 +150,19 @@ chart: $(ETCDCTL) ## the Helm chart: lint, schemas, unit tests; then what it say
 	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart -etcdctl $(ETCDCTL)
 
 .PHONY: kube
-kube: $(KUBE_APISERVER) ## the witness in Kubernetes on a real API server, with its pods' ends as a kubelet reports them
-	cd test/chart && go test -count=1 -run TestEveryScenarioIsWrittenDown . -rendered $(CURDIR)/dist/chart
+kube: $(KUBE_APISERVER) $(HELM) ## chart and witness on a real API server: releases with helm, and pods' ends as a kubelet reports them
+	cd test/chart && go test -count=1 -run 'WrittenDown|ExampleOfKustomize' . -rendered $(CURDIR)/dist/chart
 	go vet -tags kube ./test/kube
-	go test -tags kube -count=1 ./test/kube -kube-apiserver $(KUBE_APISERVER) -rendered $(CURDIR)/dist/chart
+	go test -tags kube -count=1 ./test/kube -kube-apiserver $(KUBE_APISERVER) -helm $(HELM) -rendered $(CURDIR)/dist/chart
 
 .PHONY: kube-scale
 kube-scale: $(KUBE_APISERVER) ## what watching PODS (10000) pods costs an unlocker
 	go test -tags kube -count=1 -v -timeout 30m -run TestManyPods ./test/kube -kube-apiserver $(KUBE_APISERVER) -pods $(PODS)
 
 .PHONY: chart-files
-chart-files: ## what the chart has copies of: rules, dashboards, the table of its values
+chart-files: ## what is made of the chart or for it: rules, dashboards, the table of its values, the base of kustomize
 	cp deploy/prometheus/unlocker.rules.yaml $(wildcard deploy/grafana/*.json) deploy/helm/unlocker/files/
-	cd test/chart && go test -count=1 -run TheTableOfValues . -update
+	cd test/chart && go test -count=1 -run 'TheTableOfValues|TheBaseOfKustomize' . -update
 
 PODS ?= 10000
 SEEDS ?= 1,2,random
@@ -281,7 +282,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
 	cd bench && go vet ./...
 
@@ -300,6 +301,10 @@ $(ACTIONLINT):
 $(NFPM):
 	$(TOOLENV) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 	mv $(TOOLS)/nfpm $@
+
+$(HELM):
+	$(TOOLENV) go install helm.sh/helm/v3/cmd/helm@v3.21.3
+	mv $(TOOLS)/helm $@
 
 # The Debian, or its like, that this machine runs, as small as systemd, curl and htpasswd allow.
 $(CLEAN_ROOT):

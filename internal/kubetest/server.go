@@ -114,6 +114,11 @@ users: [{name: test, user: {token: "%s"}}]
 // Ask sends a request of the administrator and returns the answer. A body of bytes is sent as it is, any other as JSON.
 // A refusal is an error.
 func (s *Server) Ask(method, path, contentType string, body any) (Object, error) {
+	return s.AskAs(AdminToken, method, path, contentType, body)
+}
+
+// AskAs is Ask for somebody else's token.
+func (s *Server) AskAs(token, method, path, contentType string, body any) (Object, error) {
 	text, isText := body.([]byte)
 	if !isText && body != nil {
 		var err error
@@ -126,7 +131,7 @@ func (s *Server) Ask(method, path, contentType string, body any) (Object, error)
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+AdminToken)
+	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", contentType)
 	response, err := s.client.Do(request)
 	if err != nil {

@@ -153,6 +153,29 @@ func TestEveryScenarioIsWrittenDown(t *testing.T) {
 	}
 }
 
+// TestTheKindsOfOthersAreWrittenDown leaves what makes an API server know them.
+func TestTheKindsOfOthersAreWrittenDown(t *testing.T) {
+	files := definitions(t)
+	if len(files) != 4 {
+		t.Errorf("%q", files)
+	}
+	if *rendered == "" {
+		return
+	}
+	if err := os.MkdirAll(filepath.Join(*rendered, "crds"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*rendered, "crds", filepath.Base(file)), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 	c := load(t)
 	for name, values := range scenarios(t) {

@@ -19,14 +19,22 @@ func schemas(t *testing.T) (directory string) {
 	directory = t.TempDir()
 	fromSwagger(t, directory, filepath.Join(module(t, "k8s.io/kubernetes@"+kubernetes),
 		"api/openapi-spec/swagger.json"))
-	operator := module(t, "github.com/prometheus-operator/prometheus-operator@v0.85.0")
-	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
-		fromCRD(t, directory, filepath.Join(operator, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+
-			".yaml"))
+	for _, file := range definitions(t) {
+		fromCRD(t, directory, file)
 	}
-	fromCRD(t, directory, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"),
-		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
 	return directory
+}
+
+// definitions are the files that define the kinds of the Prometheus operator and the Gateway API that the chart uses.
+func definitions(t *testing.T) (files []string) {
+	t.Helper()
+	operator := filepath.Join(module(t, "github.com/prometheus-operator/prometheus-operator@v0.85.0"),
+		"example/prometheus-operator-crd")
+	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		files = append(files, filepath.Join(operator, "monitoring.coreos.com_"+kind+".yaml"))
+	}
+	return append(files, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"),
+		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
 }
 
 // module is where the Go command keeps a module, after it has checked its sum.

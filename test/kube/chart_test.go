@@ -53,12 +53,18 @@ func (m manifest) path() string {
 	if m.APIVersion == "v1" {
 		root = "/api/v1"
 	}
-	if m.Metadata.Namespace != "" {
+	switch {
+	case m.Metadata.Namespace != "":
 		root += "/namespaces/" + m.Metadata.Namespace
+	case !strings.HasPrefix(m.Kind, "Cluster"):
+		root += "/namespaces/locking" // where helm puts what names none
 	}
 	plural := strings.ToLower(m.Kind) + "s"
-	if m.Kind == "NetworkPolicy" {
+	switch m.Kind {
+	case "NetworkPolicy":
 		plural = "networkpolicies"
+	case "Ingress":
+		plural = "ingresses"
 	}
 	return root + "/" + plural
 }

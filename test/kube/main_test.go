@@ -1,7 +1,8 @@
 //go:build kube
 
-// Package kube runs the unlocker beside a real API server of Kubernetes. There is no kubelet: the tests patch the
-// status of pods as one would. `make kube` builds the API server first.
+// Package kube runs the unlocker beside a real API server of Kubernetes, and installs the chart there with helm. There
+// is no kubelet and no controller: the tests patch the status of pods as a kubelet would, and ask for pods as a
+// controller would. `make kube` builds the API server and helm first.
 package kube
 
 import (
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if programs, err = proctest.Build("unlocker"); err != nil {
+	if programs, err = proctest.Build("unlocker", "mutexctl"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -1,0 +1,201 @@
+//go:build kube
+
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
+)
+
+// addKinds makes the kinds of the Prometheus operator and of the Gateway API known, from the files of their projects.
+func (c *cluster) addKinds(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(*rendered, "crds", "*.yaml"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("only %q (%v): make kube", files, err)
+	}
+	for _, file := range files {
+		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml",
+			[]byte(text(t, file)))
+	}
+	proctest.Eventually(t, "the kinds of others", func() error {
+		for _, kind := range []string{"monitoring.coreos.com/v1/servicemonitors",
+			"monitoring.coreos.com/v1/podmonitors", "monitoring.coreos.com/v1/prometheusrules",
+			"gateway.networking.k8s.io/v1/httproutes"} {
+			if _, err := c.Ask("GET", "/apis/"+kind, "", nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const monitored = "policy=alert-only,etcd.endpoints={etcd:2379},monitoring.serviceMonitor.enabled=true," +
+	"monitoring.prometheusRule.enabled=true,monitoring.grafana.enabled=true"
+
+// Where nobody knows the kinds of the Prometheus operator, asking for them is refused before anything is installed.
+func withoutKinds(t *testing.T, c *cluster) {
+	h := newHelm(t, c, "unmonitored")
+	before := c.inventory(t)
+	got := h.try(t, "install", "locks", chartPath, "--set", monitored)
+	for _, say := range []string{`no matches for kind "PrometheusRule"`, `no matches for kind "ServiceMonitor"`} {
+		if got.Code == 0 || !strings.Contains(got.Stderr, say) {
+			t.Errorf("status %d: %s, want something about %s", got.Code, got.Stderr, say)
+		}
+	}
+	nothingMore(t, c, before)
+}
+
+// Where they are known, they are installed, may be left out later, and go with the release.
+func withKinds(t *testing.T, c *cluster) {
+	h := newHelm(t, c, "monitored")
+	before := c.inventory(t)
+	h.run(t, "install", "locks", chartPath, "--set", monitored)
+	monitors := func() (names []string) {
+		for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+			items := c.ask(t, "GET", "/apis/monitoring.coreos.com/v1/namespaces/monitored/"+kind, "", nil)["items"]
+			for _, item := range items.([]any) {
+				names = append(names, kind+" "+item.(object)["metadata"].(object)["name"].(string))
+			}
+		}
+		return names
+	}
+	want := []string{"servicemonitors locks-unlocker", "servicemonitors locks-unlocker-mutexdash",
+		"prometheusrules locks-unlocker"}
+	if got := monitors(); !slices.Equal(got, want) {
+		t.Errorf("installed are %q, want %q", got, want)
+	}
+	h.run(t, "upgrade", "locks", chartPath, "--set", "policy=alert-only,etcd.endpoints={etcd:2379}")
+	if got := monitors(); len(got) != 0 {
+		t.Errorf("no longer wanted, and there: %q", got)
+	}
+	h.run(t, "uninstall", "locks")
+	nothingMore(t, c, before)
+}
+
+// nothingMore waits until the cluster has nothing that it had not before.
+func nothingMore(t *testing.T, c *cluster, before []string) {
+	t.Helper()
+	proctest.Eventually(t, "an empty cluster", func() error {
+		if left := differs(before, c.inventory(t)); len(left) != 0 {
+			return fmt.Errorf("there is %q", left)
+		}
+		return nil
+	})
+}
+
+// everyScenario has the API server judge all objects of the chart as it judges those that are created, and all pods in
+// a namespace that is restricted. Only a pod that sees its node's processes is refused there.
+func everyScenario(t *testing.T, c *cluster) {
+	for _, namespace := range []string{"locking", "billing", "shop", "nodes"} {
+		c.namespace(t, namespace)
+	}
+	c.secure(t, "locking", "restricted")
+	c.secure(t, "nodes", "privileged")
+	files, err := filepath.Glob(filepath.Join(*rendered, "*.yaml"))
+	if err != nil || len(files) < 12 {
+		t.Fatalf("only %q (%v): make kube", files, err)
+	}
+	files = append(files, filepath.Join(*rendered, "kustomize", "example.yaml"))
+	kinds := map[string]int{}
+	for _, account := range accounts(t, files) {
+		for _, namespace := range []string{"locking", "nodes"} {
+			c.create(t, "/api/v1/namespaces/"+namespace+"/serviceaccounts", object{"metadata": object{"name": account}})
+		}
+	}
+	for _, file := range files {
+		name, err := filepath.Rel(*rendered, strings.TrimSuffix(file, ".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range scenario(t, name) {
+			kinds[m.Kind]++
+			if m.Kind == "ServiceAccount" {
+				continue // is there by now
+			}
+			if _, err := c.Ask("POST", m.path()+"?fieldValidation=Strict&dryRun=All", "application/yaml",
+				[]byte(m.text)); err != nil {
+				t.Errorf("%s: %s %s: %v", name, m.Kind, m.Metadata.Name, err)
+			}
+			c.judgePods(t, name, m)
+		}
+	}
+	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet", "Ingress", "HTTPRoute", "ServiceMonitor",
+		"PodMonitor", "PrometheusRule", "ClusterRole", "Role", "NetworkPolicy", "PodDisruptionBudget"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no scenario has a %s: %v", kind, slices.Sorted(maps.Keys(kinds)))
+		}
+	}
+}
+
+// judgePods asks for a pod as the object would make it.
+func (c *cluster) judgePods(t *testing.T, scenario string, m manifest) {
+	t.Helper()
+	var o struct {
+		Spec struct {
+			Template object `yaml:"template"`
+		} `yaml:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(m.text), &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Spec.Template == nil {
+		return
+	}
+	o.Spec.Template["metadata"].(object)["name"] = m.Metadata.Name
+	try := func(namespace string) error {
+		_, err := c.Ask("POST", "/api/v1/namespaces/"+namespace+"/pods?dryRun=All", "application/json",
+			withVolumes(o.Spec.Template))
+		return err
+	}
+	err := try("locking")
+	switch {
+	case m.Kind != "DaemonSet" && err != nil:
+		t.Errorf("%s: a pod of %s %s: %v", scenario, m.Kind, m.Metadata.Name, err)
+	case m.Kind == "DaemonSet" && (err == nil || !strings.Contains(err.Error(), "hostPID=true")):
+		t.Errorf("%s: a witness where pods have to be restricted: %v", scenario, err)
+	case m.Kind == "DaemonSet":
+		if err := try("nodes"); err != nil {
+			t.Errorf("%s: a witness where pods may be privileged: %v", scenario, err)
+		}
+	}
+}
+
+// withVolumes gives a pod the volumes that a StatefulSet would make of its claims.
+func withVolumes(pod object) object {
+	text, _ := json.Marshal(pod)
+	if !strings.Contains(string(text), `"name":"data"`) || strings.Contains(string(text), "emptyDir") {
+		return pod
+	}
+	spec := pod["spec"].(object)
+	spec["volumes"] = []object{{"name": "data", "persistentVolumeClaim": object{"claimName": "data"}}}
+	return pod
+}
+
+// accounts are the service accounts that the pods of the scenarios name.
+func accounts(t *testing.T, files []string) (names []string) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			_, name, found := strings.Cut(line, "serviceAccountName: ")
+			if name = strings.TrimSpace(name); found && name != "default" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

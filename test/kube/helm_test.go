@@ -1,0 +1,144 @@
+//go:build kube
+
+package kube
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/kubetest"
+	"github.com/clustermutex/unlocker/internal/proctest"
+)
+
+var helmProgram = flag.String("helm", "", "path of the helm command: make kube")
+
+const (
+	repository = "../.."
+	chartPath  = repository + "/deploy/helm/unlocker"
+	// firstChart is what an upgrade begins with as long as there is no release: the chart of that commit.
+	firstChart = "37eaf356"
+)
+
+// helm is Helm's command, as an administrator of the cluster runs it in a namespace.
+type helm struct {
+	cluster    *cluster
+	namespace  string
+	kubeconfig string
+	home       string
+}
+
+// newHelm makes a namespace whose pods have to be restricted, and works there.
+func newHelm(t *testing.T, c *cluster, namespace string) *helm {
+	t.Helper()
+	if *helmProgram == "" {
+		t.Fatal("helm is missing: make kube")
+	}
+	c.namespace(t, namespace)
+	c.secure(t, namespace, "restricted")
+	return &helm{c, namespace, c.kubeconfig(t, c.Address, kubetest.AdminToken), t.TempDir()}
+}
+
+// secure sets the level of Pod Security that the namespace enforces.
+func (c *cluster) secure(t *testing.T, namespace, level string) {
+	t.Helper()
+	c.ask(t, "PATCH", "/api/v1/namespaces/"+namespace, "application/merge-patch+json",
+		object{"metadata": object{"labels": object{"pod-security.kubernetes.io/enforce": level}}})
+}
+
+// try runs a command of helm.
+func (h *helm) try(t *testing.T, args ...string) proctest.Result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), *helmProgram, append(args, "--namespace", h.namespace)...)
+	cmd.Env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + h.kubeconfig}
+	return proctest.Run(t, cmd)
+}
+
+// run is try for what has to succeed.
+func (h *helm) run(t *testing.T, args ...string) string {
+	t.Helper()
+	got := h.try(t, args...)
+	if got.Code != 0 {
+		t.Fatalf("helm %s: %s%s", strings.Join(args, " "), got.Stdout, got.Stderr)
+	}
+	return got.Stdout
+}
+
+// oldChart unpacks the chart of the last tag, or of firstChart before there is one.
+func oldChart(t *testing.T) (directory string) {
+	t.Helper()
+	git := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = repository
+		return cmd.Output()
+	}
+	revision := firstChart
+	if tag, err := git("describe", "--tags", "--abbrev=0", "HEAD^"); err == nil {
+		revision = strings.TrimSpace(string(tag))
+	}
+	archive, err := git("archive", revision, "deploy/helm/unlocker")
+	if err != nil {
+		t.Fatalf("the chart of %s cannot be read, which takes the whole history of the repository: %v", revision, err)
+	}
+	t.Logf("upgrades begin with the chart of %s", revision)
+	directory = t.TempDir()
+	tar := exec.CommandContext(t.Context(), "tar", "-x", "-C", directory)
+	tar.Stdin = strings.NewReader(string(archive))
+	if out, err := tar.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(directory, "deploy/helm/unlocker")
+}
+
+// kinds lists the resources of the API server with a verb, by the path of their version: "/api/v1" has "pods".
+func (c *cluster) kinds(t *testing.T, verb string) (all []string) {
+	t.Helper()
+	versions := []string{"/api/v1"}
+	for _, group := range c.ask(t, "GET", "/apis", "", nil)["groups"].([]any) {
+		preferred := group.(object)["preferredVersion"].(object)["groupVersion"].(string)
+		versions = append(versions, "/apis/"+preferred)
+	}
+	for _, version := range versions {
+		resources, _ := c.ask(t, "GET", version, "", nil)["resources"].([]any)
+		for _, resource := range resources {
+			r := resource.(object)
+			verbs, _ := r["verbs"].([]any)
+			if slices.Contains(verbs, any(verb)) {
+				all = append(all, version+"/"+r["name"].(string))
+			}
+		}
+	}
+	return all
+}
+
+// inventory is every object in the cluster, but for what it notes about itself.
+func (c *cluster) inventory(t *testing.T) (all []string) {
+	t.Helper()
+	for _, kind := range c.kinds(t, "list") {
+		if strings.HasSuffix(kind, "/events") || strings.HasSuffix(kind, "/leases") {
+			continue
+		}
+		items, _ := c.ask(t, "GET", kind, "", nil)["items"].([]any)
+		for _, item := range items {
+			meta := item.(object)["metadata"].(object)
+			all = append(all, fmt.Sprint(kind, " ", meta["namespace"], " ", meta["name"]))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// differs is what one inventory has and the other has not.
+func differs(before, after []string) (more []string) {
+	for _, name := range after {
+		if !slices.Contains(before, name) {
+			more = append(more, name)
+		}
+	}
+	return more
+}
