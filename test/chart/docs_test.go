@@ -9,20 +9,45 @@ import (
 )
 
 // guideValues are the values of docs/kubernetes.md, in their order.
-func guideValues(t *testing.T) (all []string) {
+func guideValues(t *testing.T) []string {
+	t.Helper()
+	all := guideFile(t, "values.yaml")
+	if len(all) < 6 {
+		t.Errorf("only %d blocks of values are found", len(all))
+	}
+	return all
+}
+
+// guideFile are the blocks of docs/kubernetes.md that are for a file.
+func guideFile(t *testing.T, name string) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile(repository + "/docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindAllStringSubmatch(string(page),
-		-1) {
+	pattern := regexp.MustCompile("(?s)```yaml\n# " + regexp.QuoteMeta(name) + "\n(.*?)```")
+	for _, block := range pattern.FindAllStringSubmatch(string(page), -1) {
 		all = append(all, block[1])
 	}
-	if len(all) < 6 {
-		t.Errorf("only %d blocks of values are found", len(all))
-	}
 	return all
+}
+
+// Releases of their own have files of their own.
+func TestTheOtherReleasesOfTheGuideInstall(t *testing.T) {
+	c := load(t)
+	for name, blocks := range map[string]int{"witness.yaml": 2, "dashboard.yaml": 1} {
+		all := map[string]any{}
+		for _, block := range guideFile(t, name) {
+			blocks--
+			all = over(all, values(t, block))
+			if _, err := render(t, c, all); err != nil {
+				t.Errorf("%s: %v, by\n%s", name, err, block)
+			}
+		}
+		if blocks != 0 {
+			t.Errorf("%s: %d blocks are missing", name, blocks)
+		}
+	}
 }
 
 // They build on each other, as somebody does who follows the guide from top to bottom.

@@ -126,20 +126,21 @@ func bytesOf(t *testing.T, quantity string) string {
 // helmTest runs what `helm test` runs. An unlocker is seen a moment after it is ready.
 func (r *release) helmTest(t *testing.T) {
 	t.Helper()
-	box := r.test.Containers[0]
 	root := r.mount(t, r.test)
-	if box.Command[0] != "/usr/bin/mutexctl" {
-		t.Fatalf("helm test runs %s", box.Command)
-	}
-	proctest.Eventually(t, "helm test", func() error {
-		check := programs.Command(t, "mutexctl", r.translate(box.Args, root)...)
-		check.Env = []string{}
-		got := proctest.Run(t, check)
-		if got.Code == 0 && strings.HasPrefix(got.Stdout, "LOCKS OK") {
-			return nil
+	for _, box := range r.test.Containers {
+		if box.Command[0] != "/usr/bin/mutexctl" {
+			t.Fatalf("helm test runs %s", box.Command)
 		}
-		return fmt.Errorf("status %d: %s%s", got.Code, got.Stdout, got.Stderr)
-	})
+		proctest.Eventually(t, "helm test", func() error {
+			check := programs.Command(t, "mutexctl", r.translate(box.Args, root)...)
+			check.Env = []string{}
+			got := proctest.Run(t, check)
+			if got.Code == 0 && strings.HasPrefix(got.Stdout, "LOCKS OK") {
+				return nil
+			}
+			return fmt.Errorf("status %d: %s%s", got.Code, got.Stdout, got.Stderr)
+		})
+	}
 }
 
 // translate puts what is here in place of what is in a cluster: files, and where etcd is. All else stays as it was
@@ -193,7 +194,6 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
-		"mutexdash --clusters",                             // a file of connections: extraArgs, extraVolumes
 		"mutexdash --prometheus.config.file",               // a password of a Prometheus: extraArgs and extraVolumes
 		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
 		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // prepareEtcd runs the etcd that the flags expect, with one role for the unlocker and a smaller one for the dashboard,
@@ -24,7 +25,7 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 	}
 	var options []etcdtest.Option
 	switch {
-	case given("--etcd.cert"):
+	case given("--etcd.cert"), given("--clusters"):
 		options = []etcdtest.Option{etcdtest.ClientCerts(), etcdtest.Auth()}
 	case given("--etcd.user"):
 		options = []etcdtest.Option{etcdtest.TLS(), etcdtest.Auth()}
@@ -51,9 +52,10 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 		{"mutexdash", []string{"mutexdash-etcd", "etcd-client-readonly"}, etcdtest.Read},
 		{"mutexdash-write", []string{"mutexdash-etcd-write"}, etcdtest.ReadWrite},
 		{"unlocker-witness", []string{"witness-etcd"}, etcdtest.Read},
+		{"mutexdash-login", []string{"mutexdash-login"}, etcdtest.Read},
 	} {
 		password := ""
-		if given("--etcd.user") {
+		if given("--etcd.user") || who.name == "mutexdash-login" {
 			password = "password of " + who.name
 		}
 		etcd.AddUser(t, who.name, password, prefix(args), who.right)
@@ -76,7 +78,7 @@ func prefix(args []string) string {
 			return strings.TrimSuffix(p, "/") + "/"
 		}
 	}
-	return ""
+	return protocol.DefaultPrefix
 }
 
 // webSecrets are those of servers with authentication. The password of ann is "test".

@@ -30,11 +30,16 @@
 {{- end }}
 {{- include "unlocker.flag" (list "etcd.server-name" $etcd.serverName) }}
 {{- include "unlocker.flag" (list "etcd.insecure-skip-tls-verify" $etcd.insecureSkipTLSVerify) }}
-{{- include "unlocker.flag" (list "etcd.dial-timeout" $etcd.dialTimeout) }}
-{{- include "unlocker.flag" (list "etcd.request-timeout" $etcd.requestTimeout) }}
-{{- include "unlocker.flag" (list "etcd.keepalive-time" $etcd.keepaliveTime) }}
-{{- include "unlocker.flag" (list "etcd.keepalive-timeout" $etcd.keepaliveTimeout) }}
+{{- include "unlocker.etcdTimeouts" $etcd }}
 {{- include "unlocker.flag" (list "locks.prefix" (index . 0).Values.locks.prefix) }}
+{{- end }}
+
+{{/* The flags of the connection that count for every cluster: (values of etcd). */}}
+{{- define "unlocker.etcdTimeouts" -}}
+{{- include "unlocker.flag" (list "etcd.dial-timeout" .dialTimeout) }}
+{{- include "unlocker.flag" (list "etcd.request-timeout" .requestTimeout) }}
+{{- include "unlocker.flag" (list "etcd.keepalive-time" .keepaliveTime) }}
+{{- include "unlocker.flag" (list "etcd.keepalive-timeout" .keepaliveTimeout) }}
 {{- end }}
 
 {{/* The other flags that both daemons have: (list . component). */}}

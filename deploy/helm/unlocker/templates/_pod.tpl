@@ -158,7 +158,9 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 
 {{- define "unlocker.volumes" -}}
-{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+{{- if get .values "clusters" }}
+{{ include "unlocker.clustersVolume" .root }}
+{{- else if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 {{ include "unlocker.etcdVolume" (list .root .values.etcd) }}
 {{- end }}
 {{- with dig "webConfig" "" .values }}
@@ -208,7 +210,9 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 
 {{- define "unlocker.mounts" -}}
-{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+{{- if get .values "clusters" }}
+- {name: clusters, mountPath: /etc/unlocker/clusters, readOnly: true}
+{{- else if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 - {name: etcd, mountPath: /etc/unlocker/etcd, readOnly: true}
 {{- end }}
 {{- if dig "webConfig" "secret" "" .values }}
