@@ -29,7 +29,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		// Nobody but the person may answer what the page of a force unlock asks.
+		// Nobody but the person may answer what the page that takes something away asks.
 		if len(d.site.Config.FrameAncestors) == 0 || d.forces(r.URL.Path) {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
@@ -47,10 +47,11 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// forces reports whether the path is that of a force unlock, in one of the clusters.
+// forces reports whether the path is that of a force unlock or of the end of a lock delay, in one of the clusters.
 func (d *Dashboard) forces(path string) bool {
 	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
-		return path == d.route+c.path()+c.actions.Unlock.Page()
+		own := d.route + c.path()
+		return path == own+c.actions.Unlock.Page() || path == own+c.actions.EndDelay.Page()
 	})
 }
 

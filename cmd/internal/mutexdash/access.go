@@ -39,8 +39,8 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 		"YAML `file` that grants view, backtrace, audit, unlock, ask, extend and acknowledge to everyone, users and "+
 			"groups; reread when it changes; without it, callers with a name may view locks and backtraces")
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
-		"allow callers with the permission unlock to end holds; needs an identity, a permissions file, and an etcd "+
-			"role with write permission")
+		"allow callers with the permission unlock to end holds and lock delays; needs an identity, a permissions "+
+			"file, and an etcd role with write permission")
 	fs.BoolVar(&o.gentle, "web.enable-ask-and-extend", false,
 		"allow callers with the permission ask to ask holders to finish, and those with the permission extend to give "+
 			"them more time; needs what force unlock needs")

@@ -186,6 +186,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	}
 	if o.access.forceUnlock {
 		config.ForceUnlock = c.forceUnlock
+		config.EndDelay = c.endDelay
 	}
 	if o.access.gentle {
 		config.AskHolder = c.askHolder
@@ -201,6 +202,11 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 // forceUnlock removes a hold.
 func (c *cluster) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
 	return outcome(c.store.ForceUnlock(ctx, removal, a))
+}
+
+// endDelay ends a lock delay.
+func (c *cluster) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
+	return outcome(c.store.EndDelay(ctx, d, a))
 }
 
 // askHolder asks a holder to finish.

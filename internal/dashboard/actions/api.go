@@ -18,7 +18,7 @@ type bodyJSON struct {
 	NameBase64 []byte `json:"name_base64"`
 	UUID       string `json:"uuid"`
 	Token      string `json:"token"`
-	Revision   string `json:"revision"` // of the record; only recorded
+	Revision   string `json:"revision"` // of the record, only recorded; or of the lock delay to end
 	Reason     string `json:"reason"`
 	Ticket     string `json:"ticket"`
 	Seconds    int64  `json:"seconds"`  // how much time to give, or for how long to acknowledge
@@ -72,7 +72,8 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 	if err := decoder.Decode(&j); err != nil || decoder.More() || o != o.Acknowledge && (j.Note != "" || j.Withdraw) {
 		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
-			"it needs seconds, too, and has note instead of reason; or withdraw, which is true.")
+			"it needs seconds, too, and has note instead of reason; or withdraw, which is true. To end a lock delay, " +
+			"revision is that of the delay.")
 	}
 	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
 		Ticket: j.Ticket, Withdraw: j.Withdraw}
@@ -80,6 +81,12 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 		asked.More = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
+	if o == o.EndDelay { // of which nothing but the revision may be known
+		j.Token = cmp.Or(j.Token, "0")
+		if j.Revision == "" {
+			return asked, site.BadBody("The body must have the revision of the lock delay that was seen.")
+		}
+	}
 	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
 	asked.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
 	if asked.Name == "" || err1 != nil || err2 != nil {

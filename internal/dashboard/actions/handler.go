@@ -1,6 +1,6 @@
 // Package actions is what operators do to the holds of others: end them by force, ask their holders to finish, give
-// them more time, say that they look at them. It asks a person first, or takes a program at its word, and tells
-// what came of it.
+// them more time, say that they look at them, end the lock delay after them. It asks a person first, or takes a program
+// at its word, and tells what came of it.
 package actions
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Handler does what operators want, for people and for programs.
 type Handler struct {
-	Unlock, Ask, Extend, Acknowledge *Operation
+	Unlock, Ask, Extend, Acknowledge, EndDelay *Operation
 
 	site    *site.Site
 	traces  *backtraces.Store
@@ -28,6 +28,12 @@ func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 	h.Ask = h.newAsk()
 	h.Extend = h.newExtend()
 	h.Acknowledge = h.newAcknowledge()
+	for _, o := range []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge} {
+		o.show = o.showHold
+		o.perform = o.performOnHold
+		o.after = o.afterHold
+	}
+	h.EndDelay = h.newEndDelay()
 	for _, o := range h.All() {
 		o.rate.many = o.many
 	}
@@ -35,7 +41,9 @@ func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 }
 
 // All are the operations.
-func (h *Handler) All() []*Operation { return []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge} }
+func (h *Handler) All() []*Operation {
+	return []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge, h.EndDelay}
+}
 
 // Refused notes a request that was refused before its body was read.
 func (o *Operation) Refused(r *site.Request, err error) {

@@ -32,6 +32,7 @@ func newMetrics(notify bool) *metrics {
 				"Requests to give holders more time, by result."),
 			protocol.ActionAcknowledge: results("mutexdash_acknowledgements_total",
 				"Requests to acknowledge locks, and to withdraw that, by result."),
+			protocol.ActionEndDelay: results("mutexdash_delay_ends_total", "Requests to end lock delays, by result."),
 		},
 	}
 	for _, result := range []string{"success", "error", "dropped"} {

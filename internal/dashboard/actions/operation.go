@@ -35,6 +35,13 @@ type Operation struct {
 	do func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error)
 	// form answers with the form that asks for it.
 	form func(r *site.Request, lock *site.Lock, typed Request, name string, wrong *FieldError) (site.Answer, error)
+	// show answers with the form that asks for it: form, for the hold that was asked for.
+	show func(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error)
+	// perform does what is asked for: do, to the hold that the person saw.
+	perform func(r *site.Request, asked Request) (protocol.Action, error)
+	// after is where a person finds what came of it.
+	after func(r *site.Request, asked Request) string
+	typed bool // the person types the name of the lock
 }
 
 // Page is where its form is, below the prefix.
@@ -49,7 +56,7 @@ func (h *Handler) newUnlock() *Operation {
 		on: func() bool { return config.ForceUnlock != nil },
 		off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
 			"mutexctl force-unlock.",
-		many: "force unlocks", done: "unlocked", reason: "reason", minReason: 10,
+		many: "force unlocks", done: "unlocked", reason: "reason", minReason: minReason, typed: true,
 		possible: func(*metadata.Record, protocol.Action) error { return nil },
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
@@ -59,6 +66,9 @@ func (h *Handler) newUnlock() *Operation {
 	o.form = o.unlockForm
 	return o
 }
+
+// minReason is how many characters the reason needs for what takes something away.
+const minReason = 10
 
 const gentleOff = " is switched off on this dashboard. A person with write access to etcd can use mutexctl "
 

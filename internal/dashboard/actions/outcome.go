@@ -91,7 +91,7 @@ func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, er
 	var p *site.Problem
 	switch {
 	case err == nil:
-	case errors.As(err, &p) && p.Code == "hold_changed":
+	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"):
 		result = "conflict"
 	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
 		result = "error"

@@ -20,23 +20,28 @@ import (
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
 	site.Page
-	Name      string
+	Name     string
+	Look     locks.DisplayState
+	Sentence phrase.Sentence
+	Purpose  string
+	Alive    *phrase.Moment
+	Progress string
+	Frame    string // first of own code, where the caller may see it
+	Host     string
+	Next     *pages.WaiterView
+	Waiters  int
+	Whole    *pages.WholeLock // of which the hold is a part
+	Share    string
+	Delay    string // the lock delay that follows; empty for none
+	Recorded bool   // waiters are
+	AutoSoon *phrase.Moment
+	Commands []pages.Command
+	confirmForm
+}
+
+// confirmForm is the form that asks for the name of the lock and a reason.
+type confirmForm struct {
 	Shown     string // the name in visible characters
-	Look      locks.DisplayState
-	Sentence  phrase.Sentence
-	Purpose   string
-	Alive     *phrase.Moment
-	Progress  string
-	Frame     string // first of own code, where the caller may see it
-	Host      string
-	Next      *pages.WaiterView
-	Waiters   int
-	Whole     *pages.WholeLock // of which the hold is a part
-	Share     string
-	Delay     string // the lock delay that follows; empty for none
-	Recorded  bool   // waiters are
-	AutoSoon  *phrase.Moment
-	Commands  []pages.Command
 	Token     int64
 	Revision  int64
 	Hold      string
@@ -46,8 +51,22 @@ type unlockPage struct {
 	Wrong     *FieldError
 	Action    string // where the form goes
 	Cancel    string
+	Do        string // the button
+	Kept      string // where the reason is kept
+	MinReason int
 	MaxReason int
 	MaxTicket int
+}
+
+// fill keeps what was typed before, and says what was wrong with it.
+func (f *confirmForm) fill(typed Request, name string, wrong *FieldError) {
+	f.Typed = site.BoxText(name)
+	f.Reason = site.BoxText(typed.Reason)
+	f.Ticket = site.BoxText(typed.Ticket)
+	f.Wrong = wrong
+	f.MinReason = minReason
+	f.MaxReason = site.MaxReason
+	f.MaxTicket = site.MaxTicket
 }
 
 // ServeForm shows the confirmation page. It changes nothing.
@@ -58,7 +77,7 @@ func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
 	if err := notStale(r); err != nil {
 		return site.Answer{}, o.whenFresh(r, err)
 	}
-	return o.answer(r, Request{}, "", nil)
+	return o.show(r, Request{}, "", nil)
 }
 
 // whenFresh adds to a refusal what can be done while the snapshot is stale.
@@ -80,8 +99,8 @@ func (o *Operation) whenFresh(r *site.Request, err error) error {
 	return &p
 }
 
-// answer is the form, with what was typed before and what was wrong about it.
-func (o *Operation) answer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
+// showHold is the form, with what was typed before and what was wrong about it.
+func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
 	lock, err := o.site.Find(r)
 	switch {
 	case err != nil:
@@ -100,30 +119,33 @@ func (o *Operation) answer(r *site.Request, typed Request, name string, wrong *F
 		return site.Answer{}, err
 	}
 	a, err := o.form(r, lock, typed, name, wrong)
+	return asForm(a, wrong), err
+}
+
+// asForm completes the answer with a form.
+func asForm(a site.Answer, wrong *FieldError) site.Answer {
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	if wrong != nil {
 		a.Status = http.StatusUnprocessableEntity
 	}
-	return a, err
+	return a
 }
 
 // unlockForm asks whether the hold shall be ended by force.
 func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
 	wrong *FieldError) (site.Answer, error) {
 	v := o.unlockPage(r, lock)
-	v.Typed = site.BoxText(name)
-	v.Reason = site.BoxText(typed.Reason)
-	v.Ticket = site.BoxText(typed.Ticket)
-	v.Wrong = wrong
+	v.fill(typed, name, wrong)
 	return o.site.Render("unlock", v)
 }
 
 func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	row := lock.Row
-	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
-		Look: row.Display, Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID,
-		Host: locks.HostPID(row.Hostname, row.PID), MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
+	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Look: row.Display,
+		Purpose: row.Purpose, Host: locks.HostPID(row.Hostname, row.PID),
+		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
+			Hold: row.UUID, Do: "Force unlock " + text.Visible(row.Name), Kept: "the history"}}
 	v.Here = "list"
 	v.Icon = site.Icon{Look: row.Display}
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
@@ -159,7 +181,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 	if err == nil {
 		err = o.admit(r)
 	}
-	if err == nil && o == o.Unlock && typed != asked.Name && typed != text.Visible(asked.Name) {
+	if err == nil && o.typed && typed != asked.Name && typed != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
@@ -169,7 +191,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 		o.record(r, asked, o.newAction(r, asked, ""), err)
 		var wrong *FieldError
 		if errors.As(err, &wrong) {
-			return o.answer(r, asked, typed, wrong)
+			return o.show(r, asked, typed, wrong)
 		}
 		return site.Answer{}, o.whenFresh(r, err)
 	}
@@ -177,9 +199,14 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 	if o.record(r, asked, action, err); err != nil {
 		return site.Answer{}, err
 	}
-	then := o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(o.site.URLs, r))
+	then := o.after(r, asked)
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": then}}, nil
+}
+
+// afterHold is the page of the hold.
+func (o *Operation) afterHold(r *site.Request, asked Request) string {
+	return o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(o.site.URLs, r))
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every

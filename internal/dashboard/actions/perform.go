@@ -122,9 +122,9 @@ func (o *Operation) check(asked *Request) error {
 	return asked.readMore(o.checkTime)
 }
 
-// perform does to the hold that the person saw what is asked for, in one transaction that also records it. Nothing is
-// sent twice.
-func (o *Operation) perform(r *site.Request, asked Request) (protocol.Action, error) {
+// performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
+// Nothing is sent twice.
+func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Action, error) {
 	// Closing the tab now gives up the answer; it must not change the outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
 	document, err := o.readNow(r.Context(), asked.Name)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ import (
 func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	lock, err := a.site.Find(r)
 	if err != nil {
-		return site.Answer{}, err
+		return site.Answer{}, a.withDelays(r, err)
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
@@ -49,12 +50,27 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	return m.answer(j)
 }
 
+// withDelays adds the lock delays to the problem that nobody holds the lock.
+func (a *API) withDelays(r *site.Request, err error) error {
+	var free *site.Problem
+	if !errors.As(err, &free) || free.Code != "not_found" {
+		return err
+	}
+	delays := a.site.Delays(free.Name)
+	if len(delays) == 0 {
+		return err
+	}
+	p := *free
+	p.Delays = lockjson.Delays(delays, r.Now)
+	return &p
+}
+
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
 		Queue: lockjson.Waiters(lock.InLine, now)}
 	if a.site.Config.Delays != nil {
-		j.Delays = lockjson.Delays(a.site.Config.Delays(lock.Name), now)
+		j.Delays = lockjson.Delays(a.site.Delays(lock.Name), now)
 	}
 	for _, r := range lock.Shares {
 		j.Holders = append(j.Holders, a.Lock(r, now))

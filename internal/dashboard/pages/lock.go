@@ -48,7 +48,7 @@ type lockPage struct {
 	Trace     *traceView
 	Hidden    string // why there is no backtrace
 	RawTrace  string
-	Delays    []string // lock delays, in sentences
+	Delays    []delayView
 	Waiters   []WaiterView
 	Recorded  bool // waiters are
 	Commands  []Command
@@ -93,7 +93,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name)
-	v.Delays = p.site.Delays(v.Name)
+	v.Delays = p.delayViews(r, v.Name)
 	return p.site.Render("lock", v)
 }
 

@@ -16,8 +16,8 @@ type sharedPage struct {
 	Blocked  phrase.Sentence // who waits
 	Other    int             // another limit that a holder believes in
 	Table    table
-	More     int      // holders that are not shown
-	Delays   []string // lock delays, in sentences
+	More     int // holders that are not shown
+	Delays   []delayView
 	Waiters  []WaiterView
 	Recorded bool
 	Asked    bool   // for a hold that is over
@@ -51,7 +51,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
-	v.Delays = p.site.Delays(lock.Name)
+	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
 	v.Trend = p.trendOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past

@@ -82,6 +82,10 @@ type Config struct {
 	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
 
+	// EndDelay ends a lock delay and records the action, in one transaction. Nil switches that off. Its error is
+	// [metadata.ErrChanged] when that delay is over, [ErrUnknown] when nobody can tell what became of it.
+	EndDelay func(ctx context.Context, d *metadata.Delay, a protocol.Action) error
+
 	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record
 	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock and
 	// [*RefusedError].
@@ -174,11 +178,16 @@ func (c *Config) Check() error {
 	if err := checkAlertmanager(c.Alertmanager); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.Check(access.Actions{Unlock: c.ForceUnlock != nil, Gentle: c.AskHolder != nil || c.Extend != nil,
-		Acknowledge: c.Acknowledge != nil}); err != nil {
+	if err := c.Access.Check(c.actions()); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil
+}
+
+// actions are those that are switched on.
+func (c *Config) actions() access.Actions {
+	return access.Actions{Unlock: c.ForceUnlock != nil || c.EndDelay != nil,
+		Gentle: c.AskHolder != nil || c.Extend != nil, Acknowledge: c.Acknowledge != nil}
 }
 
 // checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.

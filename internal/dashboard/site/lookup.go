@@ -83,21 +83,16 @@ func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 	return at
 }
 
-// Delays are the lock delays of a lock and of its shares, for people: a few of them, if there are many.
-func (s *Site) Delays(name string) (words []string) {
+// Delays are the lock delays of a lock and of its shares.
+func (s *Site) Delays(name string) []metadata.Delay {
 	if s.Config.Delays == nil {
 		return nil
 	}
-	const most = 10
-	for _, d := range s.Config.Delays(name) {
-		if len(words) == most {
-			break
-		}
-		line := protocol.DelayWords(&d, s.Config.Now()) + " (" + s.Mutexctl("end-delay", d.Lock) + " ends it)"
-		words = append(words, line)
-	}
-	return words
+	return s.Config.Delays(name)
 }
+
+// MaxDelaysShown is how many lock delays of one lock people are shown.
+const MaxDelaysShown = 10
 
 // HolderOwner is the owner of the current hold.
 func (l *Lock) HolderOwner() string {
@@ -178,8 +173,11 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = s.URLs.To("history", "q", s.Here(locks.Exactly("name", name)))
-	for _, d := range s.Delays(name) {
-		p.Detail += " There is " + d + "."
+	delays := s.Delays(name)
+	for i := range delays[:min(len(delays), MaxDelaysShown)] {
+		d := &delays[i]
+		p.Detail += " There is " + protocol.DelayWords(d, s.Config.Now()) + " (" + s.Mutexctl("end-delay", d.Lock) +
+			" ends it)."
 	}
 	if n := len(l.InLine); n > 0 {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."

@@ -20,6 +20,7 @@ type Problem struct {
 	LinkText string
 	Command  string // that does what was refused, from where it is possible
 	Lock     any    // as it is now, for programs
+	Delays   any    // of the lock, for programs
 }
 
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
@@ -33,7 +34,8 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 		Detail string `json:"detail,omitempty"`
 		Code   string `json:"code"`
 		Lock   any    `json:"lock,omitempty"`
-	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock})
+		Delays any    `json:"delays,omitempty"`
+	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock, p.Delays})
 }
 
 // Problems without details.

@@ -1,0 +1,81 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// delay ends the hold of the lock by force, with a lock delay after it.
+func (s *stage) delay(lock string, d time.Duration) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	record := s.record(lock)
+	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "bob",
+		Action: protocol.ActionForceUnlock, Lock: lock, UUID: record.UUID, Token: record.Token, Reason: "node-3 is lost"}
+	err := lockstore.New(s.client, s.layout).ForceUnlock(ctx, protocol.Forced(record, action, d), action)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// delays are the lock delays in etcd.
+func (s *stage) delays(lock string) int {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	list, _, err := lockstore.New(s.client, s.layout).Delays(ctx, lock)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return len(list)
+}
+
+func TestAPersonEndsALockDelay(t *testing.T) {
+	for name, scripts := range map[string]bool{"with scripts": true, "without scripts": false} {
+		t.Run(name, func(t *testing.T) { endsADelay(t, scripts) })
+	}
+}
+
+func endsADelay(t *testing.T, scripts bool) {
+	t.Helper()
+	s := unlockStage(t)
+	b := newTab(t)
+	b.scripts(scripts)
+	s.night()
+	s.delay(held, 10*time.Minute)
+	b.login("ann@example.org")
+	b.size(360, 740)
+	b.open(s.url + "lock?name=" + held)
+	b.until("the delay", `document.body.innerText.includes("There is a lock delay of 10m")`)
+	b.narrow()
+	b.click(`.danger a[href*="/end-delay?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.narrow()
+	if focus := ask[string](b, `document.activeElement.textContent`); !strings.Contains(focus, "Cancel: ") {
+		t.Errorf("the focus is on %q, want Cancel", focus)
+	}
+	b.fill("billing/invoice", "node-3 is switched off")
+	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text,
+		"Nothing was done") || s.delays(held) != 1 {
+		t.Errorf("the wrong name gives %q, and leaves %d delays", text, s.delays(held))
+	}
+	b.fill(held, "node-3 is switched off")
+	b.until("the page of the lock", `location.pathname === "/lock" && !document.querySelector("form.force")`)
+	if n := s.delays(held); n != 0 {
+		t.Errorf("%d delays are left", n)
+	}
+	b.open(s.url + "audit")
+	if page := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(page,
+		"ended the lock delay") || !strings.Contains(page, "ann@example.org") {
+		t.Errorf("the audit says %s", page)
+	}
+}
