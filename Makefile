@@ -131,7 +131,11 @@ peers:
 CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
 
 .PHONY: clients
-clients: $(CLIENTS) clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+clients: $(CLIENTS) clients-install clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+
+.PHONY: clients-install
+clients-install: $(CLIENTS) ## what README.md and those of the clients say under Install, word for word, with an empty home
+	clients/install go $(CLIENTS:client-%=%)
 
 .PHONY: clients-demo
 clients-demo: $(CLIENTS)

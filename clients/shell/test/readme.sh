@@ -14,9 +14,9 @@ for program in report dump migrate invoices; do
 done
 cd "$work"
 
-example() { # PAGE: its first block that uses mutex.sh
+example() { # PAGE: its first block that takes a lock
 	awk '/^```sh$/ { inside = 1; block = ""; next }
-		/^```$/ { if (inside && block ~ /mutex\.sh/) { printf "%s", block; exit } inside = 0 }
+		/^```$/ { if (inside && block ~ /mutex_run/) { printf "%s", block; exit } inside = 0 }
 		inside { block = block $0 "\n" }' "$1" | sed '/MUTEXCTL_ETCD_ENDPOINTS/d' >example.sh
 	"${SHELL_UNDER_TEST:-sh}" example.sh
 }
