@@ -18,9 +18,10 @@ import (
 
 // page is what show prints about one lock: rows of label and value, then blocks of text.
 type page struct {
-	now    time.Time
-	facts  term.Table
-	blocks []string
+	now       time.Time
+	diagnosis diagnosis.Diagnosis // of the holder
+	facts     term.Table
+	blocks    []string
 }
 
 func (p *page) write(w io.Writer) error {
@@ -74,7 +75,7 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
 	p.witness(&doc.Record)
-	if d := diagnosed(doc, p.now); d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
+	if d := p.diagnosis; d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
 		p.fact("diagnosis", d.String(p.now))
 	}
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
@@ -112,12 +113,6 @@ func (p *page) lock(doc *metadata.Document) {
 	for _, problem := range doc.Problems {
 		p.fact("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
 	}
-}
-
-// diagnosed is what is probably the matter with the holder, as far as its record tells.
-func diagnosed(doc *metadata.Document, now time.Time) diagnosis.Diagnosis {
-	return diagnosis.Of(diagnosis.Facts{Record: &doc.Record, Judged: judge(&doc.Record, now), Now: now,
-		Every: diagnosis.Every(&doc.Record, doc.Fields)})
 }
 
 // operators shows what was done to the hold by others than its holder.

@@ -42,7 +42,8 @@ A process:
 
 ` + lockjson.ProcessShape().Help() + `
 
-A diagnosis, from this record alone; the dashboard also compares with past holds and other queues:
+A diagnosis, from the record, what its holder's process waits for, and past holds that others than
+their holders ended; the dashboard compares with those that were released, too:
 
 ` + lockjson.DiagnosisShape().Help() + `
 
@@ -122,10 +123,17 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.format.JSON() {
-		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters, delays))
+	now := o.app.Now()
+	diagnosed, err := s.diagnose(ctx, &doc, now)
+	if err != nil {
+		return err
 	}
-	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
+	if o.format.JSON() {
+		j := o.json(&doc, holders, waiters, delays)
+		j.Diagnosis = lockjson.NewDiagnosis(diagnosed, now)
+		return writeJSON(o.app.Stdout, j)
+	}
+	p := page{now: now, diagnosis: diagnosed, facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
 	p.whole(&doc, holders)
 	for _, d := range delays {
 		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
@@ -141,8 +149,7 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
 	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
 	now := o.app.Now()
-	j := lockjson.Document{Diagnosis: lockjson.NewDiagnosis(diagnosed(doc, now), now),
-		Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
+	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range holders {
 		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))

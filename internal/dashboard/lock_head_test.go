@@ -40,7 +40,7 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 	s.queues["orders/settle"] = s.queues["orders/settle"][:1]
 	page := ok(t, s.dashboard(t), path)
 	wantWords(t, page, "orders/settle 1 waiter, for 25m. Silent for 19m.",
-		"Slow or stuck: held for 50m, usually 6m; last report 19m ago.")
+		"Slow or stuck: held for 50m, usually 6m when others end it; last report 19m ago.")
 	clear(s.queues)
 	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle Nobody waits. Silent for 19m.")
 	unknown := ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil }), path)

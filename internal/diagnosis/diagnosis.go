@@ -36,12 +36,14 @@ type Facts struct {
 	Every  time.Duration // how often the holder reported so far, on average; 0 = not known
 	Usual  time.Duration // half of the past holds took at most this; 0 = too few are known
 	Most   time.Duration // 95 of 100 past holds took at most this; 0 = too few are known
-	Waits  *Wait         // nil = not known to wait for anything
+	// Forced says that the past holds are only those that others than their holders ended, which took longer than most.
+	Forced bool
+	Waits  []Wait // empty = not known to wait for anything
 }
 
-// Wait is what the holder's process waits for.
+// Wait is what a process waits for: that of the holder, or that of who holds what the process before it waits for.
 type Wait struct {
-	Lock   string
+	Lock   string    // empty = the one that the diagnosis is about
 	Since  time.Time // zero = not known
 	Holder string    // owner and host of who holds that lock; empty = nobody, or not known
 }
@@ -86,7 +88,7 @@ func Of(f Facts) Diagnosis {
 	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
 		return Diagnosis{ProbablyDead, "Probably dead", []Part{{Text: "it reported about every " +
 			text.Duration(f.Every) + ", and has been silent for "}, {Since: r.Alive.At}}}
-	case f.Waits != nil:
+	case len(f.Waits) > 0:
 		return Diagnosis{Waiting, "Waiting", f.waiting()}
 	}
 	return f.pace()
@@ -129,8 +131,14 @@ func (f *Facts) took() (why []Part, long bool) {
 	if f.Usual == 0 || f.Record.LockedAt.IsZero() || held < 0 {
 		return nil, false
 	}
-	return []Part{{Text: "held for "}, {Since: f.Record.LockedAt},
-		{Text: ", usually " + text.Duration(f.Usual)}}, held > f.Most
+	long = held > f.Most
+	usually := ", usually " + text.Duration(f.Usual)
+	if f.Forced {
+		if usually += " when others end it"; !long { // says nothing: they are no measure of those that went well
+			return nil, false
+		}
+	}
+	return []Part{{Text: "held for "}, {Since: f.Record.LockedAt}, {Text: usually}}, long
 }
 
 // reports says how the holder reports, and whether reports are missing.
@@ -167,13 +175,23 @@ func (f *Facts) silence() time.Duration {
 	return f.Now.Sub(f.Record.Alive.At)
 }
 
-func (f *Facts) waiting() []Part {
-	why := []Part{{Text: "its process waits for "}, {Value: f.Waits.Lock}}
-	if !f.Waits.Since.IsZero() {
-		why = append(why, Part{Text: " for "}, Part{Since: f.Waits.Since})
-	}
-	if f.Waits.Holder != "" {
-		why = append(why, Part{Text: ", held by "}, Part{Value: f.Waits.Holder})
+func (f *Facts) waiting() (why []Part) {
+	for i, w := range f.Waits {
+		said := "its process waits for "
+		if i > 0 {
+			said = ", which waits for "
+		}
+		if w.Lock == "" {
+			why = append(why, Part{Text: said + "this lock"})
+		} else {
+			why = append(why, Part{Text: said}, Part{Value: w.Lock})
+		}
+		if !w.Since.IsZero() {
+			why = append(why, Part{Text: " for "}, Part{Since: w.Since})
+		}
+		if w.Holder != "" {
+			why = append(why, Part{Text: ", held by "}, Part{Value: w.Holder})
+		}
 	}
 	return why
 }

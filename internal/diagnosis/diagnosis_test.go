@@ -1,6 +1,9 @@
 package diagnosis_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +107,13 @@ func TestADiagnosisIsNeverMoreCertainThanTheFacts(t *testing.T) {
 			diagnosis.Slow, "Slow or stuck: past its alert for 1m; held for 50m, usually 40m."},
 		"it waits for another lock": {facts(alerting(time.Minute), waits("shop/prices", "pricing on pricing-2:17")),
 			diagnosis.Waiting, "Waiting: its process waits for shop/prices for 3m, held by pricing on pricing-2:17."},
+		"and so does who holds that": {facts(waits("b", "x on y:1"), waits("c", "z on z:2"), waits("", "")),
+			diagnosis.Waiting, "Waiting: its process waits for b for 3m, held by x on y:1, which waits for c for 3m, " +
+				"held by z on z:2, which waits for this lock for 3m."},
+		"longer than those that others ended": {facts(usually(6*time.Minute, 9*time.Minute), forced), diagnosis.Slow,
+			"Slow or stuck: held for 50m, usually 6m when others end it."},
+		"not longer than those, which says nothing": {facts(usually(40*time.Minute, time.Hour), forced),
+			diagnosis.Unknown, ""},
 		"a report from before the lock was taken": {facts(reported(time.Hour)), diagnosis.Unknown, ""},
 		"that nobody holds": {facts(waits("shop/\u202eprices", "")), diagnosis.Waiting,
 			`Waiting: its process waits for shop/\u202eprices for 3m.`},
@@ -121,9 +131,11 @@ func reserved(f *diagnosis.Facts) { f.Record.Attributes = map[string]any{"reserv
 
 func detached(f *diagnosis.Facts) { f.Record.Process = &metadata.Process{Detached: true} }
 
+func forced(f *diagnosis.Facts) { f.Forced = true }
+
 func waits(lock, holder string) change {
 	return func(f *diagnosis.Facts) {
-		f.Waits = &diagnosis.Wait{Lock: lock, Since: ago(3 * time.Minute), Holder: holder}
+		f.Waits = append(f.Waits, diagnosis.Wait{Lock: lock, Since: ago(3 * time.Minute), Holder: holder})
 	}
 }
 
@@ -142,6 +154,24 @@ func TestUsualNeedsFiveHolds(t *testing.T) {
 	}
 }
 
+func TestPastHoldsThatOnlyOthersEndedAreNoMeasureOfTheUsual(t *testing.T) {
+	ending := func(how string) metadata.Ending {
+		return metadata.Ending{Ended: how, LockedAt: metadata.Time{Time: ago(time.Hour)},
+			EndedAt: metadata.Time{Time: now()}}
+	}
+	past := []metadata.Ending{ending(metadata.EndedForced), ending(metadata.EndedAutoUnlocked),
+		ending(metadata.EndedAbandoned), ending(metadata.EndedForced), ending(metadata.EndedForced)}
+	f := held()
+	if f.Compare(past); !f.Forced || f.Usual != time.Hour || f.Most != time.Hour {
+		t.Errorf("compared with holds that others ended, the facts are %+v", f)
+	}
+	for _, how := range []string{metadata.EndedReleased, metadata.EndedYielded} {
+		if f.Compare(append(past, ending(how))); f.Forced {
+			t.Errorf("a hold was %s, and counts as ended by others", how)
+		}
+	}
+}
+
 func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
 	r := held().Record
 	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
@@ -155,10 +185,44 @@ func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
 		"d":     {waiter("o", "h", 17, time.Minute, false)},
 		"later": {waiter("o", "h", 17, time.Second, false)},
 	}
-	if w := diagnosis.WaitsFor(r, queues); w == nil || w.Lock != "d" || !w.Since.Equal(ago(time.Minute)) {
-		t.Errorf("it waits for %+v, want d", w)
+	holders := map[string][]*metadata.Record{}
+	chain := func() (lines []string) {
+		t.Helper()
+		waits, err := diagnosis.Chain(r, queues,
+			func(lock string) ([]*metadata.Record, error) { return holders[lock], nil })
+		if err != nil {
+			t.Error(err)
+		}
+		for _, w := range waits {
+			lines = append(lines, fmt.Sprintf("%q %s %s", w.Lock, now().Sub(w.Since), w.Holder))
+		}
+		return lines
 	}
-	if r.PID = 0; diagnosis.WaitsFor(r, queues) != nil {
+	want := func(lines ...string) {
+		t.Helper()
+		if got := chain(); !slices.Equal(got, lines) {
+			t.Errorf("it waits for %q, want %q", got, lines)
+		}
+	}
+	want(`"d" 1m0s `)
+	holds := func(lock, owner string, pid int64) {
+		holders[lock] = []*metadata.Record{{Name: lock, Owner: owner, Hostname: "h", PID: pid}}
+	}
+	holds("d", "p", 5)
+	want(`"d" 1m0s p on h:5`)
+	queues["e"] = []metadata.Waiter{waiter("p", "h", 5, time.Hour, false)}
+	holds("e", "q", 6)
+	queues["a"] = append(queues["a"], waiter("q", "h", 6, 2*time.Minute, false))
+	want(`"d" 1m0s p on h:5`, `"e" 1h0m0s q on h:6`, `"" 2m0s `)
+	queues["a"] = nil
+	queues["d"] = append(queues["d"], waiter("q", "h", 6, time.Hour, false)) // a circle without the lock
+	want(`"d" 1m0s p on h:5`, `"e" 1h0m0s q on h:6`)
+	away := errors.New("away")
+	_, err := diagnosis.Chain(r, queues, func(string) ([]*metadata.Record, error) { return nil, away })
+	if !errors.Is(err, away) {
+		t.Errorf("where the holders cannot be read, the error is %v", err)
+	}
+	if r.PID = 0; chain() != nil {
 		t.Error("a process that is not known waits")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -45,9 +46,49 @@ func Usual(past []metadata.Ending) (usual, most time.Duration, n int) {
 	return held[n/2], held[min(n-1, n*95/100)], n
 }
 
-// WaitsFor is the wait of the record's holder for another lock, the longest one first; nil if none is known. A program
+// Compare adds what past holds of the lock took.
+func (f *Facts) Compare(past []metadata.Ending) {
+	f.Usual, f.Most, _ = Usual(past)
+	f.Forced = !slices.ContainsFunc(past, func(e metadata.Ending) bool {
+		return e.Ended == metadata.EndedReleased || e.Ended == metadata.EndedYielded
+	})
+}
+
+// maxChain is how many waits are followed: who reads further looks at all that wait.
+const maxChain = 4
+
+// Chain follows the waits from the holder of a record to who holds what it waits for, and on; empty if it is not known
+// to wait. It ends where it comes back to a lock. holders are those of a lock, of whom the first one counts.
+func Chain(r *metadata.Record, queues map[string][]metadata.Waiter,
+	holders func(lock string) ([]*metadata.Record, error)) (chain []Wait, err error) {
+	met := map[string]bool{r.Queue(): true}
+	own := r.Queue()
+	for len(chain) < maxChain {
+		w := waitsFor(r, queues)
+		switch {
+		case w == nil || met[w.Lock] && w.Lock != own:
+			return chain, nil
+		case w.Lock == own:
+			return append(chain, Wait{Since: w.Since}), nil
+		}
+		met[w.Lock] = true
+		held, err := holders(w.Lock)
+		if err != nil {
+			return nil, err
+		}
+		if len(held) == 0 {
+			return append(chain, *w), nil
+		}
+		r = held[0]
+		w.Holder = deadlock.Process{Owner: r.Owner, Host: r.Hostname, PID: r.PID}.String()
+		chain = append(chain, *w)
+	}
+	return chain, nil
+}
+
+// waitsFor is the wait of the record's holder for another lock, the longest one first; nil if none is known. A program
 // that does several things at once may wait in one of them and work in another.
-func WaitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
+func waitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
 	if r.Hostname == "" || r.PID == 0 { // processes that do not identify themselves cannot be told apart
 		return nil
 	}

@@ -110,6 +110,21 @@ func (s *Store) Waiters(ctx context.Context, lock string) ([]metadata.Waiter, er
 	return s.waitersOf(resp), nil
 }
 
+// Queues reads the waiters for all locks that have any.
+func (s *Store) Queues(ctx context.Context) (map[string][]metadata.Waiter, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, s.layout.Queues(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("read the waiters for all locks: %w", err)
+	}
+	queues := map[string][]metadata.Waiter{}
+	for _, w := range s.waitersOf(resp) {
+		queues[w.Lock] = append(queues[w.Lock], w)
+	}
+	return queues, nil
+}
+
 func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {

@@ -6,7 +6,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -43,14 +42,14 @@ func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Endin
 	row := lock.Row
 	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict, Now: lock.Viewpoint(r.Viewpoint()).AsOf,
 		Every: diagnosis.Every(row.Record, lock.Document.Fields)}
-	f.Usual, f.Most, _ = diagnosis.Usual(past)
+	f.Compare(past)
 	s := r.Snapshot()
-	if f.Waits = diagnosis.WaitsFor(row.Record, s.Queues); f.Waits != nil {
-		if holders := s.Holders(f.Waits.Lock); len(holders) > 0 {
-			h := holders[0]
-			f.Waits.Holder = deadlock.Process{Owner: h.Owner, Host: h.Hostname, PID: h.PID}.String()
+	f.Waits, _ = diagnosis.Chain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
+		for _, h := range s.Holders(lock) {
+			holders = append(holders, h.Record)
 		}
-	}
+		return holders, nil
+	})
 	return diagnosis.Of(f)
 }
 
