@@ -62,6 +62,9 @@ type Diagnosis struct {
 	Why   []Part // a sentence that goes on after the label and a colon, without its full stop
 }
 
+// upToTimes is how many times longer than usual a hold takes that is not unusual, before the longest ones are named.
+const upToTimes = 2
+
 // silentTimes is how many times its usual distance between two reports a holder may be silent before that is unusual,
 // and deadTimes before it is probably dead, if it also missed its own alert.
 const (
@@ -133,6 +136,9 @@ func (f *Facts) took() (why []Part, long bool) {
 	}
 	long = held > f.Most
 	usually := ", usually " + text.Duration(f.Usual)
+	if !long && held > upToTimes*f.Usual { // else it would read like a contradiction
+		usually += ", up to " + text.Duration(f.Most)
+	}
 	if f.Forced {
 		if usually += " when others end it"; !long { // says nothing: they are no measure of those that went well
 			return nil, false

@@ -103,6 +103,8 @@ func TestADiagnosisIsNeverMoreCertainThanTheFacts(t *testing.T) {
 			"Slow or stuck: held for 50m, usually 6m; last report 19m ago."},
 		"as long as others": {facts(usually(40*time.Minute, time.Hour)), diagnosis.Working,
 			"Nothing unusual: held for 50m, usually 40m."},
+		"much longer than usual, but not than all": {facts(usually(6*time.Minute, time.Hour)), diagnosis.Working,
+			"Nothing unusual: held for 50m, usually 6m, up to 1h."},
 		"as long as others, but late": {facts(alerting(time.Minute), usually(40*time.Minute, time.Hour)),
 			diagnosis.Slow, "Slow or stuck: past its alert for 1m; held for 50m, usually 40m."},
 		"it waits for another lock": {facts(alerting(time.Minute), waits("shop/prices", "pricing on pricing-2:17")),
