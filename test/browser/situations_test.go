@@ -1,0 +1,296 @@
+//go:build browser
+
+package browser
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// What a person may find, each at four widths, in light and dark. Nothing may stand out of the window or keep anybody
+// out. With LOOK=DIR, a sheet of what can be seen of each without scrolling is written there.
+
+// situations shows pages.
+type situations struct {
+	*stage
+	b *tab
+}
+
+// windows are the sizes of a notebook's window, half a screen, a tablet and a phone.
+var windows = [][2]int64{{1280, 800}, {960, 800}, {768, 800}, {360, 800}}
+
+// show looks at a page. ready is true when it shows what it is to show.
+func (s *situations) show(name, page, ready string, then ...func()) {
+	s.t.Helper()
+	b := s.b
+	b.theme("light")
+	b.size(1280, 800)
+	b.open(s.url + page)
+	b.until(name, `document.readyState === "complete" && (`+ready+`)`)
+	for _, do := range then {
+		do()
+	}
+	ask[bool](b, axe+"; true")
+	var sheet []image.Image
+	for _, theme := range []string{"light", "dark"} {
+		b.theme(theme)
+		for _, w := range windows {
+			b.size(w[0], w[1])
+			if wide := ask[int64](b, `document.documentElement.scrollWidth`); wide > w[0] {
+				s.t.Errorf("%s: %d px wide in a window of %d px", name, wide, w[0])
+			}
+			if broken := ask[[]string](b, brokenWords); len(broken) > 0 {
+				s.t.Errorf("%s: at %d px words are broken: %q", name, w[0], broken)
+			}
+			if w[0] == 1280 || w[0] == 360 {
+				s.barriers(name, theme, w[0])
+			}
+			if os.Getenv("LOOK") != "" {
+				sheet = append(sheet, b.seen())
+			}
+		}
+	}
+	if sheet != nil {
+		b.check(writeSheet(filepath.Join(os.Getenv("LOOK"), name+".png"), sheet))
+	}
+}
+
+// brokenWords are the heads of columns, times and owners that have more lines than words.
+const brokenWords = `[...document.querySelectorAll("thead th, td > time, .owners tbody th")].filter((e) => {
+	const r = document.createRange();
+	r.selectNodeContents(e);
+	const lines = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top / 8)));
+	return e.checkVisibility() && lines.size > e.textContent.trim().split(/\s+/).length;
+}).map((e) => e.textContent)`
+
+func (s *situations) barriers(name, theme string, width int64) {
+	s.t.Helper()
+	for _, barrier := range ask[[]string](s.b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
+		.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " +
+		v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n")))`) {
+		s.t.Errorf("%s, %s, %d px: %s", name, theme, width, barrier)
+	}
+}
+
+// seen is what the tab shows.
+func (b *tab) seen() image.Image {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
+	defer cancel()
+	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	b.check(err)
+	picture, err := png.Decode(bytes.NewReader(raw))
+	b.check(err)
+	return picture
+}
+
+// writeSheet puts pictures side by side, a row for each theme, at half their size.
+func writeSheet(path string, pictures []image.Image) error {
+	wide := 0
+	for _, p := range pictures[:len(windows)] {
+		wide += p.Bounds().Dx()/2 + 4
+	}
+	high := pictures[0].Bounds().Dy()/2 + 4
+	sheet := image.NewRGBA(image.Rect(0, 0, wide, 2*high))
+	x := 0
+	for i, p := range pictures {
+		if i == len(windows) {
+			x = 0
+		}
+		for py := range p.Bounds().Dy() / 2 {
+			for px := range p.Bounds().Dx() / 2 {
+				var sum [3]uint32
+				for _, d := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}} {
+					r, g, b, _ := p.At(2*px+d[0], 2*py+d[1]).RGBA()
+					for i, c := range []uint32{r, g, b} {
+						sum[i] += c >> 8
+					}
+				}
+				sheet.Set(x+px, py+i/len(windows)*high,
+					color.RGBA{uint8(sum[0] / 4), uint8(sum[1] / 4), uint8(sum[2] / 4), 255})
+			}
+		}
+		x += p.Bounds().Dx()/2 + 4
+	}
+	var packed bytes.Buffer
+	if err := png.Encode(&packed, sheet); err != nil {
+		return err
+	}
+	return os.WriteFile(path, packed.Bytes(), 0o644)
+}
+
+// everything is a stage on which ann may do everything.
+func everything(t *testing.T) *situations {
+	t.Helper()
+	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
+	if err := os.WriteFile(permissions, []byte("everyone: [view, backtrace]\n"+
+		"users: {ann@example.org: [unlock, ask, extend, acknowledge, audit]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &situations{stage: newStage(t, "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
+		"--web.permissions-file="+permissions, "--web.enable-force-unlock", "--web.enable-ask-and-extend",
+		"--web.enable-acknowledge", "--web.link=logs=https://logs.example/search?q={host}",
+		"--web.alertmanager-url=https://alerts.example/")}
+	s.b = newTab(t)
+	s.b.login("ann@example.org")
+	return s
+}
+
+func lockPage(name string) string { return "lock?name=" + url.QueryEscape(name) }
+
+// settle is a lock that alerts and blocks as many.
+func (s *situations) settle(waiters int) string {
+	s.t.Helper()
+	id := s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", pid: "1", trace: goTrace,
+		purpose: "settlement of the day, batch 12 of 40", held: 50 * time.Minute, alert: -18 * time.Minute,
+		unlock: 4*time.Minute + 30*time.Second, alive: "order 4,410 of 12,002"})
+	for i := range waiters {
+		s.wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "settles the order of a customer",
+			40*time.Minute-time.Duration(i)*time.Second)
+	}
+	return id
+}
+
+func TestSituationsOfLocks(t *testing.T) {
+	s := everything(t)
+	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute) // is unclaimed by the end
+	s.unlocker("alert-only")
+	const list = `document.querySelector(".locks tbody")`
+	id := s.settle(94)
+	s.show("lock-94-waiters", lockPage("orders/settle"),
+		`document.querySelector(".lock-head").innerText.includes("94 wait")`)
+	s.do(clientv3.OpPut(s.layout.Death(id), protocol.Marshal(metadata.Statement{Lock: "orders/settle", UUID: id,
+		Token: s.record("orders/settle").Token, Cause: metadata.CauseContainerEnded, ExitCode: new(137),
+		Detail: "OOMKilled", How: "container worker of pod orders/orders-7c9d8f6b5-x2k7p ended",
+		EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Witness: metadata.WitnessKubernetes,
+		By: "unlocker-7c9d8", At: metadata.Time{Time: time.Now()}})))
+	s.show("list-dead-holder", "", list+` && document.querySelector("tbody.abandoned")`)
+	s.show("lock-dead-holder", lockPage("orders/settle"), `document.body.innerText.includes("OOMKilled")`)
+
+	s.night()
+	s.nights()
+	s.show("lock-slow", lockPage(held), `document.querySelector(".lock-head").innerText.includes("usually")`)
+	s.circle()
+	s.show("lock-waits", lockPage("shop/stock"),
+		`document.body.innerText.includes("its process waits for shop/prices")`)
+	s.show("lock-semaphore", lockPage("media/transcoders"),
+		`document.querySelectorAll(".locks tbody").length === 2`)
+	s.show("lock-malformed", lockPage("reports/weekly"), `document.querySelector(".badge.malformed")`)
+	s.hostile()
+	s.show("lock-hostile", lockPage(hostileName), `document.querySelector(".lock-head .esc")`)
+
+	delay := metadata.Delay{Lock: "billing/close", UUID: id, Token: 3, Owner: "billing", Hostname: "billing-3",
+		Ended: metadata.EndedForced, By: "bob@example.org", At: metadata.Time{Time: time.Now()}, Seconds: 600}
+	s.do(clientv3.OpPut(s.layout.Delay("billing/close"), protocol.Marshal(delay)))
+	s.show("lock-delay", lockPage("billing/close"), `document.body.innerText.includes("lock delay")`)
+
+	s.show("form-force-unlock", "unlock?name="+held, `document.querySelector("form.force")`)
+	for _, form := range []string{"ask", "extend", "acknowledge"} {
+		s.show("form-"+form, form+"?name="+held, `document.querySelector("form.force")`)
+		s.b.do(typeInto("#reason", "looking at the disk of its node"))
+		s.b.click(`form.force button[type="submit"]`)
+		s.b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+	}
+	s.show("lock-asked-extended-acknowledged", lockPage(held),
+		`document.body.innerText.includes("ann@example.org looks at it until")`)
+	s.show("form-withdraw", "acknowledge?name="+held, `document.querySelector("button[name=withdraw]")`)
+
+	ended := s.record("catalog/sync/eu").UUID
+	s.b.open(s.url) // the dashboard sees the hold before it ends
+	s.b.until("the lock", `document.querySelector(".locks").innerText.includes("catalog/sync/eu")`)
+	s.release("catalog/sync/eu")
+	s.b.until("that it has ended", `fetch("/lock?name=catalog/sync/eu&hold=`+ended+`").then((r) => r.text())
+		.then((t) => window.over = t.includes("released")) && window.over`)
+	s.show("lock-ended", lockPage("catalog/sync/eu")+"&hold="+ended, `document.querySelector(".badge.released")`)
+	s.show("lock-free", lockPage("catalog/sync/eu"), `document.body.innerText.includes("Nobody holds it")`)
+	s.b.open(s.url + lockPage("free/for-long"))
+	s.b.until("that nobody takes it", `document.body.innerText.includes("has not taken it")`, time.Minute)
+	s.show("lock-unclaimed", lockPage("free/for-long"), `document.body.innerText.includes("has not taken it")`)
+}
+
+func TestSituationsOfLists(t *testing.T) {
+	s := everything(t)
+	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute)
+	const list = `document.querySelector(".locks tbody")`
+	s.show("list-empty-no-unlocker", "", `document.querySelector(".empty")`)
+	s.unlocker("alert-only")
+	s.show("list-empty", "", `document.querySelector(".verdict").innerText.includes("No locks held")`)
+	s.settle(94)
+	s.night()
+	s.nights()
+	s.hostile()
+	s.show("list-94-waiters", "", list+` && document.querySelector(".verdict").innerText.includes("blocks 94")`)
+	s.show("list-hostile", "?q=owner:img", list)
+	s.show("list-paused", "", list, func() { s.b.press("p") })
+	s.show("list-full", "?density=full&cols=purpose,hold,labels", list)
+	s.circle()
+	s.show("waiting", "waiting", `document.querySelector(".cycle")`)
+	s.show("owners", "owners", `document.querySelector("table")`)
+	s.show("history", "history", `document.querySelector("table.past")`)
+	s.show("status", "status", `document.querySelector("main h2")`)
+	s.show("help", "help", `document.querySelector("main h2")`)
+	s.b.open(s.url + "ask?name=" + held)
+	s.b.do(typeInto("#reason", "the deploy waits"))
+	s.b.click(`form.force button[type="submit"]`)
+	s.b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+	s.show("audit", "audit", `document.querySelector("main table")`)
+	s.show("list-unclaimed", "?q=drm", list)
+	s.show("not-found", "nothing/here", `document.querySelector("main h1")`)
+
+	s.etcd.Stop()
+	s.b.size(1280, 800)
+	s.b.open(s.url)
+	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
+	s.show("list-stale", "", list+` && document.querySelector(".banner")`)
+	s.show("lock-stale", lockPage("orders/settle"), `document.querySelector(".banner")`)
+	s.show("form-stale", "unlock?name="+held, `document.querySelector(".banner")`)
+}
+
+func TestSituationsOfTenThousandLocks(t *testing.T) {
+	s := everything(t)
+	s.unlocker("alert-only")
+	s.crowd(10_000)
+	s.settle(94)
+	s.show("list-10000", "", `document.querySelector(".counts").innerText.includes("10,001 locks")`)
+	s.show("list-10000-grouped", "?group=owner", `document.querySelector("details.group")`)
+	s.show("owners-10000", "owners", `document.querySelector("table")`)
+}
+
+// crowd writes as many healthy locks of a few owners, many in one transaction.
+func (s *stage) crowd(n int) {
+	s.t.Helper()
+	var puts []clientv3.Op
+	now := time.Now()
+	for i := range n {
+		name := fmt.Sprintf("service-%02d/tenant-%05d/nightly", i%23, i)
+		for field, value := range map[string]string{
+			metadata.FieldUUID:  fmt.Sprintf("%08x-0000-4000-8000-000000000000", i),
+			metadata.FieldOwner: fmt.Sprintf("service-%02d", i%23), metadata.FieldHostname: fmt.Sprint("worker-", i%400),
+			metadata.FieldPID: "1", metadata.FieldLockedAt: metadata.FormatTime(now.Add(-time.Duration(i) * time.Second)),
+			metadata.FieldAlertAt:      metadata.FormatTime(now.Add(time.Hour)),
+			metadata.FieldAutoUnlockAt: metadata.FormatTime(now.Add(2 * time.Hour))} {
+			puts = append(puts, clientv3.OpPut(s.layout.Field(name, field), value))
+		}
+		if len(puts) > 110 || i == n-1 {
+			s.do(puts...)
+			puts = nil
+		}
+	}
+}
