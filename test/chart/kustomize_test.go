@@ -126,6 +126,9 @@ mutexdash: {etcd: {clientCert: {secret: mutexdash-etcd}}, environment: prod-eu}
 `))
 	for _, name := range []string{"unlocker", "unlocker-mutexdash"} {
 		got, want := containerOf(t, r, name), containerOf(t, helm, "locks-"+name)
+		if got.Image != want.Image {
+			t.Errorf("%s: the image is %s, want %s", name, got.Image, want.Image)
+		}
 		slices.Sort(got.Args)
 		slices.Sort(want.Args)
 		args := strings.Join(got.Args, "\n")

@@ -222,7 +222,8 @@ func (h *helm) release(t *testing.T) map[string]released {
 		"services": "/api/v1", "serviceaccounts": "/api/v1", "configmaps": "/api/v1",
 		"poddisruptionbudgets": "/apis/policy/v1", "ingresses": "/apis/networking.k8s.io/v1",
 		"networkpolicies": "/apis/networking.k8s.io/v1"} {
-		path := version + "/namespaces/" + h.namespace + "/" + kind + "?labelSelector=app.kubernetes.io/instance%3Dlocks"
+		path := version + "/namespaces/" + h.namespace + "/" + kind +
+			"?labelSelector=app.kubernetes.io/instance%3Dlocks"
 		items, _ := h.cluster.ask(t, "GET", path, "", nil)["items"].([]any)
 		for _, item := range items {
 			o := item.(object)
