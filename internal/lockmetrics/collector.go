@@ -58,7 +58,8 @@ type Collector struct {
 	c Config
 	d descs
 
-	held *prometheus.HistogramVec
+	held   *prometheus.HistogramVec
+	byLock *byLock
 }
 
 // New returns a collector; it is not registered.
@@ -66,13 +67,21 @@ func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Collector{c: c, d: newDescs(c.Namespace), held: newHoldSeconds(c.Namespace)}
+	limit := 0
+	if c.Series == SeriesAll {
+		limit = c.SeriesLimit
+	}
+	return &Collector{c: c, d: newDescs(c.Namespace), held: newHoldSeconds(c.Namespace),
+		byLock: newByLock(c.Namespace, limit)}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.d.describe(ch)
 	c.held.Describe(ch)
+	for _, m := range c.byLock.collectors() {
+		m.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -99,6 +108,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		c.alarms(ch)
 	}
 	c.held.Collect(ch)
+	for _, m := range c.byLock.collectors() {
+		m.Collect(ch)
+	}
 }
 
 func (c *Collector) sync(ch chan<- prometheus.Metric, s Sync) {

@@ -18,12 +18,16 @@ const (
 	endForced     = "forced"
 )
 
+func holdBuckets() []float64 {
+	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
+}
+
 func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 	held := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "hold_seconds",
 		Help:      "How long locks were held, by how the hold ended.",
-		Buckets:   []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+		Buckets:   holdBuckets(),
 	}, []string{"ended"})
 	for _, ended := range []string{endReleased, endYielded, endAutoUnlock, endAbandoned, endForced} {
 		held.WithLabelValues(ended)
@@ -34,7 +38,11 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 // Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	c.held.WithLabelValues(endOf(r, ending)).Observe(lasted(r, now).Seconds())
+	ended, after := endOf(r, ending), lasted(r, now)
+	c.held.WithLabelValues(ended).Observe(after.Seconds())
+	if ended == endReleased || ended == endYielded {
+		c.byLock.ended(r, after)
+	}
 }
 
 func endOf(r *metadata.Record, ending *metadata.Ending) string {

@@ -57,7 +57,7 @@ func scrapes(t *testing.T) map[string]families {
 	pages := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
 	witness := proctest.FreeAddr(t)
-	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
+	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
@@ -81,6 +81,10 @@ func scrapes(t *testing.T) map[string]families {
 	for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
 			resp.Body.Close()
+		}
+		hold(t, client, l, "released", "00000000-0000-4000-8000-000000000007", time.Hour, 2*time.Hour)
+		if _, err := client.Delete(t.Context(), l.Record("released"), clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
 		}
 		got["unlocker"] = scrape(t, unlockerAddress, "unlocker_")
 		got["mutexdash"] = scrape(t, ops, "mutexdash_")
@@ -118,6 +122,8 @@ func late() map[string][]string {
 			"unlocker_etcd_alarm", "unlocker_lock_acknowledged_until_timestamp_seconds",
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
+			"unlocker_lock_hold_seconds", "unlocker_lock_alert_after_seconds",
+			"unlocker_lock_auto_unlock_after_seconds",
 			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
 		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},

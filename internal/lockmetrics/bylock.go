@@ -1,0 +1,87 @@
+package lockmetrics
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// byLock measures the holds of each lock that their holders ended, beside the deadlines that the lock has. It knows a
+// limited number of locks: names with a date or a customer in them would otherwise be series forever. The lock whose
+// last hold ended longest ago makes room for another.
+type byLock struct {
+	limit int
+
+	mu     sync.Mutex
+	recent *list.List // of labels, the newest first
+	known  map[string]*list.Element
+
+	held                        *prometheus.HistogramVec
+	alertAfter, autoUnlockAfter *prometheus.GaugeVec
+}
+
+func newByLock(namespace string, limit int) *byLock {
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
+			[]string{"lock"})
+	}
+	return &byLock{limit: limit, recent: list.New(), known: map[string]*list.Element{},
+		held: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "lock_hold_seconds",
+			Help: "How long the lock was held, in holds that their holders ended; " +
+				"with --metrics.lock-series=all only.",
+			Buckets: holdBuckets(),
+		}, []string{"lock"}),
+		alertAfter: gauges("lock_alert_after_seconds",
+			"Time until the alert of the lock, as its last hold began; with --metrics.lock-series=all only."),
+		autoUnlockAfter: gauges("lock_auto_unlock_after_seconds",
+			"Time until the auto-unlock of the lock, as its last hold began; with --metrics.lock-series=all only."),
+	}
+}
+
+func (b *byLock) collectors() []prometheus.Collector {
+	return []prometheus.Collector{b.held, b.alertAfter, b.autoUnlockAfter}
+}
+
+// ended takes a hold that its holder ended. A share counts for the whole lock.
+func (b *byLock) ended(r *metadata.Record, after time.Duration) {
+	if b.limit <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := text.NameLabel(r.Queue())
+	b.remember(name)
+	b.held.WithLabelValues(name).Observe(after.Seconds())
+	if r.Alive != nil || r.Extended != nil || r.LockedAt.IsZero() {
+		return // its deadlines are no longer those with which it began
+	}
+	for gauge, at := range map[*prometheus.GaugeVec]time.Time{
+		b.alertAfter: r.AlertAt, b.autoUnlockAfter: r.AutoUnlockAt,
+	} {
+		if at.After(r.LockedAt) {
+			gauge.WithLabelValues(name).Set(at.Sub(r.LockedAt).Seconds())
+		}
+	}
+}
+
+// remember notes that a hold of this lock ended now.
+func (b *byLock) remember(name string) {
+	if e := b.known[name]; e != nil {
+		b.recent.MoveToFront(e)
+		return
+	}
+	if b.recent.Len() >= b.limit {
+		oldest, _ := b.recent.Remove(b.recent.Back()).(string)
+		delete(b.known, oldest)
+		b.held.DeleteLabelValues(oldest)
+		b.alertAfter.DeleteLabelValues(oldest)
+		b.autoUnlockAfter.DeleteLabelValues(oldest)
+	}
+	b.known[name] = b.recent.PushFront(name)
+}
