@@ -36,6 +36,14 @@ func (h holder) who() string {
 	return who
 }
 
+// atStart is who at the start of a sentence.
+func (h holder) atStart() string {
+	if h.owner == "" {
+		return "S" + h.who()[1:]
+	}
+	return h.who()
+}
+
 // write returns the alert with its annotations.
 func (p *Pusher) write(n need, frame string) alert {
 	h := holderOf(n.record, frame)
@@ -44,16 +52,15 @@ func (p *Pusher) write(n need, frame string) alert {
 	switch n.name {
 	case lockAlerting:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", oneLine(h.lock)),
-			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), oneLine(h.lock), at))
+			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.atStart(), oneLine(h.lock), at))
 	case lockAbandoned:
 		what, how := protocol.WhatEnded(n.record.Death)
-		if how != "" {
-			what += " " + how
-		}
 		a.notes = p.notes(n.name, h, fmt.Sprintf("The holder of lock %s is dead.", oneLine(h.lock)),
-			fmt.Sprintf("%s took the lock %s and did not release it: %s at %s, says the witness %s. "+
-				"Everything waiting for the lock keeps waiting until it is unlocked.", h.who(), oneLine(h.lock), what,
-				at, oneLine(n.record.Death.By)))
+			fmt.Sprintf("%s took the lock %s and did not release it: %s at %s. "+
+				"Everything waiting for the lock keeps waiting until it is unlocked.",
+				h.atStart(), oneLine(h.lock), what, at))
+		set(a.notes, "ended", how)
+		set(a.notes, "witness", oneLine(n.record.Death.By))
 		set(a.notes, "why", oneLine(n.record.Death.How))
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
@@ -68,7 +75,7 @@ func (p *Pusher) write(n need, frame string) alert {
 		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", oneLine(h.lock)),
 			fmt.Sprintf("The clock of %s, the holder of the lock %s, is %v %s the unlocker's. "+
 				"The times that the holder wrote into the record are wrong by as much.",
-				h.who(), oneLine(h.lock), n.off.Abs().Round(time.Second), side))
+				h.who(), oneLine(h.lock), lasting(n.off.Abs()), side))
 	case lockMalformed:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", oneLine(h.lock)),
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
@@ -171,8 +178,9 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
-		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it. "+
-			"Check the holder and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
+		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it at %s. "+
+			"Check the holder and its work: somebody else may hold the lock now.", h.atStart(), oneLine(e.Lock),
+			instant(e.EndedAt.Time)))
 	set(a.notes, "by", oneLine(e.By))
 	set(a.notes, "why", oneLine(e.Why))
 	return a

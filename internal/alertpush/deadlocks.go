@@ -56,9 +56,10 @@ func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
 		"summary": "Processes wait for each other's locks: " + oneLine(locks) + ".",
-		"description": describe(c) +
-			" Unless they do several jobs at once, none of them continues until one gives up " +
-			"or loses a lock at its deadline.",
+		"description": oneLine(holders) + " have waited for each other's locks since " + instant(c.Since) +
+			". Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
+			"deadline.",
+		"waits":       describe(c),
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
 	if p.c.Dashboard != "" {

@@ -74,10 +74,11 @@ func checkCycle(t *testing.T, got posted, began time.Time) {
 	}
 	for name, want := range map[string]string{
 		"summary": "Processes wait for each other's locks: orders, stock.",
-		"description": "billing on host-1:7 waits for orders, held by search on host-2:8. search on host-2:8 waits " +
-			"for stock, held by billing on host-1:7 and 1 more. " +
-			"Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
-			"deadline.",
+		"description": "billing on host-1:7, search on host-2:8 have waited for each other's locks since " +
+			began.UTC().Format("2006-01-02 15:04:05Z") + ". Unless they do several jobs at once, none of them " +
+			"continues until one gives up or loses a lock at its deadline.",
+		"waits": "billing on host-1:7 waits for orders, held by search on host-2:8. search on host-2:8 waits for " +
+			"stock, held by billing on host-1:7 and 1 more.",
 		"dashboard":   "https://locks.example.org/waiting",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerdeadlock",
 	} {

@@ -52,7 +52,7 @@ func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
 	a := alert{key: key{name: lockUnclaimed, lock: text.NameLabel(l.Name)}, severity: "warning", starts: l.Since}
 	a.notes = p.notes(a.name, first, fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.",
 		oneLine(l.Name)),
-		fmt.Sprintf("The lock %s has been free since %s, and the first in line, %s, does not take it. Everybody else "+
-			"waits behind it.", oneLine(l.Name), instant(l.Since), first.who()))
+		fmt.Sprintf("The lock %s has been free since %s, and the first in line does not take it. Everybody else waits "+
+			"behind it.", oneLine(l.Name), instant(l.Since)))
 	return a
 }

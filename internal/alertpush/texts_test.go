@@ -1,0 +1,75 @@
+package alertpush_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// What is pushed reads as what Prometheus' rules make of the same lock. promtool tests the rules against this file.
+func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
+	b, err := os.ReadFile("../../deploy/prometheus/tests/locks.test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := normal(string(b))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.holds(w.lock("l", func(r *metadata.Record) {
+			r.Owner = ""
+			r.Hostname = ""
+			r.AutoUnlockAt = r.AlertAt.Add(time.Hour + time.Second)
+		}))
+		c := w.config()
+		c.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle(w.began)} }
+		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
+			return []unclaimed.Lock{{Name: "orders/settle #1", Since: w.began}}, 0
+		}
+		time.Sleep(time.Second)
+		defer w.start(c)()
+		w.pusher.Ended(nil, &metadata.Ending{Lock: "l", Owner: "billing", Hostname: "host-1",
+			Ended: metadata.EndedAutoUnlocked, EndedAt: metadata.Time{Time: time.Now()}})
+		time.Sleep(90 * time.Second)
+		told := w.take()
+		w.holds(w.lock("l", func(r *metadata.Record) {
+			r.AlertAt = time.Time{}
+			r.AutoUnlockAt = time.Now().Add(-10 * time.Minute)
+		}))
+		time.Sleep(time.Second)
+		for _, p := range w.take() {
+			if p.Labels["alertname"] == "UnlockerLockExpired" {
+				told = append(told, p)
+			}
+		}
+		seen := map[string]bool{}
+		for _, p := range told {
+			name := p.Labels["alertname"]
+			for _, note := range []string{"summary", "description", "next"} {
+				text := normal(p.Annotations[note])
+				if !strings.Contains(rules, text) {
+					t.Errorf("the rules have no such %s of %s: %s", note, name, text)
+				}
+				seen[name] = true
+			}
+		}
+		for _, name := range []string{"UnlockerLockAlerting", "UnlockerLockExpired", "UnlockerLockAutoUnlocked",
+			"UnlockerLockUnclaimed", "UnlockerDeadlock"} {
+			if !seen[name] {
+				t.Errorf("%s is not pushed", name)
+			}
+		}
+	})
+}
+
+// normal is a text on one line, with one time, one quote, and one deadline.
+func normal(text string) string {
+	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "''", "'")), " ")
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`).ReplaceAllString(text, "T")
+}
