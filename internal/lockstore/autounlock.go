@@ -102,6 +102,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 		}
 	}
 	flush()
+	s.history.prepare(ctx) // while the last batch is in flight: where one call ends with a full batch, another follows
 }
 
 func (b batch) fail(err error) {

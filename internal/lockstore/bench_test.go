@@ -42,6 +42,31 @@ func BenchmarkMassExpiry(b *testing.B) {
 	}
 }
 
+// BenchmarkMassExpiryInCalls removes 10,000 locks in calls of 64, as the unlocker does, and in the same run in one.
+func BenchmarkMassExpiryInCalls(b *testing.B) {
+	const locks = 10_000
+	for b.Loop() {
+		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
+		took := map[int]time.Duration{}
+		for _, size := range []int{64, locks} {
+			removals := make([]metadata.Removal, locks)
+			each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i))) })
+			began := time.Now()
+			for some := range slices.Chunk(removals, size) {
+				for i, err := range w.AutoUnlock(b.Context(), some) {
+					if err != nil {
+						b.Fatalf("%s: %v", some[i].Record.Name, err)
+					}
+				}
+			}
+			took[size] = time.Since(began)
+		}
+		b.ReportMetric(locks/took[64].Seconds(), "locks/s-in-calls")
+		b.ReportMetric(locks/took[locks].Seconds(), "locks/s-in-one")
+		b.ReportMetric(took[64].Seconds()/took[locks].Seconds(), "times")
+	}
+}
+
 // leaseExpiry measures etcd's expiry of this many keys whose leases end in the same second.
 func leaseExpiry(b *testing.B, w world, n int) time.Duration {
 	const ttl = 20

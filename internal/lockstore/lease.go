@@ -36,6 +36,22 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	if id := l.take(n); id != clientv3.NoLease {
 		return id, nil
 	}
+	return l.grant(ctx, n)
+}
+
+// prepare grants the next lease if the present one has no room left, so that the next caller need not wait for it. If
+// that fails, the next caller learns why.
+func (l *lease) prepare(ctx context.Context) {
+	l.mu.Lock()
+	full := l.id != clientv3.NoLease && l.room == 0
+	l.mu.Unlock()
+	if full {
+		_, _ = l.grant(ctx, 0)
+	}
+}
+
+// grant takes a new lease into use, for n keys at first.
+func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
