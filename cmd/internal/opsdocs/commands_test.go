@@ -77,11 +77,12 @@ func TestPagesNamedInDeployExist(t *testing.T) {
 		}
 		for _, page := range named.FindAllString(read(t, strings.TrimPrefix(filepath.ToSlash(file), top)), -1) {
 			found++
-			if _, after, link := strings.Cut(page, "/blob/main/"); link {
-				page = after
-			}
+			_, after, link := strings.Cut(page, "/blob/main/")
 			place := top + page
-			if !strings.Contains(page, "/") {
+			switch {
+			case link: // of the whole repository
+				place = top + after
+			case !strings.Contains(page, "/"):
 				place = filepath.Join(filepath.Dir(file), page)
 			}
 			if _, err := os.Stat(place); err != nil {
