@@ -62,6 +62,42 @@ func TestALockThatNobodyTakesLeadsTheList(t *testing.T) {
 	wantWords(t, ok(t, s.dashboard(t, free), "/"), "billing/invoice-run blocks 6")
 }
 
+func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
+	s, free := neglected()
+	known := false
+	d := s.dashboard(t, free, func(c *setup.Config) {
+		all := c.Unclaimed
+		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
+			if !known {
+				return nil, time.Second
+			}
+			return all()
+		}
+	})
+	before := get(d, "/").Header().Get("ETag")
+	if same := get(d, "/", "If-None-Match", before); same.Code != 304 {
+		t.Errorf("nothing has changed: %d", same.Code)
+	}
+	known = true
+	if after := get(d, "/", "If-None-Match", before); after.Code != 200 {
+		t.Errorf("an open list does not learn that nobody takes a lock: %d", after.Code)
+	}
+	wantWords(t, ok(t, d, "/waiting"), "1 lock is unclaimed: free, and the first in line does not take it.",
+		"unclaimed orders/settle No holder free for 46m")
+	summary, _ := fetch[map[string]any](t, d, "/api/v1/summary")
+	if summary["unclaimed"] != 1.0 || summary["longest_unclaimed"] != settle ||
+		summary["longest_unclaimed_since_in_seconds"] != -2760.0 {
+		t.Errorf("the summary is %v", summary)
+	}
+	if none, _ := fetch[map[string]any](t, s.dashboard(t), "/api/v1/summary"); none["unclaimed"] != nil {
+		t.Errorf("where it is not known, the summary is %v", none)
+	}
+	for range 4 { // one that is held blocks more
+		s.wait("billing/invoice-run", "billing", time.Minute)
+	}
+	wantWords(t, ok(t, d, "/"), "1 unclaimed lock: free, and the first in line does not take it.")
+}
+
 func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
 	s := newScene()
 	d := s.dashboard(t)

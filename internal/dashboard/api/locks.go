@@ -155,6 +155,10 @@ type summaryJSON struct {
 	OldestIn  *float64 `json:"oldest_locked_at_in_seconds"`
 	LongestAt *string  `json:"longest_waiting_since"`
 	LongestIn *float64 `json:"longest_waiting_since_in_seconds"`
+	Unclaimed *int     `json:"unclaimed"`
+	FreeName  *string  `json:"longest_unclaimed"`
+	FreeAt    *string  `json:"longest_unclaimed_since"`
+	FreeIn    *float64 `json:"longest_unclaimed_since_in_seconds"`
 	NextName  *string  `json:"next_auto_unlock"`
 	NextAt    *string  `json:"next_auto_unlock_at"`
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
@@ -171,13 +175,21 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
-	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).String(), Held: c.Held,
+	j := summaryJSON{Verdict: a.pages.Verdict(r, l.snapshot, r.Viewpoint()).String(), Held: c.Held,
 		Alerting: c.Alerting, Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired,
 		Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	if a.site.Config.Queues != nil {
 		j.Waiting = &c.Waiting
+	}
+	if a.site.Config.Unclaimed != nil {
+		n, longest := a.pages.Unclaimed(r)
+		j.Unclaimed = &n
+		if longest != nil {
+			j.FreeName = &longest.Name
+			j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
+		}
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name

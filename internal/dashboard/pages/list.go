@@ -191,6 +191,9 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		h = locks.Hash(h, xxhash.Sum64String(w.Lock), uint64(w.Waiters), uint64(w.Longest.UnixNano()))
 	}
 	h = locks.Hash(h, uint64(len(s.Cycles())))
+	for _, l := range unclaimedIn(r) { // time alone makes a lock one of them
+		h = locks.Hash(h, xxhash.Sum64String(l.urls.Cluster+"/"+l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
+	}
 	if r.Several() {
 		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
 	}
@@ -226,7 +229,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v.Fragment = l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
 	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
-	v.Verdict = p.Verdict(s, v.Viewpoint)
+	v.Verdict = p.Verdict(r, s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.All)
 	}

@@ -26,9 +26,9 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 
 // Verdict says what a person must know first: which lock is in the way, who holds it, and what happens next. That the
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
-func (p *Pages) Verdict(s *locks.Snapshot, at phrase.Viewpoint) verdict {
+func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, policy: p.site.Config.Policy, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(p.site)}
+		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r)}
 	b.unlockers, b.known = p.site.Unlockers()
 	if s.All.Expired > 0 {
 		b.expired = oldestExpired(s.Rows)
@@ -61,6 +61,9 @@ func (b *banner) verdict() verdict {
 		v.Lead = phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), l.urls.Lock(l.Name, "")).
 			Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
 			Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
+		if more := len(b.unclaimed) - 1; more > 0 {
+			v.Lead = v.Lead.Say(" ").Link(phrase.Thousands(more)+" more", b.urls.To("waiting")).Say(" unclaimed.")
+		}
 	}
 	if b.known && len(b.unlockers) == 0 && !b.at.Stale {
 		v.Level = "bad"
@@ -83,7 +86,7 @@ func (b *banner) level() string {
 		return "expired"
 	case all.Abandoned > 0:
 		return "abandoned"
-	case all.Alerting > 0 || len(b.cycles) > 0:
+	case all.Alerting > 0 || len(b.cycles) > 0 || len(b.unclaimed) > 0 && !b.at.Stale:
 		return "alerting"
 	case all.Expiring > 0:
 		return "expiring"
@@ -113,18 +116,26 @@ type claimless struct {
 	urls site.URLs
 }
 
-// unclaimedIn are the locks that nobody takes, in one cluster or in all.
-func unclaimedIn(s *site.Site) (all []claimless) {
-	for _, part := range s.Parts {
-		all = append(all, unclaimedIn(part)...)
-	}
-	if len(s.Parts) > 0 {
-		return all
-	}
-	for _, l := range s.Unclaimed() {
-		all = append(all, claimless{l, s.URLs})
+// unclaimedIn are the locks that nobody takes, in the clusters that the caller may see and that are not stale.
+func unclaimedIn(r *site.Request) (all []claimless) {
+	for _, part := range r.Each() {
+		if part.Viewpoint().Stale {
+			continue
+		}
+		for _, l := range part.Site.Unclaimed() {
+			all = append(all, claimless{l, part.Site.URLs})
+		}
 	}
 	return all
+}
+
+// Unclaimed is how many locks nobody takes although somebody waits, and which of them has been free for longest.
+func (p *Pages) Unclaimed(r *site.Request) (n int, longest *unclaimed.Lock) {
+	b := banner{unclaimed: unclaimedIn(r)}
+	if l := b.longestUnclaimed(); l != nil {
+		longest = &l.Lock
+	}
+	return len(b.unclaimed), longest
 }
 
 // calm is the answer where no lock is in the way.
@@ -300,6 +311,10 @@ func (b *banner) rest() phrase.Sentence {
 	if n := len(b.cycles); n > 0 {
 		said = said.Say(" ").Link(phrase.Plural(n, "deadlock", "deadlocks"), b.urls.To("waiting")).
 			Say(" likely: processes wait for each other.")
+	}
+	if n := len(b.unclaimed); n > 0 && b.longestUnclaimed() == nil && !b.at.Stale {
+		said = said.Say(" ").Link(phrase.Plural(n, "unclaimed lock", "unclaimed locks"), b.urls.To("waiting")).
+			Say(": free, and the first in line does not take it.")
 	}
 	if len(said) == 0 && b.level() == "calm" {
 		return phrase.Say(" No locks alerting.")

@@ -22,6 +22,7 @@ type waitingPage struct {
 	More    int // locks that are not shown
 	Waiting int
 	Longest *phrase.Moment
+	Free    int // locks that nobody takes although somebody waits
 	Cycles  []cycleView
 }
 
@@ -35,6 +36,7 @@ type contention struct {
 	Sharers     []lockLink // some of them, by host
 	MoreSharers int
 	Held        *phrase.Moment
+	Free        *phrase.Moment // since when nobody takes it
 	Longest     *phrase.Moment
 	N           int
 	First       []WaiterView // in order, as many as fit
@@ -76,6 +78,9 @@ type queued struct {
 	queue   []metadata.Waiter
 	longest time.Time
 }
+
+// key is the lock among those of all clusters.
+func (q *queued) key() [2]string { return [2]string{q.in.Site.URLs.Cluster, q.lock} }
 
 // queuedIn are the locks of a cluster that somebody waits for, as far as the query finds them. The error says that the
 // search was stopped.
@@ -120,6 +125,15 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		longest = locks.Earlier(longest, one.longest)
 	}
 	v.Longest = v.Lasting(longest)
+	free := map[[2]string]claimless{}
+	for _, l := range unclaimedIn(r) {
+		free[[2]string{l.urls.Cluster, l.Name}] = l
+	}
+	for _, one := range all {
+		if _, is := free[one.key()]; is {
+			v.Free++
+		}
+	}
 	lost := func(one queued) int64 { return locks.Lost(len(one.queue), one.longest, v.AsOf) }
 	slices.SortFunc(all, func(a, b queued) int {
 		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
@@ -131,6 +145,9 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
 		c.Cluster = p.clusterOf(r, one.in.Site.URLs.Cluster)
 		c.Longest = at.Lasting(one.longest)
+		if l, is := free[one.key()]; is {
+			c.Free = at.Lasting(l.Since)
+		}
 		c.N = len(one.queue)
 		views := WaiterViews(one.queue, at)
 		c.Rest = max(0, len(views)-maxWaitersEach)
