@@ -95,7 +95,7 @@ func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
 	for range 4 { // one that is held blocks more
 		s.wait("billing/invoice-run", "billing", time.Minute)
 	}
-	wantWords(t, ok(t, d, "/"), "1 unclaimed lock: free, and the first in line does not take it.")
+	wantWords(t, ok(t, s.dashboard(t, free), "/"), "1 unclaimed lock: free, and the first in line does not take it.")
 }
 
 func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
