@@ -12,4 +12,4 @@ conformance: ## all clients, alone and in pairs, against the protocol; CLIENT=cl
 
 .PHONY: conformance-short
 conformance-short: ## the part of it that CI runs
-	$(CONFORMANCE) -timeout 15m -parallel 8 -short -args -clients '$(CLIENT)'
+	$(CONFORMANCE) -timeout 15m -parallel 6 -short -args -clients '$(CLIENT)'
