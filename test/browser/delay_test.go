@@ -20,7 +20,8 @@ func (s *stage) delay(lock string, d time.Duration) {
 	defer cancel()
 	record := s.record(lock)
 	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "bob",
-		Action: protocol.ActionForceUnlock, Lock: lock, UUID: record.UUID, Token: record.Token, Reason: "node-3 is lost"}
+		Action: protocol.ActionForceUnlock, Lock: lock, UUID: record.UUID, Token: record.Token,
+		Reason: "node-3 is lost"}
 	err := lockstore.New(s.client, s.layout).ForceUnlock(ctx, protocol.Forced(record, action, d), action)
 	if err != nil {
 		s.t.Fatal(err)

@@ -281,9 +281,11 @@ func (s *stage) crowd(n int) {
 	for i := range n {
 		name := fmt.Sprintf("service-%02d/tenant-%05d/nightly", i%23, i)
 		for field, value := range map[string]string{
-			metadata.FieldUUID:  fmt.Sprintf("%08x-0000-4000-8000-000000000000", i),
-			metadata.FieldOwner: fmt.Sprintf("service-%02d", i%23), metadata.FieldHostname: fmt.Sprint("worker-", i%400),
-			metadata.FieldPID: "1", metadata.FieldLockedAt: metadata.FormatTime(now.Add(-time.Duration(i) * time.Second)),
+			metadata.FieldUUID:         fmt.Sprintf("%08x-0000-4000-8000-000000000000", i),
+			metadata.FieldOwner:        fmt.Sprintf("service-%02d", i%23),
+			metadata.FieldHostname:     fmt.Sprint("worker-", i%400),
+			metadata.FieldPID:          "1",
+			metadata.FieldLockedAt:     metadata.FormatTime(now.Add(-time.Duration(i) * time.Second)),
 			metadata.FieldAlertAt:      metadata.FormatTime(now.Add(time.Hour)),
 			metadata.FieldAutoUnlockAt: metadata.FormatTime(now.Add(2 * time.Hour))} {
 			puts = append(puts, clientv3.OpPut(s.layout.Field(name, field), value))

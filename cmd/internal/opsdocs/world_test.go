@@ -57,7 +57,8 @@ func scrapes(t *testing.T) map[string]families {
 	pages := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
 	witness := proctest.FreeAddr(t)
-	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
+	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all",
+		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
