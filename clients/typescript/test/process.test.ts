@@ -85,7 +85,8 @@ test("a process says of itself what it can learn, and nothing that it would have
   const { boot_id, pid_namespace, process_start, pod_uid, container } = identity(env, read, read);
   assert.deepEqual([boot_id, pid_namespace, process_start, pod_uid, container],
     ["boot", 4026531836, 812345, "9d7c9a9e", "worker"]);
-  const { container: strange, pod_namespace } = identity({ CONTAINER_NAME: "worker", POD_NAMESPACE: "billing" }, read, read);
+  const outside = { CONTAINER_NAME: "worker", POD_NAMESPACE: "billing" };
+  const { container: strange, pod_namespace } = identity(outside, read, read);
   assert.deepEqual([strange, pod_namespace], [undefined, undefined], "outside of a pod, the names are another's");
   const { pod_name } = identity({ ...env, POD_NAME: "a\nb" }, read, read);
   assert.equal(pod_name, undefined, "no name");
