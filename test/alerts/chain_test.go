@@ -129,8 +129,8 @@ func quiet(am, name string) error {
 	return err
 }
 
-// panels runs every query of the dashboards in Prometheus, about a lock where they ask about one, and returns an error that
-// names the panels that stay empty.
+// panels runs every query of the dashboards in Prometheus, about a lock where they ask about one, and returns an error
+// that names the panels that stay empty.
 func panels(t *testing.T, prometheus, lock string) error {
 	t.Helper()
 	files, err := filepath.Glob(top + "deploy/grafana/*.json")

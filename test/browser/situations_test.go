@@ -23,9 +23,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// What a person may find, each at four widths. Nothing may stand out of the window or keep anybody out: axe looks at the
-// widest in light and at the narrowest in dark. With LOOK=DIR, both themes are looked at in all widths, and a sheet of
-// what can be seen of each without scrolling is written there.
+// What a person may find, each at four widths. Nothing may stand out of the window or keep anybody out: axe looks at
+// the widest in light and at the narrowest in dark. With LOOK=DIR, both themes are looked at in all widths, and a sheet
+// of what can be seen of each without scrolling is written there.
 
 // situations shows pages.
 type situations struct {
