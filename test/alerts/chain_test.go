@@ -152,7 +152,8 @@ func panels(t *testing.T, prometheus, lock string) error {
 		for _, p := range board.Panels {
 			for _, target := range p.Targets {
 				asked++
-				if n := answers(t, prometheus, strings.ReplaceAll(target.Expr, "$lock", lock)); n == 0 && !slices.Contains(quietPanels(), p.Title) {
+				n := answers(t, prometheus, strings.ReplaceAll(target.Expr, "$lock", lock))
+				if n == 0 && !slices.Contains(quietPanels(), p.Title) {
 					empty = append(empty, p.Title)
 				}
 			}

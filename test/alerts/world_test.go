@@ -50,7 +50,8 @@ func (w *world) unlocker(more ...string) *unlocker {
 	u := &unlocker{addr: proctest.FreeAddr(w.T)}
 	u.Process = proctest.Start(w.T, programs.Command(w.T, "unlocker", append([]string{
 		"--policy=auto-unlock", "--metrics.lock-series=all",
-		"--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*", "--dashboard.url=http://" + w.dashAddr,
+		"--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*",
+		"--dashboard.url=http://" + w.dashAddr,
 		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
 	}, more...)...))
 	w.unlockers = append(w.unlockers, u)
