@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // unlockStage is a stage whose mutexdash lets ann end holds.
@@ -33,9 +36,19 @@ func (b *tab) login(name string) {
 		network.SetExtraHTTPHeadersParams{Headers: network.Headers{"X-Forwarded-User": name}})))
 }
 
+// click clicks on an element, and again if the live page replaced it after it was found, when nothing was clicked.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Click(selector))
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
+	defer cancel()
+	err := chromedp.Do(ctx, chromedp.Click(selector))
+	for range 10 {
+		if err == nil || !strings.Contains(err.Error(), "Could not find node") {
+			break
+		}
+		err = chromedp.Do(ctx, chromedp.Click(selector))
+	}
+	b.check(err)
 }
 
 const held = "billing/invoice-run"
