@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -107,7 +107,7 @@ func (c *crowd) take(ctx context.Context, first, last int, name func(int) string
 	times func(int) (alertAt, autoUnlockAt time.Time), taken func(i int, token int64)) error {
 	var next atomic.Int64
 	next.Store(int64(first))
-	return each(8, func() error {
+	return contest.Each(8, func(int) error {
 		for {
 			from := int(next.Add(batch)) - batch
 			if from >= last || ctx.Err() != nil {
@@ -150,21 +150,4 @@ func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
 		return 0, err
 	}
 	return r.Header.Revision, nil
-}
-
-// each runs f n times concurrently and returns the first error.
-func each(workers int, f func() error) error {
-	errs := make(chan error, workers)
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() { errs <- f() })
-	}
-	all.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

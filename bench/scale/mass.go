@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
@@ -115,7 +116,7 @@ func (c *crowd) others(ctx context.Context) (took []time.Duration, err error) {
 	defer client.Close()
 	var mu sync.Mutex
 	next := 0
-	err = each(16, func() error {
+	err = contest.Each(16, func(int) error {
 		mu.Lock()
 		i := 90_000_000 + next
 		next++
@@ -160,7 +161,7 @@ func (c *crowd) leases(ctx context.Context) (float64, error) {
 				ids <- i
 			}
 		}()
-		return each(64, func() error {
+		return contest.Each(64, func(int) error {
 			var failed error
 			for i := range ids {
 				if err := do(i); err != nil {

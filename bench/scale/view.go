@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -101,7 +102,7 @@ func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error 
 			indexes <- c.calm(i)
 		}
 	}()
-	err := each(16, func() error {
+	err := contest.Each(16, func(int) error {
 		for i := range indexes {
 			revision, err := c.extend(ctx, i)
 			if err != nil {
@@ -132,7 +133,7 @@ func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error 
 	changes := 0
 	newest := int64(0)
 	next := 0
-	err := each(64, func() error {
+	err := contest.Each(64, func(int) error {
 		for time.Now().Before(end) {
 			mu.Lock()
 			next++
