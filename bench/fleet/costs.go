@@ -32,7 +32,8 @@ type costs struct {
 func (c costs) String() string {
 	return fmt.Sprintf("- measured: %.0f extensions a second, %.0f locks and releases a second, an answer in %.2f ms, "+
 		"%d bytes of store and %d bytes of memory for each lock, %d KiB of memory for each client\n"+
-		"- from make bench-scale: %d bytes of an unlocker's memory for each lock, %.0f locks a second read at its start\n",
+		"- from make bench-scale: %d bytes of an unlocker's memory for each lock, %.0f locks a second read at its "+
+		"start\n",
 		1/c.extend.Seconds(), 1/c.hold.Seconds(), c.floor.Seconds()*1000, c.store, c.memory, c.connection/1024,
 		c.unlocker, c.read)
 }

@@ -48,7 +48,8 @@ func TestWhatWaitedForAClusterIsAnsweredAfterItsReturn(t *testing.T) {
 	within := 100 * time.Second
 	rs := apart(2*time.Millisecond, within) // half of what it can
 	a := serviceOf(time.Millisecond).serve(rs, 20*time.Second, within)
-	if a.drained < 38*time.Second || a.drained > 42*time.Second { // 20 s of requests take 10 s, and these bring 5 s, and so on
+	// The requests of 20 s take 10 s, meanwhile 5 s of work come, and so on.
+	if a.drained < 38*time.Second || a.drained > 42*time.Second {
 		t.Errorf("caught up after %v, want about 40 s", a.drained)
 	}
 	if a := serviceOf(3*time.Millisecond).serve(rs, 20*time.Second, within); a.drained != 0 {
@@ -127,7 +128,8 @@ func TestWhatExceedsTheLimitsIsNamed(t *testing.T) {
 	if got := strings.Join(one.over, " "); got != "throughput store memory" {
 		t.Errorf("one cluster exceeds %q", got)
 	}
-	if four := w.simulate(4, c, l); len(four.over) != 0 || four.locks < 5000 || four.locks > 5300 || four.connections < 20 ||
+	if four := w.simulate(4, c, l); len(four.over) != 0 || four.locks < 5000 || four.locks > 5300 ||
+		four.connections < 20 ||
 		four.start != time.Duration(four.locks)*time.Millisecond {
 		t.Errorf("the fullest of four is %+v", four)
 	}

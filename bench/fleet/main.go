@@ -1,6 +1,5 @@
-// Command fleet simulates more locks than one etcd can carry: it measures what a lock costs an etcd on this machine, or
-// takes the costs given, and computes what each of several clusters would have to carry. docs/benchmarks.md explains its
-// output.
+// Command fleet simulates more locks than one etcd can carry: it measures what a lock costs an etcd on this machine, and
+// computes what each of several clusters would have to carry. docs/benchmarks.md explains its output.
 package main
 
 import (
@@ -31,11 +30,11 @@ func main() {
 	flag.StringVar(&o.clusters, "clusters", "1,4,16,32,64,128", "numbers of clusters")
 	flag.IntVar(&o.load.locks, "locks", 10_000_000, "locks that are held at any time")
 	flag.IntVar(&o.load.clients, "clients", 100_000, "processes that hold them")
-	flag.IntVar(&o.load.segments, "segments", 5000, "first segments of the names, the largest with 1 % of the locks or so")
+	flag.IntVar(&o.load.segments, "segments", 5000, "first segments of the names, which differ in size")
 	flag.DurationVar(&o.load.hold, "hold", 10*time.Minute, "median time for which a lock is held")
 	flag.DurationVar(&o.load.extend, "extend", time.Minute, "time between two extensions of a hold")
 	flag.Float64Var(&o.load.aligned, "aligned", 0.2, "share of the holds that begin in the first second of a minute")
-	flag.DurationVar(&o.load.away, "away", 30*time.Second, "how long a cluster is away, in the simulation of its return")
+	flag.DurationVar(&o.load.away, "away", 30*time.Second, "how long a cluster is away before it returns")
 	flag.Float64Var(&o.limits.use, "max-use", 0.6, "largest share of a cluster's throughput to plan with")
 	flag.Int64Var(&o.limits.store, "max-store", 8<<30, "largest store of a cluster, bytes")
 	flag.Int64Var(&o.limits.memory, "max-memory", 16<<30, "largest memory of an etcd member, bytes")

@@ -17,7 +17,9 @@ const mebi = 1 << 20
 func rows() []row {
 	return []row{
 		{"locks", func(o outcome) string { return fmt.Sprint(o.locks) }},
-		{"… if a hash places the segments, × the mean", func(o outcome) string { return fmt.Sprintf("%.2f", o.hashed) }},
+		{"… if a hash places the segments, × the mean", func(o outcome) string {
+			return fmt.Sprintf("%.2f", o.hashed)
+		}},
 		{"requests a second", func(o outcome) string { return fmt.Sprintf("%.0f", o.perSecond) }},
 		{"share of its throughput", func(o outcome) string { return fmt.Sprintf("%.2f", o.usual.use) }},
 		{"answer, p50 ms", func(o outcome) string { return o.answer(o.usual.p50) }},
@@ -29,8 +31,16 @@ func rows() []row {
 		{"etcd's memory, MiB", func(o outcome) string { return fmt.Sprint(o.memory / mebi) }},
 		{"unlocker: memory, MiB", func(o outcome) string { return fmt.Sprint(o.unlocker / mebi) }},
 		{"… ready after a start, s", func(o outcome) string { return seconds(o.start) }},
-		{"over the limit", func(o outcome) string { return strings.Join(append(o.over, "–")[:max(1, len(o.over))], ", ") }},
+		{"over the limit", outcome.exceeds},
 	}
+}
+
+// exceeds names the limits that are exceeded.
+func (o outcome) exceeds() string {
+	if len(o.over) == 0 {
+		return "–"
+	}
+	return strings.Join(o.over, ", ")
 }
 
 // answer is the time of an answer. A cluster that cannot keep up makes its clients wait for ever longer.

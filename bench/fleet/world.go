@@ -34,8 +34,8 @@ func (l load) check() error {
 	return nil
 }
 
-// spread is the standard deviation of the logarithm of the time for which locks are held: a sixth are held for more than
-// e times the median.
+// spread is the standard deviation of the logarithm of the time for which locks are held: a sixth are held for more
+// than e times the median.
 const spread = 1.0
 
 // meanHold is the mean of the log-normal times for which locks are held.
@@ -114,8 +114,8 @@ func sum(of, at []int) (total int) {
 	return total
 }
 
-// request is something that a client wants from a cluster: microseconds since the beginning, times two, plus one for the
-// end of one hold and the beginning of another.
+// request is something that a client wants from a cluster: microseconds since the beginning, times two, plus one for
+// the end of one hold and the beginning of another.
 type request uint64
 
 func newRequest(at time.Duration, isHold bool) request {
