@@ -1,5 +1,5 @@
-// Command fleet simulates more locks than one etcd can carry: it measures what a lock costs an etcd on this machine, and
-// computes what each of several clusters would have to carry. docs/benchmarks.md explains its output.
+// Command fleet simulates more locks than one etcd can carry: it measures what a lock costs an etcd on this machine,
+// and computes what each of several clusters would have to carry. docs/benchmarks.md explains its output.
 package main
 
 import (
