@@ -274,7 +274,7 @@ func (s *stage) moveLeader() (func(), bool) {
 // fill fills etcd until it takes no more. Mending makes room, as an operator would.
 func (s *stage) fill() (func(), bool) {
 	megabyte := strings.Repeat("x", 1<<20)
-	for i := range quota >> 20 {
+	for i := range 2 * quota >> 20 { // etcd counts what it has committed to the disk, so the quota is not the end
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := s.direct.Put(ctx, fmt.Sprint(fillPrefix, i), megabyte)
 		cancel()
@@ -289,7 +289,8 @@ func (s *stage) fill() (func(), bool) {
 }
 
 // makeRoom deletes, compacts, defragments and disarms, again and again until etcd takes writes. It needs all members:
-// one that comes back later with a full disk would raise the alarm again.
+// one that comes back later with a full disk would raise the alarm again. For the same reason it believes no
+// defragmentation, but looks at the size of every member afterwards.
 func (s *stage) makeRoom() {
 	for i := range s.down {
 		s.up(i)
@@ -299,7 +300,8 @@ func (s *stage) makeRoom() {
 		if err != nil {
 			return err
 		}
-		for s.recorder.at() < gone.Header.Revision-1 && ctx.Err() == nil {
+		// A compaction keeps what was there at its revision: one revision earlier would keep all that was deleted.
+		for s.recorder.at() < gone.Header.Revision && ctx.Err() == nil {
 			sleep(ctx, 20*time.Millisecond)
 		}
 		s.compactTo(ctx, true)
@@ -311,12 +313,56 @@ func (s *stage) makeRoom() {
 				return err
 			}
 		}
+		if err := s.roomy(ctx); err != nil {
+			return err
+		}
 		if _, err := s.direct.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
 			return err
 		}
-		_, err = s.direct.Put(ctx, fillPrefix, "")
+		if _, err = s.direct.Put(ctx, fillPrefix, ""); err != nil {
+			return err
+		}
+		alarms, err := s.alarms(ctx)
+		if err == nil && alarms != "" {
+			err = errors.New(alarms)
+		}
 		return err
 	})
+}
+
+// roomy is an error where a member is still large. A follower compacts when it likes, and its defragmentation keeps what
+// is not compacted yet.
+func (s *stage) roomy(ctx context.Context) error {
+	for _, e := range s.members.Endpoints() {
+		status, err := s.direct.Status(ctx, e)
+		if err != nil {
+			return err
+		}
+		if status.DbSize > quota/2 {
+			return fmt.Errorf("%s still has %d MiB of its quota of %d MiB after its defragmentation", e,
+				status.DbSize>>20, quota>>20)
+		}
+	}
+	return nil
+}
+
+// alarms names the alarms that etcd raises, and the size of every member; empty where there are none.
+func (s *stage) alarms(ctx context.Context) (string, error) {
+	r, err := s.direct.AlarmList(ctx)
+	if err != nil || len(r.Alarms) == 0 {
+		return "", err
+	}
+	var raised []string
+	for _, a := range r.Alarms {
+		raised = append(raised, fmt.Sprintf("%v at member %x", a.Alarm, a.MemberID))
+	}
+	for _, e := range s.members.Endpoints() {
+		if status, err := s.direct.Status(ctx, e); err == nil {
+			raised = append(raised, fmt.Sprintf("member %x has %d of %d MiB", status.Header.MemberId,
+				status.DbSize>>20, quota>>20))
+		}
+	}
+	return "etcd raises an alarm: " + strings.Join(raised, ", "), nil
 }
 
 // caughtUp waits until every member has applied all that any of them had in its log: one that is behind, and has still

@@ -24,6 +24,7 @@ const ticketTTL = 10
 // comeDown ends the work in order: holders release what they have, then everything left over has to disappear by itself
 // within its bound.
 func (s *stage) comeDown(found func(rule, format string, args ...any)) {
+	s.clearAlarms(found)
 	for _, p := range s.clients {
 		if !p.terminate(40 * time.Second) {
 			found(ruleRun, "%s did not end in order: see %s", p.name, p.log)
@@ -44,11 +45,33 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	if err != nil {
 		found(ruleRun, "etcd cannot be read after everything was repaired: %v", err)
 	}
+	if alarms := s.alarmed(); alarms != "" {
+		found(ruleRun, "%s at the end, and nobody cleared it: no unlocker removes anything meanwhile", alarms)
+	}
 	if len(left) > 0 {
 		found(ruleLeft, "%v after everybody ended: %v", time.Since(began).Round(time.Second), left)
 	}
 	s.sameView(found)
 	s.size(found)
+}
+
+// clearAlarms finds the alarms that were left when every fault was repaired, and makes room, so that what is found after
+// it is not a consequence of them.
+func (s *stage) clearAlarms(found func(rule, format string, args ...any)) {
+	if alarms := s.alarmed(); alarms != "" {
+		found(ruleRun, "%s, although room was made after every fault; it is made once more", alarms)
+		s.makeRoom()
+	}
+}
+
+// alarmed names the alarms that etcd raises, once it answers: a token of a login may just have ended.
+func (s *stage) alarmed() (alarms string) {
+	s.t.Helper()
+	s.until("etcd to say which alarms it raises", func(ctx context.Context) (err error) {
+		alarms, err = s.alarms(ctx)
+		return err
+	})
+	return alarms
 }
 
 // left returns what must be gone when all work has ended: records, tickets, tails, and leases of tickets.
