@@ -2,12 +2,12 @@ package alertpush
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/alerttext"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -15,77 +15,39 @@ import (
 
 const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// maxTextBytes is the length at which texts of a record are cut.
-const maxTextBytes = 512
-
 // holder is who an alert is about.
 type holder struct {
-	lock, owner, host, purpose string
-	frame                      string // where in the code the lock was taken; empty if unknown
-}
-
-func holderOf(r *metadata.Record, frame string) holder {
-	return holder{r.Name, r.Owner, r.Hostname, r.Purpose, frame}
-}
-
-func (h holder) who() string {
-	who := cmp.Or(oneLine(h.owner), "somebody")
-	if h.host != "" {
-		who += " on " + oneLine(h.host)
-	}
-	return who
-}
-
-// atStart is who at the start of a sentence.
-func (h holder) atStart() string {
-	if h.owner == "" {
-		return "S" + h.who()[1:]
-	}
-	return h.who()
+	alerttext.Hold
+	purpose string
+	frame   string // where in the code the lock was taken; empty if unknown
 }
 
 // write returns the alert with its annotations.
 func (p *Pusher) write(n need, frame string) alert {
-	h := holderOf(n.record, frame)
-	at := instant(n.starts)
+	r := n.record
+	h := holder{alerttext.HoldOf(r), r.Purpose, frame}
 	a := alert{key: n.key, severity: n.severity, starts: n.starts}
 	switch n.name {
 	case lockAlerting:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", oneLine(h.lock)),
-			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.atStart(), oneLine(h.lock), at))
+		a.notes = p.notes(n.name, h, alerttext.Alerting(h.Hold, n.starts))
 	case lockAbandoned:
-		what, how := protocol.WhatEnded(n.record.Death)
-		a.notes = p.notes(n.name, h, fmt.Sprintf("The holder of lock %s is dead.", oneLine(h.lock)),
-			fmt.Sprintf("%s took the lock %s and did not release it: %s at %s. "+
-				"Everything waiting for the lock keeps waiting until it is unlocked.",
-				h.atStart(), oneLine(h.lock), what, at))
+		a.notes = p.notes(n.name, h, alerttext.Abandoned(h.Hold, r.Death, n.starts))
+		_, how := protocol.WhatEnded(r.Death)
 		set(a.notes, "ended", how)
-		set(a.notes, "witness", oneLine(n.record.Death.By))
-		set(a.notes, "why", oneLine(n.record.Death.How))
+		set(a.notes, "witness", alerttext.Line(r.Death.By))
+		set(a.notes, "why", alerttext.Line(r.Death.How))
 	case lockExpired:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
-			oneLine(h.lock)),
-			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something keeps the unlockers "+
-				"from removing it, and its waiters keep waiting.", oneLine(h.lock), h.who(), at))
+		a.notes = p.notes(n.name, h, alerttext.Expired(h.Hold, n.starts))
 	case clockOff:
-		side := "ahead of"
-		if n.off < 0 {
-			side = "behind"
-		}
-		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", oneLine(h.lock)),
-			fmt.Sprintf("The clock of %s, the holder of the lock %s, is %v %s the unlocker's. "+
-				"The times that the holder wrote into the record are wrong by as much.",
-				h.who(), oneLine(h.lock), lasting(n.off.Abs()), side))
+		a.notes = p.notes(n.name, h, alerttext.ClockOff(h.Hold, n.off))
 	case lockMalformed:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", oneLine(h.lock)),
-			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
-				"unless the unlockers have defaults for such locks.", oneLine(h.lock), h.who()))
+		a.notes = p.notes(n.name, h, alerttext.Malformed(h.Hold))
 	}
-	set(a.notes, "asked", asked(n.record))
-	set(a.notes, "extended", extended(n.record))
+	set(a.notes, "asked", asked(r))
+	set(a.notes, "extended", extended(r))
 	set(a.notes, "next", p.afterwards(n))
 	if p.c.Waiters != nil {
-		a.notes[waiters] = strconv.Itoa(p.c.Waiters(n.record.Queue()))
+		a.notes[waiters] = strconv.Itoa(p.c.Waiters(r.Queue()))
 	}
 	set(a.notes, "acknowledged", acknowledged(n.looked))
 	return a
@@ -99,7 +61,7 @@ func (p *Pusher) afterwards(n need) string {
 	if n.name != lockAlerting && n.name != lockAbandoned && n.name != lockExpired {
 		return ""
 	}
-	switch at := instant(n.unlock); {
+	switch at := alerttext.Instant(n.unlock); {
 	case !p.c.Removes:
 		return "No auto-unlock: the unlockers only alert."
 	case p.c.Excluded != nil && p.c.Excluded(n.record.Name):
@@ -113,28 +75,9 @@ func (p *Pusher) afterwards(n need) string {
 	case n.unlock.Sub(n.starts) < time.Second:
 		return "Auto-unlock at " + at + ", unless the holder extends it."
 	default:
-		return "Auto-unlock at " + at + ", " + lasting(n.unlock.Sub(n.starts)) +
+		return "Auto-unlock at " + at + ", " + alerttext.Lasting(n.unlock.Sub(n.starts)) +
 			" after this alert began, unless the holder extends it."
 	}
-}
-
-// instant writes a time as the rules do.
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
-// lasting writes a duration as the rules do, which have it from Prometheus' humanizeDuration.
-func lasting(d time.Duration) string {
-	n := int64(d.Round(time.Second) / time.Second)
-	minutes, seconds := n/60%60, n%60
-	days, hours := n/86400, n/3600%24
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%dd %dh %dm %ds", days, hours, minutes, seconds)
-	case hours > 0:
-		return fmt.Sprintf("%dh %dm %ds", hours, minutes, seconds)
-	case minutes > 0:
-		return fmt.Sprintf("%dm %ds", minutes, seconds)
-	}
-	return fmt.Sprintf("%ds", seconds)
 }
 
 // acknowledged is who looks at the lock, and until when. It changes nothing else about the alert.
@@ -142,11 +85,11 @@ func acknowledged(a *metadata.Acknowledgement) string {
 	if a == nil {
 		return ""
 	}
-	by := cmp.Or(oneLine(a.By), "somebody") + " until " + instant(a.Until.Time)
+	by := cmp.Or(alerttext.Line(a.By), "somebody") + " until " + alerttext.Instant(a.Until.Time)
 	if a.Note == "" {
 		return "by " + by
 	}
-	return "by " + by + ": " + oneLine(a.Note)
+	return "by " + by + ": " + alerttext.Line(a.Note)
 }
 
 // asked is who asked the holder to finish. It has the time and not an age, so that the alert stays the same.
@@ -166,35 +109,32 @@ func extended(r *metadata.Record) string {
 }
 
 func byWhom(who string, at time.Time, reason string) string {
-	return "by " + cmp.Or(oneLine(who), "somebody") + " at " + instant(at) + ": " +
-		oneLine(reason)
+	return "by " + cmp.Or(alerttext.Line(who), "somebody") + " at " + alerttext.Instant(at) + ": " +
+		alerttext.Line(reason)
 }
 
 // removed returns the alert about a lock that an unlocker removed. Its end is known from the beginning.
 func (p *Pusher) removed(e metadata.Ending) alert {
-	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
+	h := holder{Hold: alerttext.Hold{Lock: e.Lock, Owner: e.Owner, Host: e.Hostname}, purpose: e.Purpose}
 	a := alert{
 		key: p.keyOf(lockAutoUnlocked, e.Lock, e.Owner, e.Attributes), severity: "warning",
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
-	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
-		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it at %s. "+
-			"Check the holder and its work: somebody else may hold the lock now.", h.atStart(), oneLine(e.Lock),
-			instant(e.EndedAt.Time)))
-	set(a.notes, "by", oneLine(e.By))
-	set(a.notes, "why", oneLine(e.Why))
+	a.notes = p.notes(a.name, h, alerttext.Removed(h.Hold, e.EndedAt.Time))
+	set(a.notes, "by", alerttext.Line(e.By))
+	set(a.notes, "why", alerttext.Line(e.Why))
 	return a
 }
 
 // notes returns the annotations of an alert. What is unknown is left out.
-func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
-	notes := map[string]string{"summary": summary, "description": description,
+func (p *Pusher) notes(name string, h holder, says alerttext.Text) map[string]string {
+	notes := map[string]string{"summary": says.Summary, "description": says.Description,
 		"runbook_url": runbooks + strings.ToLower(name)}
-	set(notes, "owner", oneLine(h.owner))
-	set(notes, "host", oneLine(h.host))
-	set(notes, "purpose", oneLine(h.purpose))
-	set(notes, "frame", oneLine(h.frame))
-	set(notes, "dashboard", p.link(h.lock))
+	set(notes, "owner", alerttext.Line(h.Owner))
+	set(notes, "host", alerttext.Line(h.Host))
+	set(notes, "purpose", alerttext.Line(h.purpose))
+	set(notes, "frame", alerttext.Line(h.frame))
+	set(notes, "dashboard", p.link(h.Lock))
 	return notes
 }
 
@@ -211,11 +151,6 @@ func (p *Pusher) link(lock string) string {
 	}
 	name, value := text.NameParameter(lock)
 	return p.c.Dashboard + "lock?" + name + "=" + url.QueryEscape(value)
-}
-
-// oneLine makes one visible line of text from outside.
-func oneLine(s string) string {
-	return text.Clip(text.Visible(text.Clip(s, maxTextBytes)), maxTextBytes) // escapes are longer than what they show
 }
 
 // firstFrame returns the first line of a backtrace.

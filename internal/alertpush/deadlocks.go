@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/alerttext"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 )
 
@@ -54,11 +55,10 @@ func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news [
 func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
+	says := alerttext.Deadlock(locks, holders, c.Since)
 	a.notes = map[string]string{
-		"summary": "Processes wait for each other's locks: " + oneLine(locks) + ".",
-		"description": oneLine(holders) + " have waited for each other's locks since " + instant(c.Since) +
-			". Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
-			"deadline.",
+		"summary":     says.Summary,
+		"description": says.Description,
 		"waits":       describe(c),
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
@@ -72,12 +72,12 @@ func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 func describe(c deadlock.Cycle) string {
 	var sentences []string
 	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
-		held := oneLine(w.Held[0].String())
+		held := alerttext.Line(w.Held[0].String())
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", oneLine(w.Who.String()),
-			oneLine(w.Lock),
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", alerttext.Line(w.Who.String()),
+			alerttext.Line(w.Lock),
 			held))
 	}
 	if more := len(c.Waits) - len(sentences); more > 0 {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/alerttext"
 )
 
 const (
@@ -203,7 +205,7 @@ func judgeAnswer(resp *http.Response) error {
 		return err
 	}
 	says, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-	err := fmt.Errorf("it answers %s: %s", resp.Status, oneLine(strings.TrimSpace(string(says))))
+	err := fmt.Errorf("it answers %s: %s", resp.Status, alerttext.Line(strings.TrimSpace(string(says))))
 	if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusRequestEntityTooLarge {
 		return refused{err}
 	}

@@ -48,6 +48,24 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 				told = append(told, p)
 			}
 		}
+		w.holds(w.lock("l1", func(r *metadata.Record) { // dead at once
+			r.Owner, r.Hostname = "", ""
+			r.AutoUnlockAt = r.AlertAt.Add(time.Hour + time.Second)
+			r.Process = &metadata.Process{}
+			r.Death = &metadata.Statement{Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: w.began}}
+		}), w.lock("early", func(r *metadata.Record) {
+			r.Owner, r.Hostname = "", ""
+			r.LockedAt = r.LockedAt.Add(24 * time.Hour)
+			r.AlertAt = r.LockedAt.Add(time.Hour)
+			r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
+		}))
+		time.Sleep(time.Second)
+		for _, p := range w.take() {
+			if name := p.Labels["alertname"]; name == "UnlockerLockAbandoned" || name == "UnlockerHolderClockOff" {
+				delete(p.Annotations, "next") // of another deadline than in the rules' test
+				told = append(told, p)
+			}
+		}
 		seen := map[string]bool{}
 		for _, p := range told {
 			name := p.Labels["alertname"]
@@ -60,7 +78,7 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"UnlockerLockAlerting", "UnlockerLockExpired", "UnlockerLockAutoUnlocked",
-			"UnlockerLockUnclaimed", "UnlockerDeadlock"} {
+			"UnlockerLockUnclaimed", "UnlockerDeadlock", "UnlockerLockAbandoned", "UnlockerHolderClockOff"} {
 			if !seen[name] {
 				t.Errorf("%s is not pushed", name)
 			}

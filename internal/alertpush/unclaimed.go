@@ -1,10 +1,10 @@
 package alertpush
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/alerttext"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 )
@@ -48,11 +48,9 @@ func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
 // unclaimedAlert returns the alert about a lock that nobody takes. It has no number of waiters, which changes all the
 // time.
 func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
-	first := holder{lock: l.Name, owner: l.First.Owner, host: l.First.Hostname, purpose: l.First.Purpose}
+	first := holder{Hold: alerttext.Hold{Lock: l.Name, Owner: l.First.Owner, Host: l.First.Hostname},
+		purpose: l.First.Purpose}
 	a := alert{key: key{name: lockUnclaimed, lock: text.NameLabel(l.Name)}, severity: "warning", starts: l.Since}
-	a.notes = p.notes(a.name, first, fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.",
-		oneLine(l.Name)),
-		fmt.Sprintf("The lock %s has been free since %s, and the first in line does not take it. Everybody else waits "+
-			"behind it.", oneLine(l.Name), instant(l.Since)))
+	a.notes = p.notes(a.name, first, alerttext.Unclaimed(l.Name, l.Since))
 	return a
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/alerttext"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -42,6 +43,8 @@ type Lock struct {
 	Asked               *Asked        `json:"asked"`
 	Extended            *Extended     `json:"extended"`
 	Acknowledged        *Acknowledged `json:"acknowledged"`
+	Summary             *string       `json:"summary"`
+	Description         *string       `json:"description"`
 	URL                 string        `json:"url,omitempty"`
 	Cluster             string        `json:"cluster,omitempty"` // of several
 }
@@ -104,6 +107,9 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
 		Acknowledged: newAcknowledged(r.AcknowledgedAt(now), now),
 	}
+	says := alerttext.Of(r, v)
+	l.Summary = &says.Summary
+	l.Description = &says.Description
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
 	l.AutoUnlockAt, l.AutoUnlockIn = Instant(v.AutoUnlockAt, now)
@@ -124,7 +130,7 @@ func (l *Lock) wait(q *Queue, now time.Time) {
 }
 
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
-// holders', its permits are those that are taken, and what only a single hold has is null.
+// holders' and described in its words, its permits are those that are taken, and what only a single hold has is null.
 func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
@@ -139,6 +145,8 @@ func (l *Lock) add(holder *Lock) {
 	order := staleness.States()
 	if l.State == nil || slices.Index(order, *holder.State) > slices.Index(order, *l.State) {
 		l.State = holder.State
+		l.Summary = holder.Summary
+		l.Description = holder.Description
 	}
 	l.Expiring = l.Expiring || holder.Expiring
 	if l.Kind == nil {

@@ -124,12 +124,12 @@ func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 	b.click(`.views button[aria-label="Notify: late"]`)
 	b.until("on", `document.querySelector(".views [aria-label^=Notify]").ariaPressed === "true"`)
 	late("new\u202ename")
-	b.until("the notification", `sessionStorage.getItem("heard").includes("u{202e}name: alerting")`)
+	b.until("the notification", `sessionStorage.getItem("heard").includes("u202ename is held longer than its holder expected.|o on h took the lock new")`)
 	b.open(s.url + "waiting") // another page, which goes on
 	late("third")
-	b.until("the notification on another page", `sessionStorage.getItem("heard").includes("third: alerting")`)
+	b.until("the notification on another page", `sessionStorage.getItem("heard").includes("Lock third is held longer")`)
 	late("fourth")
-	b.until("the next one", `sessionStorage.getItem("heard").includes("fourth: alerting")`)
+	b.until("the next one", `sessionStorage.getItem("heard").includes("Lock fourth is held longer")`)
 	heard := ask[[]string](b, `JSON.parse(sessionStorage.getItem("heard"))`)
 	if len(heard) != 4 || !strings.HasPrefix(heard[0], "Notifications are on|") {
 		t.Errorf("heard was %q, want the beginning and three locks", heard)

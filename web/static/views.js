@@ -73,7 +73,7 @@ form.addEventListener("submit", (e) => {
 const visible = (s) => s.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 async function matches(view) {
-  const address = new URL("api/v1/locks?limit=1000&fields=name,uuid,state,owner", base);
+  const address = new URL("api/v1/locks?limit=1000&fields=name,uuid,summary,description", base);
   address.searchParams.set("q", new URL(view.to, base).searchParams.get("q") || "");
   const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(10000) });
   if (!answer.ok) throw new Error(`status ${answer.status}`);
@@ -110,7 +110,7 @@ async function look() {
     if (!news.length) continue;
     change(view.name, (v) => [{ ...v, seen: v.seen && [...news.map(id), ...v.seen].slice(0, 3000) }]);
     if (news.length > 3) notify(`${news.length} new locks: ${view.name}`, news.slice(0, 3).map((l) => l.name).join(", ") + ", …");
-    else for (const l of news) notify(`${l.name}: ${l.state}`, [view.name, l.owner].filter(Boolean).join(" · "), l.name);
+    else for (const l of news) notify(l.summary, `${l.description} · ${view.name}`, l.name);
   }
 }
 
