@@ -36,7 +36,7 @@ func helpful(t *testing.T) *stage {
 func TestActionsAreOnTheFirstScreenOfEveryDevice(t *testing.T) {
 	t.Parallel()
 	s := helpful(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.login("ann@example.org")
 	for _, size := range [][2]int64{{360, 740}, {768, 900}, {960, 600}, {1280, 720}} {
 		b.size(size[0], size[1])

@@ -11,17 +11,23 @@ import (
 // copies clicks a button that copies and returns what it copied.
 func (b *tab) copies(selector string) string {
 	b.t.Helper()
-	ask[bool](b, fmt.Sprintf(`(Object.defineProperty(navigator, "clipboard", {configurable: true,
-		value: {writeText: async (text) => { window.copied = text }}}),
-		document.querySelector(%q).click(), true)`, selector))
-	b.until("the button says so", fmt.Sprintf(`document.querySelector(%q).textContent === "copied"`, selector))
-	return ask[string](b, `window.copied`)
+	b.until("the button", fmt.Sprintf(`document.querySelector(%q)`, selector))
+	// it says so for 1.5 s, and the live page may replace it meanwhile
+	return ask[string](b, fmt.Sprintf(`new Promise((done) => {
+		const button = document.querySelector(%q);
+		let copied;
+		Object.defineProperty(navigator, "clipboard", { configurable: true,
+			value: { writeText: async (text) => { copied = text; } } });
+		new MutationObserver(() => button.textContent === "copied" && done(copied))
+			.observe(button, { childList: true, characterData: true, subtree: true });
+		button.click();
+	})`, selector))
 }
 
 func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	for _, c := range []struct{ page, button, want string }{
 		{"?q=owner:billing", ".locks .copy", held},
@@ -35,7 +41,6 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 				"    R = retval = fun(*args, **kwargs)"},
 	} {
 		b.open(s.url + c.page)
-		b.until("the scripts", `document.readyState === "complete"`)
 		if got := b.copies(c.button); got != c.want {
 			t.Errorf("%s on %s copies %q, want %q", c.button, c.page, got, c.want)
 		}
@@ -46,7 +51,7 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	b.open(s.url + "?q=owner:billing")
 	b.until("the rows", `document.querySelector(".locks .copy") !== null`)

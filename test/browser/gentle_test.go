@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +45,7 @@ func (b *tab) send(reason string) {
 
 func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	s := gentleStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
 	b.size(360, 740)
@@ -54,7 +53,7 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	b.act(s, "ask")
 	b.narrow()
 	b.send("the deploy waits")
-	b.until("the request on the page", `document.body.innerText.includes('asked by ann@example.org')`)
+	b.says("asked by ann@example.org")
 	before := s.record(held)
 	if before.Asked == nil || before.Asked.Reason != "the deploy waits" {
 		t.Fatalf("the record has %+v", before.Asked)
@@ -65,7 +64,7 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	b.click(`input[name="more"][value="own"]`)
 	b.do(typeInto(`input[name="own"]`, "45m"))
 	b.send("the disk is slow")
-	b.until("the extension on the page", `document.body.innerText.includes('ann@example.org gave 45m more')`)
+	b.says("ann@example.org gave 45m more")
 	after := s.record(held)
 	if after.Extended == nil || after.Extended.Given() != 45*time.Minute ||
 		!after.AutoUnlockAt.After(before.AutoUnlockAt) {
@@ -75,16 +74,14 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 
 	b.open(s.url + "audit")
 	for _, words := range []string{"asked to finish", "gave 45m more"} {
-		if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, words) {
-			t.Errorf("the audit does not say %q: %s", words, page)
-		}
+		b.says(words)
 	}
 }
 
 // An acknowledgement survives the dashboard, is seen by everybody without a reload, and goes with its lease.
 func TestAPersonAcknowledgesALock(t *testing.T) {
 	s := gentleStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
 	b.size(360, 740)
@@ -94,8 +91,7 @@ func TestAPersonAcknowledgesALock(t *testing.T) {
 	b.click(`input[name="more"][value="own"]`)
 	b.do(typeInto(`input[name="own"]`, "10m"))
 	b.send("looking at <b>the disk</b>")
-	b.until("the acknowledgement on the page",
-		`document.body.innerText.includes('ann@example.org looks at it until')`)
+	b.says("ann@example.org looks at it until")
 	b.narrow()
 	first := s.record(held).Acknowledged
 	if first == nil || first.Note != "looking at <b>the disk</b>" ||
@@ -115,9 +111,7 @@ func TestAPersonAcknowledgesALock(t *testing.T) {
 	b.act(s, "acknowledge")
 	b.send("")
 	b.act(s, "acknowledge")
-	if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, "Yours replaces the") {
-		t.Errorf("the form does not say whose is replaced: %s", page)
-	}
+	b.says("Yours replaces the")
 	b.click(`button[name="withdraw"]`)
 	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
 	if left := s.record(held).Acknowledged; left != nil {
@@ -126,9 +120,7 @@ func TestAPersonAcknowledgesALock(t *testing.T) {
 
 	b.open(s.url + "audit")
 	for _, words := range []string{"acknowledged for 10m", "withdrew an acknowledgement"} {
-		if page := ask[string](b, `document.body.innerText`); !strings.Contains(page, words) {
-			t.Errorf("the audit does not say %q: %s", words, page)
-		}
+		b.says(words)
 	}
 }
 

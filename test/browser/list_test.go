@@ -16,7 +16,7 @@ import (
 
 func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices",
 		held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour,
@@ -72,7 +72,7 @@ func (s *stage) viaClient(name string) {
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.many(3)
 	s.unlocker("alert-only")
 	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 15 * time.Second, unlock: time.Hour,
@@ -95,7 +95,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 
 func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.many(12)
 	s.hold(lock{name: "a/changes", owner: "a", host: "a-0", held: time.Minute, alert: -time.Second, unlock: time.Hour,
 		purpose: "all the time"})

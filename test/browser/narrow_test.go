@@ -12,7 +12,7 @@ import (
 func TestNumbersInTablesDoNotBreak(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 40 * time.Minute,
 		alert: time.Hour, unlock: 2 * time.Hour})
 	for i := range 120 {
@@ -39,10 +39,10 @@ func TestNumbersInTablesDoNotBreak(t *testing.T) {
 func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.hold(lock{name: "a", owner: "o", host: "h", held: time.Minute, alert: -10 * time.Second, unlock: time.Hour})
 	b.open(s.url)
-	b.until("the lock", `document.querySelector(".verdict time")`)
+	b.until("the lock", `document.querySelector(".verdict time[data-k=next]")`)
 	said := ask[[]string](b, `import(document.querySelector("script[type=module]").src).then(({ words }) => {
 		const say = (t) => {
 			const h = document.querySelector(".verdict").cloneNode(true), at = h.querySelector("time[data-k=next]");
@@ -75,7 +75,7 @@ func TestLostContactNeverRetriesInNoTime(t *testing.T) {
 func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	s.hostile()
 	s.hold(lock{name: "a-tenant/with-a-long-name/europe-west-4/settlement-of-orders/of-the-day", owner: "orders",

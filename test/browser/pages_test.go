@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not
@@ -42,7 +44,7 @@ func (s *stage) hostile() {
 
 func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 	s := unlockStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.login("ann@example.org")
 	s.night()
 	s.hostile()
@@ -65,7 +67,7 @@ func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 
 func TestNoPageIsWiderThanAPhone(t *testing.T) {
 	s := unlockStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.login("ann@example.org")
 	s.night()
 	s.hostile()
@@ -87,10 +89,11 @@ func TestNoPageIsWiderThanAPhone(t *testing.T) {
 
 func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	b.size(360, 740)
 	b.open(s.url)
+	b.until("the locks", `document.querySelectorAll(".locks tbody").length === 12`)
 	const targets = "nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])"
 	small := ask[[]string](b, `[...document.querySelectorAll("`+targets+`")]
 		.map((e) => [e, e.getBoundingClientRect()])
@@ -103,28 +106,26 @@ func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
 
 func TestBrowserWouldComplain(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.open(s.url)
 	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})),
 		document.body.lastChild.setAttribute("style", "color: red"), true`)
 	ask[bool](b, `setTimeout(() => { throw new Error("a failing script") }), true`)
-	b.until("both complaints", "true")
 	var all []string
-	for range 100 {
-		if all = append(all, b.troubles()...); len(all) >= 2 {
-			break
-		}
-		ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 20))`)
-	}
-	text := fmt.Sprint(all)
-	if !strings.Contains(text, "Content Security Policy") || !strings.Contains(text, "a failing script") {
-		t.Errorf("a style that the policy forbids and a failing script are heard as %q", all)
-	}
+	proctest.Eventually(t, "the browser complains of a style that the policy forbids, and of a failing script",
+		func() error {
+			all = append(all, b.troubles()...)
+			text := fmt.Sprint(all)
+			if !strings.Contains(text, "Content Security Policy") || !strings.Contains(text, "a failing script") {
+				return fmt.Errorf("it complains %q", all)
+			}
+			return nil
+		})
 }
 
 func TestEverythingWorksWithoutScripts(t *testing.T) {
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	s.unlocker("alert-only")
 	b.scripts(false)

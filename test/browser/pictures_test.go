@@ -24,7 +24,7 @@ import (
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	s := unlockStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.login("ann@example.org")
 	s.unlocker("auto-unlock")
 	s.night()

@@ -37,7 +37,7 @@ func behindProxy(t *testing.T) (s *stage, outside string) {
 func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
 	t.Parallel()
 	s, outside := behindProxy(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	b.open(outside + "?q=owner:billing&sort=-held")
 	b.until("the list, in its colours",

@@ -63,7 +63,7 @@ func (s *situations) show(name, page, ready string, then ...func()) {
 				s.barriers(name, theme, w[0])
 			}
 			if looking() {
-				sheet = append(sheet, b.seen())
+				sheet = append(sheet, b.screen())
 			}
 		}
 	}
@@ -103,8 +103,8 @@ func (s *situations) barriers(name, theme string, width int64) {
 	}
 }
 
-// seen is what the tab shows.
-func (b *tab) seen() image.Image {
+// screen is what the tab shows.
+func (b *tab) screen() image.Image {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func everything(t *testing.T) *situations {
 		"--web.permissions-file="+permissions, "--web.enable-force-unlock", "--web.enable-ask-and-extend",
 		"--web.enable-acknowledge", "--web.link=logs=https://logs.example/search?q={host}",
 		"--web.alertmanager-url=https://alerts.example/")}
-	s.b = newTab(t)
+	s.b = newTab(t, s.stage)
 	s.b.login("ann@example.org")
 	return s
 }

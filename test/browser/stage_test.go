@@ -5,6 +5,7 @@ package browser
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -28,6 +29,8 @@ type stage struct {
 	url    string               // of the list
 	run    func() (kill func()) // starts mutexdash
 	kill   func()
+	status string // address of what mutexdash knows of this etcd; empty while it does not run
+	latest int64  // revision of the last thing written
 }
 
 // newStage starts an empty etcd and a mutexdash with these flags on top.
@@ -48,7 +51,11 @@ func newStage(t testing.TB, flags ...string) *stage {
 				"--web.ops-address=" + ops,
 				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
 		proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
-		return kill
+		s.status = s.url + "api/v1/status"
+		return func() {
+			s.status = ""
+			kill()
+		}
 	}
 	s.kill = s.run()
 	return s
@@ -136,9 +143,44 @@ func (s *stage) do(ops ...clientv3.Op) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
-	if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+	done, err := s.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.latest = done.Header.Revision
+}
+
+// shown waits until mutexdash, if it runs, knows everything that was written: what is opened next shows it, also where
+// no script looks again.
+func (s *stage) shown() {
+	s.t.Helper()
+	if s.status == "" {
+		return
+	}
+	proctest.Eventually(s.t, fmt.Sprintf("%s shows revision %d", s.status, s.latest), func() error {
+		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.status, http.NoBody)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("X-Forwarded-User", "qa") // everyone may view
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		var answer struct {
+			Data struct {
+				Revision int64 `json:"revision,string"`
+			} `json:"data"`
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+			return err
+		}
+		if answer.Data.Revision < s.latest {
+			return fmt.Errorf("it shows revision %d", answer.Data.Revision)
+		}
+		return nil
+	})
 }
 
 // many writes healthy locks.

@@ -26,15 +26,18 @@ import (
 // tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content
 // security policy, and no script may have failed.
 type tab struct {
-	t       testing.TB
-	ctx     context.Context
-	mu      sync.Mutex
-	trouble []string
+	t   testing.TB
+	ctx context.Context
+	of  []*stage // what it opens shows all that was written there
+	// scriptless says that JavaScript is off.
+	scriptless bool
+	mu         sync.Mutex
+	trouble    []string
 }
 
-func newTab(t testing.TB) *tab {
+func newTab(t testing.TB, of ...*stage) *tab {
 	t.Helper()
-	b := &tab{t: t}
+	b := &tab{t: t, of: of}
 	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	b.ctx = ctx
@@ -99,8 +102,12 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.check(chromedp.Do(ctx, steps...))
 }
 
+// open opens a page and waits until its scripts have run. It shows what its stages have written until now.
 func (b *tab) open(url string) {
 	b.t.Helper()
+	for _, s := range b.of {
+		s.shown()
+	}
 	b.do(chromedp.Navigate(url))
 }
 
@@ -166,6 +173,44 @@ func (b *tab) until(what, expression string, limit ...time.Duration) {
 	}
 }
 
+// says waits until a page that follows says something.
+func (b *tab) says(words string) {
+	b.t.Helper()
+	b.until(words, fmt.Sprintf(`document.getElementById("main").innerText.includes(%q)`, words))
+}
+
+// sight is what an expression was in a page from a moment on, in milliseconds.
+type sight struct {
+	At    float64 `json:"at"`
+	Value string  `json:"value"`
+}
+
+// watch keeps from now on what an expression becomes, also what it is for no longer than an instant: a busy machine
+// does not miss it. One at a time, and until another page is opened.
+func (b *tab) watch(expression string) {
+	b.t.Helper()
+	ask[bool](b, `(() => {
+		const see = () => String(`+expression+`), seen = window.seen = [{ at: performance.now(), value: see() }];
+		new MutationObserver(() => {
+			const value = see();
+			if (value !== seen.at(-1).value) seen.push({ at: performance.now(), value });
+		}).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+		return true;
+	})()`)
+}
+
+// seen is what the watched expression has been so far.
+func (b *tab) seen() []sight {
+	b.t.Helper()
+	return ask[[]sight](b, "window.seen")
+}
+
+// pass lets time pass in the page, in which something must not happen.
+func (b *tab) pass(d time.Duration) {
+	b.t.Helper()
+	ask[bool](b, fmt.Sprintf(`new Promise((done) => setTimeout(() => done(true), %d))`, d.Milliseconds()))
+}
+
 // size sets the inside of the window.
 func (b *tab) size(width, height int64) {
 	b.t.Helper()
@@ -207,6 +252,7 @@ func (b *tab) theme(name string) {
 // scripts switches JavaScript on or off.
 func (b *tab) scripts(on bool) {
 	b.t.Helper()
+	b.scriptless = !on
 	b.check(second(chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: !on})))
 }

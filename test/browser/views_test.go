@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -32,13 +33,14 @@ func (b *tab) keep(name string) {
 	b.menu()
 	ask[bool](b, `(document.getElementById("view").value = "", true)`)
 	b.do(typeInto("#view", name+"\r"))
-	b.until("the saved view", `document.querySelector(".views li a")`)
+	b.until("the saved view", fmt.Sprintf(
+		`[...document.querySelectorAll(".views li a")].some((a) => a.textContent === %q)`, name))
 }
 
 func TestViewsAreSavedRenamedAndRemoved(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	s.night()
 	const hostile = `<img src=x onerror=alert(1)>"'{{.}}`
 	b.open(s.url + "?q=owner:billing&sort=-held")
@@ -107,7 +109,7 @@ const hears = `(() => {
 func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: hears})))
 	late := func(name string) {
@@ -143,7 +145,7 @@ func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: "delete self.Notification"})))
 	b.open(s.url)
@@ -159,7 +161,7 @@ func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
 func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b := newTab(t)
+	b := newTab(t, s)
 	b.size(360, 740)
 	b.open(s.url)
 	b.until("the page has loaded", `document.readyState === "complete"`)
