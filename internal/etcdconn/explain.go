@@ -93,7 +93,7 @@ func answers() []answer {
 		{[]error{rpctypes.ErrLeaderChanged, rpctypes.ErrNotLeader, rpctypes.ErrTimeoutDueToLeaderFail}, NoLeader,
 			"etcd's leader changed during the request"},
 		{[]error{rpctypes.ErrNoSpace}, NoSpace,
-			"etcd is out of space and takes no writes: compact and defragment it, then disarm its alarm"},
+			"etcd is out of space and takes no writes: compact it, defragment every member, then disarm its alarm"},
 		{[]error{rpctypes.ErrTooManyRequests}, Overloaded, "etcd is overloaded"},
 		{[]error{rpctypes.ErrCorrupt}, Corrupt,
 			"etcd's members disagree about its content (corrupt cluster): an operator has to repair it"},
