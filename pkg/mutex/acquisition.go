@@ -63,6 +63,9 @@ type claimer interface {
 	// both results are nil, the wait goes on.
 	advance(ctx context.Context, events []*clientv3.Event) (*Lock, error)
 
+	// inherit takes the lock that the ticket ahead handed over. If both results are nil, the wait goes on.
+	inherit(ctx context.Context) (*Lock, error)
+
 	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
 	ends() []etcdretry.Watched
 

@@ -28,9 +28,10 @@ type lease struct {
 	id    clientv3.LeaseID
 	ctx   context.Context // ends when it is to be used no more
 	stop  context.CancelFunc
-	gone  chan struct{} // closed when it is not kept alive any more
-	since time.Time     // when it became idle
-	once  sync.Once     // revoke
+	kept  context.Context // ends when it is not kept alive any more
+	since time.Time       // when it became idle
+	once  sync.Once       // revoke
+	place *place          // of the attempt that it serves, nil if it serves none; see places
 }
 
 // leases are those of a client.
@@ -40,6 +41,7 @@ type leases struct {
 	ctx        context.Context // ends when the client is closed
 	background *background
 	cleanups   *cleanups
+	places     places
 
 	mu    sync.Mutex
 	all   map[*lease]bool
@@ -54,13 +56,11 @@ func (p *leases) takeIdle() *lease {
 	for n := len(p.idle); n > 0; n-- {
 		l := p.idle[n-1]
 		p.idle = p.idle[:n-1]
-		select {
-		case <-l.gone:
-			l.stop()
-			delete(p.all, l)
-		default:
+		if l.kept.Err() == nil {
 			return l
 		}
+		l.stop()
+		delete(p.all, l)
 	}
 	return nil
 }
@@ -81,14 +81,16 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 		stop()
 		return nil, fmt.Errorf("join the queue: %w", err)
 	}
-	l := &lease{id: id, ctx: ctx, stop: stop, gone: make(chan struct{})}
+	kept, over := context.WithCancel(context.Background())
+	l := &lease{id: id, ctx: ctx, stop: stop, kept: kept}
 	p.add(l)
 	if !p.background.spawn(func() {
-		defer close(l.gone)
+		defer over()
 		for range alive { // else etcd's client logs a warning
 		}
 	}) {
 		stop()
+		over()
 		return nil, ErrClosed
 	}
 	return l, nil
@@ -111,6 +113,7 @@ func (p *leases) remove(l *lease) {
 
 // giveBack keeps a lease, to which nothing is attached, for the next wait.
 func (p *leases) giveBack(l *lease) {
+	p.places.leave(l, false)
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
@@ -146,6 +149,7 @@ func (p *leases) dropIdle() {
 // drop revokes a lease in the background, with everything that is attached to it or may still come to be.
 func (p *leases) drop(l *lease) {
 	l.once.Do(func() {
+		p.places.leave(l, false)
 		l.stop()
 		p.cleanups.later(cleanup{until: time.Now().Add(protocol.TicketTTL),
 			do: func(ctx context.Context) error { return p.revoke(ctx, l) }})

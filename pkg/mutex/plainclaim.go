@@ -102,6 +102,7 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 		}
 	}
 	a.queue.ticket = a.newTicket(ctx, b)
+	a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
 	l, r, err := a.commit(ctx, b, a.lock, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.queue.ticket,
 		a.queue.lease.id))
 	switch {
@@ -118,6 +119,8 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	a.queue.position = position
 	return nil, nil
 }
+
+func (p plainClaim) inherit(ctx context.Context) (*Lock, error) { return p.takeTurn(ctx) }
 
 func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	a := p.a

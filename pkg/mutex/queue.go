@@ -44,24 +44,59 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
-// await waits for the turn of this acquisition, and takes the lock. It follows its own ticket, without which it is no
-// longer in the queue, and the ticket ahead, or the ends of holds if it is the first.
+// await waits for the turn of this acquisition, and takes the lock.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
-	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
-		before := a.queue.before
-		delayed := a.holders.delayed() // is followed, too
-		keys := []etcdretry.Watched{etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID))}
-		if before != "" {
-			keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
+		if ahead := a.c.leases.places.of(a.queue.before); ahead != nil && a.queue.lease.kept.Err() == nil {
+			l, err = a.awaitOwn(ctx, ahead)
 		} else {
-			keys = append(keys, a.claimer.ends()...)
+			l, err = a.follow(ctx)
 		}
-		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			l, err = a.claimer.advance(ctx, events)
-			return l != nil || err != nil || a.queue.before != before || a.holders.delayed() != delayed
-		}, keys...)
 	}
+	return l, err
+}
+
+// awaitOwn waits for the end of the ticket ahead, which is this client's own.
+func (a *acquisition) awaitOwn(ctx context.Context, ahead *place) (*Lock, error) {
+	tick := time.NewTimer(etcdretry.Jitter(waiterRecheck))
+	defer tick.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, nil
+	case <-ahead.ended:
+		if ahead.handed {
+			return a.claimer.inherit(ctx)
+		}
+	case <-a.queue.lease.kept.Done():
+	case <-tick.C:
+	}
+	return a.claimer.advance(ctx, nil)
+}
+
+// follow watches the ticket ahead, or the ends of holds if this one is the first. Its own ticket, without which it is
+// no longer in the queue, ends with its lease: it is watched when that is not kept alive any more. That somebody else
+// deleted it is found by the next look at the queue, as a watch for it would cost each wait as much as the other one.
+func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
+	layout := a.c.layout
+	before := a.queue.before
+	delayed := a.holders.delayed() // is followed, too
+	var keys []etcdretry.Watched
+	if before != "" {
+		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
+	} else {
+		keys = a.claimer.ends()
+	}
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if kept := a.queue.lease.kept; kept.Err() == nil {
+		defer context.AfterFunc(kept, cancel)()
+	} else {
+		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID)))
+	}
+	a.c.retry.Follow(watch, waiterRecheck, func(events []*clientv3.Event) bool {
+		l, err = a.claimer.advance(ctx, events)
+		return l != nil || err != nil || a.queue.before != before || a.holders.delayed() != delayed
+	}, keys...)
 	return l, err
 }
 

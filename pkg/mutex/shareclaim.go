@@ -77,6 +77,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		txn := locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields, false)
 		if a.queue.lease != nil {
 			a.queue.ticket = a.newTicket(ctx, b)
+			a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
 			txn = locktxn.EnqueueShare(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket, a.queue.lease.id)
 		}
 		l, r, err = a.commit(ctx, b, claim.Record, txn)
@@ -96,6 +97,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		}
 	}
 	a.queue.ticket = a.newTicket(ctx, b)
+	a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
 	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.lock, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
 	if err = s.joined(r, err); err != nil {
 		return nil, err
@@ -211,6 +213,8 @@ func (s shareClaim) cancel(ctx context.Context, uuid string) error {
 	}
 	return err
 }
+
+func (s shareClaim) inherit(ctx context.Context) (*Lock, error) { return s.checkRoom(ctx) }
 
 func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	a := s.a

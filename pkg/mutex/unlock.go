@@ -125,6 +125,7 @@ func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
 	case definite && l.origin.cancel == nil:
+		l.c.leases.places.leave(l.origin.lease, true)
 		l.c.leases.giveBack(l.origin.lease)
 	default:
 		l.c.leases.drop(l.origin.lease)

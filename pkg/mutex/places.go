@@ -1,0 +1,71 @@
+package mutex
+
+import "sync"
+
+// maxHanded is how many hand-overs a client remembers, for waiters that joined behind a holder but learn of it only
+// after the release.
+const maxHanded = 64
+
+// place is what one of this client's own attempts has in a queue: a ticket, which it waits with and then holds with.
+type place struct {
+	uuid   string
+	ended  chan struct{} // closed when the client knows that the ticket is gone, or gives it up
+	handed bool          // the ticket went together with the hold; to be read when ended is closed
+}
+
+// places are those of a client. A waiter behind another of the same client needs no watch to learn of its end: the
+// answer to the release says so, no later than an event would. What it learns is a hint, as an event is: the
+// transaction that takes the lock compares everything. An end that the client itself does not notice is found by the
+// next look at the queue.
+type places struct {
+	mu     sync.Mutex
+	all    map[string]*place // by uuid: those that have not ended, and the last that were handed over
+	handed [maxHanded]string // the latter, the oldest at next
+	next   int
+}
+
+// begin has a lease serve the attempt with this uuid, whose ticket may be put from now on.
+func (p *places) begin(l *lease, uuid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.place != nil && l.place.uuid == uuid {
+		return
+	}
+	p.end(l, false)
+	l.place = &place{uuid: uuid, ended: make(chan struct{})}
+	if p.all == nil {
+		p.all = map[string]*place{}
+	}
+	p.all[uuid] = l.place
+}
+
+// leave ends the place of the attempt that a lease serves, if it serves one. handed says that the ticket was deleted
+// together with the hold.
+func (p *places) leave(l *lease, handed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(l, handed)
+}
+
+func (p *places) end(l *lease, handed bool) {
+	if l.place == nil {
+		return
+	}
+	l.place.handed = handed
+	close(l.place.ended)
+	if handed {
+		delete(p.all, p.handed[p.next])
+		p.handed[p.next] = l.place.uuid
+		p.next = (p.next + 1) % maxHanded
+	} else {
+		delete(p.all, l.place.uuid)
+	}
+	l.place = nil
+}
+
+// of returns the place with this uuid; nil if it is not one of this client's own, or ended without a hand-over.
+func (p *places) of(uuid string) *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[uuid]
+}

@@ -1,0 +1,165 @@
+package mutex_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// watched returns how many watches were opened since the last call.
+func watched(spies ...<-chan string) (n int) {
+	synctest.Wait()
+	for _, opened := range spies {
+		for len(opened) > 0 {
+			<-opened
+			n++
+		}
+	}
+	return n
+}
+
+// Those who wait behind another waiter of the same client need no watch, and no look at the queue: the first watches
+// the hold, which was not got by waiting.
+func TestWaiterBehindOneOfItsOwnClientAsksNobody(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		etcd := q.connect(t)
+		var requests atomic.Int64
+		etcd.KV = &counting{KV: etcd.KV, n: &requests}
+		opened := spyOnWatches(etcd)
+		c := newClient(t, etcd)
+		var waiters []*waiter
+		for range 5 {
+			waiters = append(waiters, q.wait(c))
+		}
+		if n := watched(opened); n != 1 {
+			t.Errorf("%d watches of five waiters", n)
+		}
+		before := requests.Load()
+		q.unlock(first)
+		for _, w := range waiters {
+			q.unlock(q.turn(w))
+		}
+		if n := requests.Load() - before; n != 2*5 {
+			t.Errorf("%d requests for five turns and releases", n)
+		}
+		if n := watched(opened); n != 0 {
+			t.Errorf("%d watches of five turns", n)
+		}
+	})
+}
+
+// A waiter behind one of another client watches one key.
+func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		var waiters []*waiter
+		var spies []<-chan string
+		for range 5 {
+			etcd := q.connect(t)
+			spies = append(spies, spyOnWatches(etcd))
+			waiters = append(waiters, q.wait(newClient(t, etcd)))
+		}
+		q.unlock(first)
+		for _, w := range waiters {
+			q.unlock(q.turn(w))
+		}
+		if n := watched(spies...); n != 5 {
+			t.Errorf("%d watches of five waiters", n)
+		}
+	})
+}
+
+// One that waits behind another of its client goes on when that one gives up, loses its lease, or loses its ticket to
+// somebody else, and stays behind those before.
+func TestWaiterBehindOneOfItsOwnClientOutlivesIt(t *testing.T) {
+	for name, end := range map[string]func(q *line, w *waiter){
+		"gives up":           func(_ *line, w *waiter) { w.cancel() },
+		"loses its lease":    func(q *line, w *waiter) { _, _ = q.etcd.Revoke(context.Background(), q.leaseOf(w)) },
+		"is taken out of it": func(q *line, w *waiter) { q.delete(layout(q).Ticket("a", w.ticket.ID)) },
+	} {
+		for kind, opts := range kindsThatQueue() {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				lineInABubble(t, func(t *testing.T, q *line) {
+					first := take(t, q.client(), "a", opts[0]...)
+					one := q.wait(q.client(), opts[0]...)
+					c := q.client()
+					two := q.wait(c, opts[0]...)
+					three := q.wait(c, opts[0]...)
+					end(q, two)
+					time.Sleep(time.Minute)
+					q.noTurn(three)
+					q.unlock(first)
+					q.unlock(q.turn(one))
+					began := time.Now()
+					q.unlock(q.turn(three))
+					if d := time.Since(began); d > time.Second {
+						t.Errorf("it got its turn after %v", d)
+					}
+					two.cancel()
+				})
+			})
+		}
+	}
+}
+
+// A hold that was got by waiting is lost while another of the same client waits behind it.
+func TestWaiterBehindALostHoldOfItsOwnClientGetsItsTurn(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		c := q.client()
+		one := q.wait(c)
+		two := q.wait(c)
+		q.unlock(first)
+		l := q.turn(one)
+		time.Sleep(time.Second)
+		removeWith(t, q.etcd, "auto-unlocked", "u1", "deadline passed")
+		<-l.Lost()
+		began := time.Now()
+		q.unlock(q.turn(two))
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("it got its turn after %v", d)
+		}
+	})
+}
+
+// Many more hand-overs than a client remembers, between two that wait for each other again and again.
+func TestHandOversBetweenTwoOfOneClient(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		etcd := q.connect(t)
+		opened := spyOnWatches(etcd)
+		c := newClient(t, etcd)
+		var inside, turns atomic.Int64
+		done := make(chan error)
+		for range 2 {
+			go func() {
+				for range 200 {
+					err := c.Do(context.Background(), "a", func(context.Context) error {
+						if inside.Add(1) != 1 {
+							t.Error("two hold the lock")
+						}
+						turns.Add(1)
+						time.Sleep(time.Millisecond)
+						inside.Add(-1)
+						return nil
+					})
+					if err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := watched(opened); turns.Load() != 400 || n > 4 {
+			t.Errorf("%d turns with %d watches", turns.Load(), n)
+		}
+	})
+}
