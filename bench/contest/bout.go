@@ -58,11 +58,13 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	}
 	began := time.Now()
 	used := ownCPU()
+	allocs := allocated()
 	b.measuring.Store(true)
 	rest(ctx, b.work.Length)
 	b.measuring.Store(false)
 	took := time.Since(began)
 	used = ownCPU() - used
+	allocs = allocated() - allocs
 	after, err := b.counters(ctx)
 	if err != nil {
 		return Turn{}, err
@@ -76,6 +78,7 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	t.Seconds = took.Seconds()
 	t.Load = load
 	t.ClientCPU = used.Seconds()
+	t.Allocs = float64(allocs)
 	if before != nil {
 		d := after.minus(*before)
 		t.Server = &d
@@ -207,6 +210,13 @@ func ownCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// allocated returns how many objects this program has allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
 }
 
 // Load returns the machine's load average over the last minute, or 0 if it cannot be read.

@@ -43,12 +43,14 @@ type Client interface {
 type Counters struct {
 	Requests float64 // of clients, without watches
 	Watches  float64 // messages on watch streams: opening, cancelling
+	Told     float64 // messages to clients on watch streams: events, and answers to the former
 	Commits  float64 // entries of the replicated log
 	CPU      float64 // seconds
 }
 
 func (c Counters) minus(d Counters) Counters {
-	return Counters{c.Requests - d.Requests, c.Watches - d.Watches, c.Commits - d.Commits, c.CPU - d.CPU}
+	return Counters{c.Requests - d.Requests, c.Watches - d.Watches, c.Told - d.Told, c.Commits - d.Commits,
+		c.CPU - d.CPU}
 }
 
 // perConnection is how many clients share a connection.
@@ -70,6 +72,7 @@ type Turn struct {
 	P10       float64
 	P50, P99  float64
 	ClientCPU float64   // seconds of processor time of this program, for all clients
+	Allocs    float64   // objects that this program allocated, for all clients
 	Server    *Counters // of the whole turn; nil if the server does not report it
 }
 
@@ -162,7 +165,7 @@ func (t Turn) Printable() Turn {
 	}
 	if t.Server != nil {
 		c := *t.Server
-		for _, x := range []*float64{&c.Requests, &c.Watches, &c.Commits, &c.CPU} {
+		for _, x := range []*float64{&c.Requests, &c.Watches, &c.Told, &c.Commits, &c.CPU} {
 			if math.IsNaN(*x) {
 				*x = -1
 			}

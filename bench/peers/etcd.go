@@ -55,7 +55,8 @@ func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters
 			return contest.Counters{}, err
 		}
 		cpu, err := etcd.CPU()
-		return contest.Counters{Requests: n.Requests, Watches: n.Watches, Commits: n.Commits, CPU: cpu.Seconds()}, err
+		return contest.Counters{Requests: n.Requests, Watches: n.Watches, Told: n.Told, Commits: n.Commits,
+			CPU: cpu.Seconds()}, err
 	}
 }
 

@@ -95,7 +95,8 @@ func redisCounters(server *servers.Process) func(context.Context) (contest.Count
 					return contest.Counters{}, err
 				}
 				cpu, err := server.CPU()
-				return contest.Counters{Requests: n, Watches: math.NaN(), Commits: math.NaN(), CPU: cpu.Seconds()}, err
+				return contest.Counters{Requests: n, Watches: math.NaN(), Told: math.NaN(),
+					Commits: math.NaN(), CPU: cpu.Seconds()}, err
 			}
 		}
 		return contest.Counters{}, fmt.Errorf("no number of processed commands in the answer of Redis")

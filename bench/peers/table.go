@@ -14,7 +14,8 @@ func table(w contest.Work, contestants []contest.Contestant, turns []contest.Tur
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n", title(w))
 	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests",
-		"watch msgs", "commits", "server CPU µs", "client CPU µs"}
+		"watch msgs", "watch answers", "commits", "server CPU µs", "client CPU µs",
+		"client allocs"}
 	if w.Contend {
 		head = append(head, "Jain", "served", "violations")
 	}
@@ -88,12 +89,14 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 	}
 	for _, count := range []func(contest.Counters) float64{
 		func(c contest.Counters) float64 { return c.Requests }, func(c contest.Counters) float64 { return c.Watches },
-		func(c contest.Counters) float64 { return c.Commits }, func(c contest.Counters) float64 { return c.CPU * 1e6 },
+		func(c contest.Counters) float64 { return c.Told }, func(c contest.Counters) float64 { return c.Commits },
+		func(c contest.Counters) float64 { return c.CPU * 1e6 },
 	} {
 		cells = append(cells, number(each(own, count)))
 	}
 	cells = append(cells, number(median(own,
-		func(t contest.Turn) float64 { return t.ClientCPU * 1e6 / float64(t.Done) })))
+		func(t contest.Turn) float64 { return t.ClientCPU * 1e6 / float64(t.Done) })),
+		number(median(own, func(t contest.Turn) float64 { return t.Allocs / float64(t.Done) })))
 	if w.Contend {
 		violations := 0
 		for _, t := range own {

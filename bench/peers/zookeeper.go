@@ -27,7 +27,8 @@ func zookeeperContestant(server *servers.Process) contest.Contestant {
 				return contest.Counters{}, err
 			}
 			cpu, err := server.CPU()
-			return contest.Counters{Requests: received, Watches: math.NaN(), Commits: logged, CPU: cpu.Seconds()}, err
+			return contest.Counters{Requests: received, Watches: math.NaN(), Told: math.NaN(),
+				Commits: logged, CPU: cpu.Seconds()}, err
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 type EtcdCounts struct {
 	Requests float64 // unary requests of clients
 	Watches  float64 // messages of clients on watch streams
+	Told     float64 // messages to clients on watch streams
 	Commits  float64 // entries of the replicated log
 }
 
@@ -50,6 +51,9 @@ func etcdCounts(metrics io.Reader) (c EtcdCounts, err error) {
 		case strings.HasPrefix(series, "grpc_server_msg_received_total{") &&
 			strings.Contains(series, `grpc_method="Watch"`):
 			sum = &c.Watches
+		case strings.HasPrefix(series, "grpc_server_msg_sent_total{") &&
+			strings.Contains(series, `grpc_method="Watch"`):
+			sum = &c.Told
 		default:
 			continue
 		}

@@ -12,11 +12,12 @@ func TestEtcdsMetricsAreSummedByKind(t *testing.T) {
 grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 40
 grpc_server_started_total{grpc_method="LeaseGrant",grpc_service="etcdserverpb.Lease",grpc_type="unary"} 2
 grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 1
+grpc_server_msg_sent_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 9
 grpc_server_msg_received_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 7
 grpc_server_msg_received_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 40
 etcd_server_proposals_committed_total 1.5e+06
 `))
-	if want := (EtcdCounts{Requests: 42, Watches: 7, Commits: 1.5e6}); err != nil || got != want {
+	if want := (EtcdCounts{Requests: 42, Watches: 7, Told: 9, Commits: 1.5e6}); err != nil || got != want {
 		t.Errorf("counts = %+v, %v, want %+v", got, err, want)
 	}
 }
