@@ -34,6 +34,9 @@ type Config struct {
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
+
+	// Attributes are the attributes of a lock that are labels of its series beside its owner, by label.
+	Attributes map[string]string
 }
 
 // Sync is how current the view is.
@@ -58,6 +61,8 @@ type Collector struct {
 	c Config
 	d descs
 
+	attributes text.Attributes
+
 	held   *prometheus.HistogramVec
 	byLock *byLock
 }
@@ -71,8 +76,9 @@ func New(c Config) *Collector {
 	if c.Series == SeriesAll {
 		limit = c.SeriesLimit
 	}
-	return &Collector{c: c, d: newDescs(c.Namespace), held: newHoldSeconds(c.Namespace),
-		byLock: newByLock(c.Namespace, limit)}
+	attributes := text.NewAttributes(c.Attributes)
+	return &Collector{c: c, d: newDescs(c.Namespace, attributes.Labels()), attributes: attributes,
+		held: newHoldSeconds(c.Namespace), byLock: newByLock(c.Namespace, limit)}
 }
 
 // Describe implements prometheus.Collector.

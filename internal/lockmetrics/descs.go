@@ -1,6 +1,10 @@
 package lockmetrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // descs holds the names and help texts of everything that is computed at a scrape.
 type descs struct {
@@ -21,9 +25,13 @@ type descs struct {
 	resyncs, events, restarts, metadataErrors *prometheus.Desc
 }
 
-func newDescs(namespace string) descs {
+// newDescs returns them; more are the labels beside the holder of a lock.
+func newDescs(namespace string, more []string) descs {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	holders := func(name, help string, labels ...string) *prometheus.Desc {
+		return d(name, help, slices.Concat([]string{"lock", "owner", "hostname"}, labels, more)...)
 	}
 	return descs{
 		locks:   d("locks", "Held locks by state.", "state"),
@@ -42,27 +50,23 @@ func newDescs(namespace string) descs {
 		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
 			"When this program saw the lock become free that nobody takes although somebody waits.", "lock"),
 
-		lockedAt: d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.",
-			"lock", "owner", "hostname"),
-		alertAt: d("lock_alert_at_timestamp_seconds", "When the lock starts to alert.", "lock", "owner", "hostname"),
-		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal.",
-			"lock", "owner", "hostname"),
+		lockedAt:     holders("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock."),
+		alertAt:      holders("lock_alert_at_timestamp_seconds", "When the lock starts to alert."),
+		autoUnlockAt: holders("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal."),
 		lockInfo: d("lock_info", "What the lock was taken for, in its holder's words; always 1.",
 			"lock", "purpose"),
 		lockWaiters: d("lock_waiters", "Waiters for the lock.", "lock"),
 		dropped:     d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
 		clocksOff: d("holder_clocks_off", "Held locks whose holder's clock is off."),
-		clockOffset: d("lock_holder_clock_offset_seconds",
-			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.",
-			"lock", "owner", "hostname"),
+		clockOffset: holders("lock_holder_clock_offset_seconds",
+			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off."),
 
 		statements: d("statements", "Held locks whose holder a witness says has ended, for certain (death) or not "+
 			"(suspicion), by witness.", "kind", "witness"),
 		disputed: d("disputed_deaths", "Held locks whose holder called alive after a witness had stated its death."),
-		holderEnded: d("lock_holder_ended_timestamp_seconds",
-			"When the holder of an abandoned lock ended, by the witness's clock.",
-			"lock", "owner", "hostname", "cause"),
+		holderEnded: holders("lock_holder_ended_timestamp_seconds",
+			"When the holder of an abandoned lock ended, by the witness's clock.", "cause"),
 
 		acknowledged: d("locks_acknowledged", "Held locks that somebody looks at."),
 		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",

@@ -1,6 +1,7 @@
 package lockmetrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,10 +73,15 @@ func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 	for _, j := range locks {
 		if name := text.NameLabel(j.record.Name); !taken[name] {
 			taken[name] = true
-			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, text.Label(j.record.Owner),
-				text.Label(j.record.Hostname))
+			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), c.holder(j.record)...)
 		}
 	}
+}
+
+// holder returns the values of the labels of a lock and its holder; more follow those of the holder.
+func (c *Collector) holder(r *metadata.Record, more ...string) []string {
+	return slices.Concat([]string{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}, more,
+		c.attributes.Values(r.Attributes))
 }
 
 // series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or by
@@ -90,7 +96,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 			continue
 		}
 		taken[name] = true
-		labels := []string{name, text.Label(r.Owner), text.Label(r.Hostname)}
+		labels := c.holder(r)
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)

@@ -68,6 +68,6 @@ func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
 		taken[name] = true
 		death := j.record.Death
 		at := cmp.Or(death.EndedAt.Time, death.At.Time, j.verdict.AbandonedAt)
-		instant(ch, c.d.holderEnded, at, name, text.Label(j.record.Owner), text.Label(j.record.Hostname), death.Cause)
+		instant(ch, c.d.holderEnded, at, c.holder(j.record, death.Cause)...)
 	}
 }

@@ -75,6 +75,8 @@ type Config struct {
 
 	// EventRetention is how long the time of a removal stays in the metrics; default 1h.
 	EventRetention time.Duration
+	// Attributes are the attributes of a removed lock that are labels of the time of its removal, by label; optional.
+	Attributes map[string]string
 	// Now is the wall clock; default time.Now.
 	Now func() time.Time
 	Log zerolog.Logger

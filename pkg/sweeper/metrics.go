@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,12 +27,17 @@ type metrics struct {
 
 	heldBack, offset, tolerance, jumps, lastUnlock *prometheus.Desc
 
+	attributes text.Attributes
+
 	mu       sync.Mutex
 	unlocked map[lockLabels]removal
 }
 
 // lockLabels identify a removed lock. They hold no uuid, which would make every removal a series of its own.
-type lockLabels struct{ lock, owner, hostname string }
+type lockLabels struct {
+	lock, owner, hostname string
+	attributes            string // the values of the labels from attributes, each behind a zero byte
+}
 
 // removal is the last one under the same labels. Its purpose is not part of the key, or every hold could make a series
 // of its own.
@@ -40,8 +46,8 @@ type removal struct {
 	purpose string
 }
 
-func newMetrics() *metrics {
-	m := &metrics{unlocked: map[lockLabels]removal{}}
+func newMetrics(attributes text.Attributes) *metrics {
+	m := &metrics{unlocked: map[lockLabels]removal{}, attributes: attributes}
 	m.alerting = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "unlocker_alerting_locks_total", Help: "Locks that started to alert.",
 	})
@@ -68,7 +74,7 @@ func newMetrics() *metrics {
 		"Jumps of the own wall clock relative to the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
 		"When this unlocker last removed a lock of this name; kept for --metrics.event-retention.",
-		[]string{"lock", "owner", "hostname", "purpose"}, nil)
+		append([]string{"lock", "owner", "hostname", "purpose"}, attributes.Labels()...), nil)
 	m.removals.success = m.vec.WithLabelValues("success")
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
 	m.removals.failed = m.vec.WithLabelValues("error")
@@ -89,7 +95,10 @@ func (m *metrics) removed(r *metadata.Record, proof bool, at time.Time, lag time
 	m.lag.Observe(max(0, lag).Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	labels := lockLabels{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}
+	labels := lockLabels{lock: text.NameLabel(r.Name), owner: text.Label(r.Owner), hostname: text.Label(r.Hostname)}
+	for _, value := range m.attributes.Values(r.Attributes) {
+		labels.attributes += "\x00" + value // which no value has
+	}
 	m.unlocked[labels] = removal{at, text.Label(r.Purpose)}
 	if len(m.unlocked) > 2*maxUnlocked {
 		m.forget(maxUnlocked)
@@ -150,8 +159,10 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 			delete(m.unlocked, labels)
 			continue
 		}
+		values := append([]string{labels.lock, labels.owner, labels.hostname, last.purpose},
+			strings.Split(labels.attributes, "\x00")[1:]...)
 		ch <- prometheus.MustNewConstMetric(m.lastUnlock, prometheus.GaugeValue, float64(last.at.UnixMilli())/1000,
-			labels.lock, labels.owner, labels.hostname, last.purpose)
+			values...)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
 // gather collects through a pedantic registry: it refuses double series and labels that are not UTF-8.
@@ -51,6 +52,28 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 		}
 	}
 	return -1
+}
+
+func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Attributes = map[string]string{"team": "team", "service": "app"}
+		})
+		s.take("a", time.Second, 2*time.Minute, func(r *metadata.Record) {
+			r.Attributes = map[string]any{"team": "payments"}
+		})
+		s.take("b", time.Second, 2*time.Minute, func(r *metadata.Record) {
+			r.Attributes = map[string]any{"app": "settler", "team": "pay\x00ments"}
+		})
+		s.wait(2*time.Minute + skew + 10*time.Second)
+		for _, labels := range [][]string{{"pod-1", "a", "billing", "test", "", "payments"},
+			{"pod-1", "b", "billing", "test", "settler", "pay\ufffdments"}} {
+			if sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", labels...) <= 0 {
+				t.Errorf("there is no removal with the labels %q", labels)
+			}
+		}
+	})
 }
 
 func TestFixedSeriesExistFromTheStart(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -46,7 +47,8 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded, metrics: newMetrics(), tried: map[string]tried{},
+	s := &Sweeper{cfg: cfg, excluded: excluded, tried: map[string]tried{},
+		metrics: newMetrics(text.NewAttributes(cfg.Attributes)),
 		arrived: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil

@@ -4,6 +4,7 @@ package alerts
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -211,7 +212,11 @@ func (m message) readable(t *testing.T) string {
 		return fmt.Sprintf("message: %s\npriority: %s\nentity: %s\ntags: %s\nresponders: %s\n\n%s", o.Message,
 			o.Priority, o.Entity, strings.Join(o.Tags, ", "), o.Responders, o.Description)
 	case m.to == "/webhook":
-		return m.body
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, []byte(m.body), "", "  "); err != nil {
+			t.Fatalf("the webhook is sent %v: %s", err, m.body)
+		}
+		return indented.String()
 	}
 	subject, text, _ := m.parts(t)
 	return "Subject: " + subject + "\nTo: " + m.to + "\n\n" + text
@@ -413,6 +418,8 @@ func transcript(now time.Time, text string) string {
 	text = regexp.MustCompile(`since \d\d:\d\d:\d\dZ`).ReplaceAllStringFunc(text, func(found string) string {
 		return "since " + shift("15:04:05Z")(strings.TrimPrefix(found, "since "))
 	})
+	text = regexp.MustCompile(`"fingerprint": "[0-9a-f]{16}"`).ReplaceAllString(text,
+		`"fingerprint": "60e76c9d2ffd0aeb"`)
 	// When it ended is when the test ended it.
 	text = regexp.MustCompile(`(?m)^Over: .*$`).ReplaceAllString(text, "Over: 2026-03-14 03:25:00Z")
 	var lines []string
@@ -471,6 +478,7 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	r.shows(now, "slack of many", r.wants("/slack#locks", "30 locks are held longer"))
 	r.shows(now, "pagerduty", r.wants("/pagerduty", "search/reindex is past its deadline"))
 	r.shows(now, "opsgenie", r.wants("/opsgenie/v2/alerts", "search/reindex is past its deadline"))
+	r.shows(now, "webhook", r.wants("/webhook", "data/import"))
 	checkWebhook(t, r.wants("/webhook", "data/import"))
 
 	one.release()
@@ -478,7 +486,7 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	r.wants("payments-on-call@example.org", "Resolved: Lock payments/settle")
 	r.wants("/slack#locks", "Resolved: 30 locks")
 	r.wants("/pagerduty", "event_action: resolve\n")
-	r.wants("/webhook", `"status":"resolved"`)
+	r.wants("/webhook", `"status": "resolved"`)
 
 	if n := len(r.all("/slack#locks")); n != 2 {
 		t.Errorf("of 30 locks of one owner the chat is told %d times, want one alert and its end", n)
@@ -520,18 +528,43 @@ func checkWebhook(t *testing.T, m message) {
 	}
 }
 
+// checkHarmless expects every value that a webhook gets to be one short, visible line.
+func checkHarmless(t *testing.T, m message) {
+	t.Helper()
+	var told struct {
+		GroupLabels, CommonLabels, CommonAnnotations map[string]string
+		Alerts                                       []alert
+	}
+	m.decode(t, &told)
+	if len(told.Alerts) != 1 {
+		t.Fatalf("the webhook is told %s", m.body)
+	}
+	a := told.Alerts[0]
+	for _, values := range []map[string]string{told.GroupLabels, told.CommonLabels, told.CommonAnnotations, a.Labels,
+		a.Annotations} {
+		for name, value := range values {
+			if strings.ContainsFunc(value, func(c rune) bool { return !unicode.IsGraphic(c) }) || len(value) > 4096 {
+				t.Errorf("the webhook is told the %s %q", name, value)
+			}
+		}
+	}
+	if name := a.Labels["lock"]; len(name) > 128 || !strings.HasPrefix(name, "data<!channel>") {
+		t.Errorf("the webhook is told of the lock %q", name)
+	}
+}
+
 // TestHostileNamesAreHarmlessInEveryMessage: names, owners and purposes are whatever somebody wrote into etcd.
 func TestHostileNamesAreHarmlessInEveryMessage(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 	am := r.alertmanager()
 	now := time.Now().UTC().Truncate(time.Second)
-	const evil = "<!channel> <@U1> <http://e|ok> </p><script>x</script>\r\nBcc: a@b\x1b[31m\u202e" +
+	const evil = "<!channel> <@U1> <http://e|ok> </p><script>x</script>\r\nBcc: a@b\x1b[31m\u202e\u200f\u2066\u2028" +
 		"{{ .Status }} & *b* `c` \" ' \\ %0a "
 	var locks []*metadata.Record
 	for owner, ago := range map[string]time.Duration{"payments": 3 * time.Hour, "search-" + evil: 3 * time.Hour,
-		"chat": time.Minute} {
-		locks = append(locks, late(now, owner+evil, owner+evil, ago, team(owner),
+		"chat": time.Minute, "data": time.Minute} {
+		locks = append(locks, late(now, owner+evil+strings.Repeat("y", 400), owner+evil, ago, team(owner),
 			func(r *metadata.Record) {
 				r.Purpose = strings.Repeat(evil, 50)
 				r.Hostname = evil
@@ -555,6 +588,7 @@ func TestHostileNamesAreHarmlessInEveryMessage(t *testing.T) {
 			t.Errorf("%s is sent markup:\n%s", to, text)
 		}
 	}
+	checkHarmless(t, r.wants("/webhook", "channel"))
 	_, _, html := r.wants("payments-on-call@example.org", "channel").parts(t)
 	if strings.Contains(html, "<script") || strings.Contains(html, "<!c") || !strings.Contains(html, "&lt;script") {
 		t.Errorf("a mail has the HTML\n%s", html)

@@ -91,14 +91,19 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 // give its holder the whole hour from then on, so write it before they start.
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
+	at := time.Now().Add(time.Duration(deadline) * time.Second)
+	w.write(name, metadata.Draft{
+		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
+		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
+	})
+}
+
+// write writes a record.
+func (w *world) write(name string, d metadata.Draft) {
+	w.Helper()
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		w.Fatal(err)
-	}
-	at := time.Now().Add(time.Duration(deadline) * time.Second)
-	d := metadata.Draft{
-		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
-		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	}
 	fields, err := d.Fields()
 	if err != nil {

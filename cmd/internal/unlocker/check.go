@@ -61,6 +61,9 @@ func (o options) checkExclude() error {
 }
 
 func (o options) checkMetrics() error {
+	if _, err := seriesAttributes(o.attributes); err != nil {
+		return err
+	}
 	_, err := lockmetrics.ParseSeries(o.series)
 	switch {
 	case err != nil:

@@ -74,6 +74,9 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.Alarms = r.health.Alarms
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
+	if shown.Attributes, err = seriesAttributes(o.attributes); err != nil {
+		return nil, err
+	}
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err
@@ -92,6 +95,10 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	view, store := r.view, r.store
 	mode, err := o.mode()
+	if err != nil {
+		return sweeper.Config{}, err
+	}
+	attributes, err := seriesAttributes(o.attributes)
 	if err != nil {
 		return sweeper.Config{}, err
 	}
@@ -120,6 +127,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		Queues:         view.Queues,
 		RemoveTicket:   store.RemoveTicket,
 		EventRetention: o.eventRetention,
+		Attributes:     attributes,
 		Log:            log.With().Str("instance", id).Logger(),
 	}, nil
 }

@@ -113,6 +113,27 @@ func labelAttributes(flag string, given []string) (map[string]string, error) {
 	return attributes, nil
 }
 
+// maxSeriesAttributes is how many attributes may be labels of series: each lock's record may have others.
+const maxSeriesAttributes = 5
+
+// seriesAttributes returns the attributes of records that become labels of the series of locks, by label.
+func seriesAttributes(given []string) (map[string]string, error) {
+	const flag = "--metrics.label-attribute"
+	attributes, err := labelAttributes(flag, given)
+	if err != nil {
+		return nil, err
+	}
+	for _, label := range []string{"cluster", "namespace", "job", "instance", "purpose"} {
+		if attributes[label] != "" {
+			return nil, fmt.Errorf("%s cannot be %q: series have that label already", flag, label)
+		}
+	}
+	if n := len(attributes); n > maxSeriesAttributes {
+		return nil, fmt.Errorf("%s has %d attributes: at most %d become labels", flag, n, maxSeriesAttributes)
+	}
+	return attributes, nil
+}
+
 // renewable is a transport that sends requests through the newest client.
 type renewable struct {
 	now atomic.Pointer[http.Client]

@@ -128,19 +128,23 @@ func TestAnEmptyExclusionIsNamedByItsFlag(t *testing.T) {
 
 func TestWhatCannotWorkIsNamedByItsFlag(t *testing.T) {
 	for flag, says := range map[string]string{
-		"--history.max=-1":                    "--history.max is negative: -1",
-		"--history.retention=0s":              "--history.retention is 0s",
-		"--alertmanager.url=am:9093":          `--alertmanager.url "am:9093" is not of the form`,
-		"--alertmanager.label=a=b":            "which is missing",
-		"--alertmanager.label=owner=b":        "pushed alerts have that label already",
-		"--alertmanager.label-attribute=a.b":  "it must be of the form team, or label=attribute",
-		"--alertmanager.label-attribute=a=":   "it must be of the form team, or label=attribute",
-		"--alertmanager.label-attribute=lock": "alerts have that label already",
-		"--alertmanager.label-attribute=a,a":  "two attributes for the label a",
-		"--alertmanager.resend-delay=0s":      "--alertmanager.resend-delay is 0s",
-		"--alertmanager.config.file=/nowhere": "--alertmanager.config.file",
-		"--dashboard.url=locks":               `--dashboard.url "locks" is not of the form https://host/path`,
-		"--dashboard.url=http://a/?q":         `--dashboard.url "http://a/?q" is more than scheme, host and path`,
+		"--history.max=-1":                      "--history.max is negative: -1",
+		"--history.retention=0s":                "--history.retention is 0s",
+		"--alertmanager.url=am:9093":            `--alertmanager.url "am:9093" is not of the form`,
+		"--alertmanager.label=a=b":              "which is missing",
+		"--alertmanager.label=owner=b":          "pushed alerts have that label already",
+		"--alertmanager.label-attribute=a.b":    "it must be of the form team, or label=attribute",
+		"--alertmanager.label-attribute=a=":     "it must be of the form team, or label=attribute",
+		"--alertmanager.label-attribute=lock":   "alerts have that label already",
+		"--alertmanager.label-attribute=a,a":    "two attributes for the label a",
+		"--metrics.label-attribute=a.b":         `--metrics.label-attribute cannot be "a.b"`,
+		"--metrics.label-attribute=job":         "series have that label already",
+		"--metrics.label-attribute=lock":        "alerts have that label already",
+		"--metrics.label-attribute=a,b,c,d,e,f": "has 6 attributes: at most 5 become labels",
+		"--alertmanager.resend-delay=0s":        "--alertmanager.resend-delay is 0s",
+		"--alertmanager.config.file=/nowhere":   "--alertmanager.config.file",
+		"--dashboard.url=locks":                 `--dashboard.url "locks" is not of the form https://host/path`,
+		"--dashboard.url=http://a/?q":           `--dashboard.url "http://a/?q" is more than scheme, host and path`,
 	} {
 		err := flags.Execute(t.Context(), unlocker.Command(), []string{"--policy=auto-unlock", flag})
 		if err == nil || !strings.Contains(err.Error(), says) {
