@@ -567,3 +567,51 @@ func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
 		}
 	})
 }
+
+// Times in statements and records come from the clocks of others. Alertmanager refuses an alert that begins after its
+// end.
+func TestAnAlertBeginsNowAtTheLatest(t *testing.T) {
+	ahead := func() metadata.Time { return metadata.Time{Time: time.Now().Add(24 * time.Hour)} }
+	for name, c := range map[string]struct {
+		change func(*metadata.Record)
+		want   string
+	}{
+		"the node of a dead holder is a day ahead": {func(r *metadata.Record) {
+			r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token,
+				Cause: metadata.CauseContainerEnded, EndedAt: ahead()}, nil)
+		}, "UnlockerLockAbandoned"},
+		"its witness is": {func(r *metadata.Record) {
+			r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token,
+				Cause: metadata.CauseProcessEnded, At: ahead()}, nil)
+		}, "UnlockerLockAbandoned"},
+		"the holder of a malformed record is": {func(r *metadata.Record) {
+			r.LockedAt = ahead().Time
+			r.AlertAt = time.Time{}
+			r.AutoUnlockAt = time.Time{}
+		}, "UnlockerLockMalformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				config := w.config()
+				config.Policy.DefaultAlertAfter = 0
+				w.holds(w.lock("a", c.change))
+				defer w.start(config)()
+				time.Sleep(16 * time.Minute)
+				told := w.take()
+				i := slices.IndexFunc(told, func(p posted) bool { return p.Labels["alertname"] == c.want })
+				if i < 0 {
+					t.Fatalf("%s is not told, only %d others", c.want, len(told))
+				}
+				if told[i].StartsAt.After(told[i].at) {
+					t.Errorf("%s begins %v after it was sent", c.want, told[i].StartsAt.Sub(told[i].at))
+				}
+				w.holds()
+				time.Sleep(time.Minute)
+				if over := w.take(); len(over) == 0 || over[0].EndsAt.After(over[0].at) {
+					t.Errorf("its end is not told: %v", over)
+				}
+			})
+		})
+	}
+}

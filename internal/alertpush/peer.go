@@ -170,7 +170,11 @@ func (p *peer) posted(a alert, now time.Time) posted {
 	if ends.IsZero() {
 		ends = now.Add(forgetAfter * p.c.Resend)
 	}
-	return posted{labels, a.notes, a.starts.UTC(), ends.UTC(), a.notes["dashboard"]}
+	starts := a.starts // maybe by a clock that is ahead; Alertmanager refuses what begins after its end
+	for _, latest := range []time.Time{now, ends} {
+		starts = earlier(starts, latest)
+	}
+	return posted{labels, a.notes, starts.UTC(), ends.UTC(), a.notes["dashboard"]}
 }
 
 func (p *peer) post(ctx context.Context, alerts []alert) error {

@@ -62,6 +62,10 @@ func (a *alertmanager) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	for _, p := range alerts {
+		if p.EndsAt.Before(p.StartsAt) { // it refuses a request with such an alert, and says so
+			return &http.Response{StatusCode: http.StatusBadRequest, Status: "400 Bad Request",
+				Body: io.NopCloser(strings.NewReader("start time must be before end time"))}, nil
+		}
 		p.at = time.Now()
 		a.got = append(a.got, p)
 	}

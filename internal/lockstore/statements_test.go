@@ -71,6 +71,14 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	if err := w.State(t.Context(), death(r)); err != nil {
 		t.Fatal(err)
 	}
+	for _, value := range []string{uuid(2), uuid(1)} { // a script overwrites the key, and takes that back
+		if _, err := w.etcd.Put(t.Context(), w.l.Field("a", metadata.FieldUUID), value); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.State(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
+			t.Errorf("stated before, now with the uuid %s: %v", value, err)
+		}
+	}
 	w.release(r)
 	if err := w.State(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
 		t.Errorf("stated before, and released: %v", err)

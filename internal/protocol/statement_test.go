@@ -35,3 +35,15 @@ func TestWhatAWitnessSaysIsOneSentence(t *testing.T) {
 		}
 	}
 }
+
+func TestAStatementThatNamesAnotherHoldThanItsKeyIsNotRead(t *testing.T) {
+	const mine, other = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b12"
+	s := metadata.Statement{Lock: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
+	kv := protocol.KV{Value: []byte(protocol.Marshal(s)), ModRevision: 9}
+	if got := protocol.ReadStatement(mine, kv); got == nil || got.UUID != mine || got.Revision != 9 {
+		t.Errorf("of its own hold: %+v", got)
+	}
+	if got := protocol.ReadStatement(other, kv); got != nil {
+		t.Errorf("below the key of another hold: %+v", got)
+	}
+}
