@@ -295,6 +295,8 @@ def answer:
   if . == "none" then { none: true } elif . == "unsent" then { none: true, unsent: true }
   else split("\n") | (.[-1] | tonumber) as $status | (.[:-1] | join("\n")) as $text
     | { status: $status } + try { body: ($text | fromjson) } catch { text: $text } end;
+# Watches for the deletion of keys.
+def deletions: map({ create_request: { key: @base64, filters: ["NOPUT"] } } | tojson) | add;
 def assignments: to_entries | map("v_\(.key)=\(.value | if . == null then "" elif type == "string" then . else tojson end | @sh)") | join(" ");
 '
 
@@ -317,7 +319,7 @@ _mutex_setup() {
 	case $user in *:*) password=${user#*:} user=${user%%:*} ;; esac
 	if [ -n "${MUTEXCTL_ETCD_PASSWORD_FILE:-}" ]; then password=$(cat "$MUTEXCTL_ETCD_PASSWORD_FILE"); fi
 	_mutex_duration "${MUTEXCTL_ETCD_REQUEST_TIMEOUT:-2}" && timeout=$cs || timeout=200
-	name='' uuid='' token='' position='' lease='' ticket='' seen='' mark='' fields='' older='' at=0
+	name='' uuid='' token='' position='' lease='' seen='' mark='' fields='' older='' at=0
 	queued=false unanswered=false doubt=false watcher='' quiet=''
 }
 
@@ -366,10 +368,10 @@ _mutex_eval() {
 	program_=$1
 	shift
 	jq -Rsrc "$@" --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
-		--arg position "$position" --arg ticket "$ticket" --arg seen "$seen" --arg mark "$mark" \
+		--arg position "$position" --arg seen "$seen" --arg mark "$mark" \
 		--argjson fields "${fields:-null}" --argjson older "${older:-null}" --argjson queued "$queued" \
 		--argjson unanswered "$unanswered" --argjson settings "${settings:-null}" "$_mutex_program"' . as $raw | { lock: $lock, uuid: $uuid, token: $token,
-			lease: $lease, position: $position, ticket: $ticket, seen: $seen, mark: $mark, fields: $fields, older: $older,
+			lease: $lease, position: $position, seen: $seen, mark: $mark, fields: $fields, older: $older,
 			queued: $queued, unanswered: $unanswered } | '"$program_"
 }
 
@@ -426,7 +428,8 @@ _mutex_send() {
 		[ $left -ge 5 ] || left=5
 		_mutex_post "$2" $left "$4"
 		v_verdict='' v_doubt=true v_message=''
-		eval "$(printf '%s' "$answer" | _mutex_eval "{ doubt: false } + verdict(\"$1\"; \$raw | answer) | assignments")"
+		eval "$(printf '%s' "$answer" | _mutex_eval ". as \$in | { doubt: false } + verdict(\"$1\"; \$raw | answer)
+			| if .watch then .watches = ([.watch, (\$in | ticket)] | deletions) else . end | assignments")"
 		[ "$v_doubt" != true ] || unanswered=true doubt=true
 		case $v_verdict in
 		login)
@@ -515,10 +518,10 @@ _mutex_write() { # FILE TEXT
 
 _mutex_say() { [ -n "$quiet" ] || printf 'mutex.sh: %s\n' "$1" >&2; }
 
-# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE [HOLDER WAITING DELAY]. Returns the status.
+# Says what went wrong, for people and for MUTEX_ERROR: WORD STATUS MESSAGE. Returns the status.
 _mutex_fail() {
-	jq -nc --arg error "$1" --arg message "$3" --argjson holder "${4:-null}" --argjson waiting "${5:-null}" \
-		--argjson delayed "$([ -n "${6:-}" ] && echo true || echo false)" --arg reason "${reason:-}" '$ARGS.named' >"$hold/error"
+	jq -nc --arg error "$1" --arg message "$3" --arg reason "${reason:-}" \
+		'{ $error, $message, holder: null, waiting: null, delayed: false, $reason }' >"$hold/error"
 	printf 'mutex.sh: %s\n' "$3" >&2
 	return "$2"
 }
@@ -655,7 +658,7 @@ _mutex_acquire() {
 	till=999999999999 patience=$((now + 5 * timeout)) refused=''
 	[ -z "$wait_" ] || till=$((now + wait_))
 	while :; do
-		uuid=$(_mutex_uuid) token='' position='' lease='' ticket='' older='' claimed='' first=''
+		uuid=$(_mutex_uuid) token='' position='' lease='' older='' claimed='' first=''
 		queued=false doubt=false
 		step=try
 		[ "$wait_" != 0 ] || step=acquire
@@ -700,22 +703,32 @@ _mutex_limit() {
 _mutex_refuse() { # held or timeout
 	_mutex_now
 	_mutex_step standing $((now + timeout)) || v_holder=$refused_by v_waiting='' v_delay=''
-	_mutex_fail "$1" 3 "$(_mutex_describe "$v_waiting")" "$v_holder" "$v_waiting" "$v_delay"
+	_mutex_describe "$1" "$v_waiting" >"$hold/refusal"
+	{ IFS= read -r v_message && cat >"$hold/error"; } <"$hold/refusal"
+	printf 'mutex.sh: %s\n' "$v_message" >&2
+	return 3
 }
 
-# What the latest look at the lock found, in words; how many are WAITING.
+# What the latest look at the lock found, in words; then as MUTEX_ERROR: ERROR, and how many are WAITING.
 _mutex_describe() {
-	jq -nr --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${1:-0}" --argjson delay "${v_delay:-null}" \
-		--arg prefix "$prefix" "$_mutex_program"' refusal($lock; $holder; $waiting; $delay; now)'
+	jq -nr --arg error "$1" --arg lock "$name" --argjson holder "${v_holder:-null}" --argjson waiting "${2:-null}" \
+		--argjson delay "${v_delay:-null}" --arg prefix "$prefix" "$_mutex_program"'
+		refusal($lock; $holder; $waiting // 0; $delay; now) as $message
+		| $message, ({ $error, $message, $holder, $waiting, delayed: ($delay != null), reason: "" } | tojson)'
 }
 
 # The body of a step that puts a record, with times from now by both clocks: at, in milliseconds since 1970, and sent.
+# Besides it watches and reads, which tell the holder what happens to the record.
 _mutex_stamp() { # STEP
 	_mutex_now
 	sent=$now
 	body=$(_mutex_eval "(now * 1000 | floor) as \$at | .fields = fields(\$uuid; \$at; \$settings)
-		| \"\\(\$at) \\(body(\"$1\") | tojson)\"" </dev/null)
+		| ([rec + \"uuid\", rec + \"asked\", rec + \"extended\" | { create_request: { key: @base64 } }]
+			| .[0].create_request.filters = [\"NOPUT\"] | map(tojson) | add) as \$watches
+		| \"\\(\$at) \\(\$watches) \\(body(\"read\") | tojson) \\(body(\"$1\") | tojson)\"" </dev/null)
 	at=${body%% *} body=${body#* }
+	watches=${body%% *} body=${body#* }
+	reads=${body%% *} body=${body#* }
 }
 
 # Sends what takes the lock: the request is good for a third of the time that it asks for.
@@ -754,12 +767,11 @@ _mutex_queue() {
 	lease=$v_id
 	_mutex_now
 	kept=$now
-	ticket=$(jq -nc --argjson settings "$settings" --arg uuid "$uuid" --argjson left "$((till - now))" --arg prefix "$prefix" \
-		"$_mutex_program"' (now * 1000 | floor) as $at | ($settings.members | { owner, hostname, pid, purpose })
+	join=$(_mutex_eval '(now * 1000 | floor) as $at | .ticket = ($settings.members | { owner, hostname, pid, purpose }
 		+ { uuid: $uuid, since: ($at | time), timeout_at: (if $left > 9999999999 then null else $at + $left * 10 | time end) }
-		| with_entries(select(.value != null))')
+		| with_entries(select(.value != null)) | tojson) | body("join")' --argjson left "$((till - now))" </dev/null)
 	queued=true
-	_mutex_step join "$((now + 1000))" || return 1
+	_mutex_step join "$((now + 1000))" "$join" || return 1
 	[ "$v_verdict" != lost ] || return 1
 	position=$v_position watching=''
 	look=$(_mutex_body look)
@@ -777,8 +789,7 @@ _mutex_queue() {
 		if [ -n "$watching" ]; then
 			left=$((till - now))
 			[ $left -le 300 ] || left=300
-			_mutex_watch $left "$(_mutex_eval '[$watching, ticket | { create_request: { key: @base64, filters: ["NOPUT"] } }
-				| tojson] | add' --arg watching "$watching" </dev/null)" 2 || { _mutex_fail_over; _mutex_sleep 10; }
+			_mutex_watch $left "$gone" 2 || { _mutex_fail_over; _mutex_sleep 10; }
 		fi
 		_mutex_now
 		_mutex_step look "$((now + timeout))" "$look"
@@ -800,7 +811,7 @@ _mutex_queue() {
 			case $v_verdict in held*) return 0 ;; lost) return 1 ;; esac
 			;;
 		wait)
-			target=$v_watch
+			target=$v_watch gone=$v_watches
 			if [ -n "${v_restore:-}" ]; then
 				older=$v_restore
 				_mutex_now
@@ -822,7 +833,7 @@ _mutex_tell_waiting() {
 	_mutex_now
 	_mutex_step standing "$((now + timeout))" || return 0
 	[ -n "$v_holder$v_delay" ] || return 0
-	_mutex_say "waiting: $(_mutex_describe "$v_waiting")"
+	_mutex_say "waiting: $(_mutex_describe held "$v_waiting" | head -n 1)"
 }
 
 _mutex_call() { _mutex_send call "$1" "$3" "$2"; } # PATH BODY TILL
@@ -992,9 +1003,6 @@ _mutex_keep() {
 	trap '' HUP INT
 	beat_at=999999999999 asked='' extended=''
 	[ -z "$heartbeat" ] || beat_at=$((since + (unlock - margin) / 3))
-	reads=$(_mutex_eval '([rec + "uuid", rec + "asked", rec + "extended" | { create_request: { key: @base64 } }]
-		| .[0].create_request.filters = ["NOPUT"] | map(tojson) | add) + " " + (body("read") | tojson)' </dev/null)
-	watches=${reads%% *} reads=${reads#* }
 	while [ -e "$hold/state" ] && [ ! -e "$hold/over" ]; do
 		_mutex_now
 		read -r deadline <"$hold/deadline" || return

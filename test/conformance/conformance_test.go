@@ -57,13 +57,14 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// pairs are all pairs of clients, each with itself, too. The short set has each with itself and with Go.
+// pairs are all pairs of clients, each with itself, too. The short set is a ring: each client with the next one, so that
+// each is once the first and once the second. Counters and queues have two processes of each, which meet their own kind.
 func pairs(clients []*client, orders bool) (all [][2]*client) {
 	for i, a := range clients {
 		for j, b := range clients {
 			switch {
-			case j < i && !orders:
-			case testing.Short() && i != j && i != 0 && j != 0:
+			case testing.Short() && j != (i+1)%len(clients):
+			case !testing.Short() && j < i && !orders:
 			default:
 				all = append(all, [2]*client{a, b})
 			}

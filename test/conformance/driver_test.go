@@ -24,6 +24,7 @@ import (
 // client is a client under test.
 type client struct {
 	name    string
+	place   int // among all clients
 	command func() *exec.Cmd
 	info    answer
 }

@@ -36,6 +36,28 @@ func evil() []string {
 	}
 }
 
+// texts are what a client says of one lock.
+type texts struct{ name, purpose, note, progress string }
+
+// hostileTexts have each text in each place. The short set has each text in one place for a client, and in another one
+// for the next client.
+func hostileTexts(c *client) (all []texts) {
+	evil := evil()
+	if !testing.Short() {
+		for _, text := range evil {
+			all = append(all, texts{name: text, purpose: text, note: text, progress: text})
+		}
+		return all
+	}
+	const places = 4
+	locks := (len(evil) + places - 1) / places
+	for i := range locks {
+		at := func(place int) string { return evil[(i+(c.place+place)%places*locks)%len(evil)] }
+		all = append(all, texts{name: at(0), purpose: at(1), note: at(2), progress: at(3)})
+	}
+	return all
+}
+
 func hostileValues(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
 	d := s.open(c)
@@ -44,23 +66,26 @@ func hostileValues(t *testing.T, w *world, c *client) {
 		"--locks.prefix="+s.layout.Prefix(), "--web.listen-address="+addr, "--web.ops-address="+ops,
 		"--web.shutdown-delay=0s"))
 	proctest.Answers(t, "http://"+ops+"/readyz", 200)
+	all := hostileTexts(c)
 	var locks []*lock
-	for _, text := range evil() {
-		l := d.acquire(text, want{try: true, purpose: text, attributes: map[string]any{"note": text}})
-		if a := l.alive(text); a.Error != "" {
-			t.Errorf("alive with the progress %q: %s", text, a.line)
+	var names []string
+	for _, x := range all {
+		l := d.acquire(x.name, want{try: true, purpose: x.purpose, attributes: map[string]any{"note": x.note}})
+		if a := l.alive(x.progress); a.Error != "" {
+			t.Errorf("alive with the progress %q: %s", x.progress, a.line)
 		}
-		r := s.record(text)
-		if len(r.Problems) > 0 || r.Purpose != text || r.Attributes["note"] != text ||
-			strings.TrimSpace(progress(r)) != strings.TrimSpace(text) {
-			t.Errorf("%q was written as %+v", text, r.Record)
+		r := s.record(x.name)
+		if len(r.Problems) > 0 || r.Purpose != x.purpose || r.Attributes["note"] != x.note ||
+			strings.TrimSpace(progress(r)) != strings.TrimSpace(x.progress) {
+			t.Errorf("%+v was written as %+v", x, r.Record)
 		}
-		s.isShown(text, l.uuid)
+		s.isShown(x.name, l.uuid)
 		locks = append(locks, l)
+		names = append(names, x.name)
 	}
-	seesAll(t, addr, evil())
-	for _, l := range locks {
-		if a := d.try(l.name); a.Error != "held" || a.Holder == nil || a.Holder.Purpose != l.name {
+	seesAll(t, addr, names)
+	for i, l := range locks {
+		if a := d.try(l.name); a.Error != "held" || a.Holder == nil || a.Holder.Purpose != all[i].purpose {
 			t.Errorf("the holder of %q is described as %s", l.name, a.line)
 		}
 		l.mustRelease()

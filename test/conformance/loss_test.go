@@ -165,7 +165,7 @@ func sameUUID(t *testing.T, w *world, c *client) {
 			a = func() answer { return l.alive("on") }
 		}
 		if got := a(); got.Error != "lost" {
-			t.Errorf("%s of a hold with the same uuid and another token: %s, want lost", step, got.line)
+			t.Fatalf("%s of a hold with the same uuid and another token: %s, want lost", step, got.line)
 		}
 		if step == "alive" { // the answer is not all: whoever works beside the caller is told, too
 			l.lostAs("replaced")
@@ -256,7 +256,9 @@ func lockDelay(t *testing.T, w *world, c *client) {
 	if len(s.get(s.layout.Delay(l.name))) == 0 {
 		t.Fatal("mutexctl left no delay")
 	}
-	if a := d.try(l.name); a.Error != "held" || a.Holder != nil || !a.Delayed || a.Message == "" {
+	if a := d.try(l.name); a.Error == "" {
+		t.Fatalf("a try in the delay says %s, want held, no holder, delayed", a.line)
+	} else if a.Error != "held" || a.Holder != nil || !a.Delayed || a.Message == "" {
 		t.Errorf("a try in the delay says %s, want held, no holder, delayed", a.line)
 	}
 	next := d.begin(l.name, want{wait: limit.Seconds()}).granted()

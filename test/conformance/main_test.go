@@ -48,7 +48,12 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	if *programsDir != "" {
-		programs = &proctest.Programs{Dir: *programsDir, Root: "../.."}
+		root, err := filepath.Abs("../..")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		programs = &proctest.Programs{Dir: *programsDir, Root: root}
 		return m.Run()
 	}
 	var err error
@@ -97,7 +102,8 @@ func findClients(t *testing.T) []*client {
 // asked asks clients for their info.
 func asked(t *testing.T, all ...*client) []*client {
 	t.Helper()
-	for _, c := range all {
+	for i, c := range all {
+		c.place = i
 		c.ask(t)
 	}
 	return all

@@ -112,7 +112,9 @@ func newcomerStaysBehind(t *testing.T, w *world, c *client) {
 	d := s.open(c)
 	x := s.stranger("queue/behind")
 	a := d.try(x.name)
-	if a.Error != "held" || a.Holder != nil || a.Waiting == nil || *a.Waiting != 1 {
+	if a.Error == "" {
+		t.Fatalf("it got a lock that one waits for, want held, no holder, waiting 1: %s", a.line)
+	} else if a.Error != "held" || a.Holder != nil || a.Waiting == nil || *a.Waiting != 1 {
 		t.Errorf("of a lock that is free and that one waits for it says %s, want held, no holder, waiting 1", a.line)
 	}
 	wait := d.begin(x.name, want{})

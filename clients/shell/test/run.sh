@@ -5,23 +5,33 @@ root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$root"
-go build -o "$work/etcdserver" ./test/etcdserver
+go build -o .tools/bin/etcdserver ./test/etcdserver
 
 # The etcd ends with its standard input, which this shell holds.
 with_etcd() {
-	mkfifo "$work/in"
-	"$work/etcdserver" <"$work/in" >"$work/out" 2>"$work/log" &
-	exec 9>"$work/in"
-	until [ -s "$work/out" ]; do sleep 0.1; done
-	MUTEXCTL_ETCD_ENDPOINTS=$(head -n 1 "$work/out")
+	at=$work/$1.$(basename "$2")
+	mkdir "$at"
+	mkfifo "$at/in"
+	.tools/bin/etcdserver <"$at/in" >"$at/out" 2>"$at/log" &
+	exec 9>"$at/in"
+	until [ -s "$at/out" ]; do sleep 0.1; done
+	MUTEXCTL_ETCD_ENDPOINTS=$(head -n 1 "$at/out")
 	export MUTEXCTL_ETCD_ENDPOINTS
-	"$@" 9>&- || { cat "$work/log" >&2; exit 1; }
+	"$@" 9>&- || { cat "$at/log" >&2; exit 1; }
 	exec 9>&-
 	wait
-	rm "$work/in" "$work/out"
 }
 
-for shell in dash bash; do
-	SHELL_UNDER_TEST=$shell with_etcd "$shell" clients/shell/test/test.sh "$root/docs/protocol/transactions.json"
-	with_etcd "$shell" clients/shell/test/readme.sh
-done
+all() {
+	export SHELL_UNDER_TEST="$1"
+	with_etcd "$1" clients/shell/test/test.sh "$root/docs/protocol/transactions.json"
+	with_etcd "$1" clients/shell/test/readme.sh
+}
+
+# Side by side: they wait most of the time.
+all dash &
+dash=$!
+all bash &
+bash=$!
+wait $dash
+wait $bash
