@@ -55,18 +55,22 @@ func FormatTime(t time.Time) string {
 		seconds = maxSeconds
 		nanos = 999_999_999
 	}
-	b := append(make([]byte, 0, len("1553682600.123456789")), padded(seconds, secondDigits)...)
+	b := make([]byte, 0, len("1553682600.123456789"))
+	b = appendPadded(b, seconds, secondDigits)
 	if nanos == 0 {
 		return string(b)
 	}
-	return string(bytes.TrimRight(append(append(b, '.'), padded(int64(nanos), 9)...), "0"))
+	return string(bytes.TrimRight(appendPadded(append(b, '.'), int64(nanos), 9), "0"))
 }
 
-// padded returns n with leading zeros.
-func padded(n int64, width int) string {
-	const zeros = "0000000000"
-	digits := strconv.FormatInt(n, 10)
-	return zeros[:width-len(digits)] + digits
+// appendPadded appends n with leading zeros, in width digits.
+func appendPadded(b []byte, n int64, width int) []byte {
+	b = append(b, "0000000000"[:width]...)
+	for i := len(b) - 1; n > 0; i-- {
+		b[i] += byte(n % 10)
+		n /= 10
+	}
+	return b
 }
 
 // Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format
