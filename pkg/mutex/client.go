@@ -84,6 +84,7 @@ type Client struct {
 	leases     *leases
 	traces     traces
 	holds      holds
+	lines      lines
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -107,6 +108,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	}
 	o.Prefix = layout.Prefix()
 	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	c.lines.c = c
 	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,

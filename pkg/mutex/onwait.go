@@ -30,8 +30,11 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	u := &urgency{c: a.c, claimer: a.claimer, by: a.draft.Owner, reason: a.set.urgent}
-	v := &waitStatus{c: a.c, claimer: a.claimer, position: a.queue.position}
+	v := &waitStatus{c: a.c, position: a.queue.position, claimer: a.claimer, known: a.claimer.known(holders{})}
 	v.position.Lock = a.lock
+	v.status.Lock = a.lock
+	line, leave := a.c.lines.use(a.lock)
+	v.line = line
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -52,19 +55,21 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 			a.set.onWait(w)
 		}
 	})
-	return func() { cancel(); done.Wait() }
+	return func() { cancel(); done.Wait(); leave() }
 }
 
-// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads the
-// queue once. After that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not
-// grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead
-// is noticed when the rotation comes to its ticket.
+// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
+// queue once, from [lines]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
+// not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far
+// ahead is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	claimer  claimer
 	position locktxn.Position // its Revision is 0 outside the queue
+	line     *queueLine
 
-	known  locktxn.Known // of the holders; its Revision is 0 before the first refresh
+	listed bool          // the tickets ahead are known
+	known  locktxn.Known // of the holders: none before the first refresh
 	keys   int           // of shares, at that revision
 	delays int           // as many keys of delays
 	status Waiting
@@ -74,19 +79,21 @@ type waitStatus struct {
 
 // refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
+	if !v.listed && v.position.Revision != 0 {
+		ahead, err := v.c.lines.ahead(ctx, v.line, v.position)
+		if err != nil {
+			return Waiting{}, err
+		}
+		v.ahead = ahead
+		v.listed = true
+	}
 	probes := v.probes()
-	r, err := v.c.retry.Send(ctx, v.request(probes))
+	r, err := v.c.retry.Send(ctx, locktxn.ReadChanges(v.c.layout, v.known, probes))
 	if err != nil {
 		return Waiting{}, err
 	}
 	tickets := len(r.Responses) - len(probes)
 	switch {
-	case v.known.Revision == 0:
-		older := r.Keys(tickets - 1).Kvs
-		for _, kv := range slices.Backward(older) {
-			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
-		}
-		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
 	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
@@ -105,14 +112,6 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.status.Position = len(v.ahead) + 1
 	}
 	return v.status, nil
-}
-
-// request returns the transaction of the next refresh.
-func (v *waitStatus) request(probes []string) locktxn.Txn {
-	if v.known.Revision == 0 {
-		return v.claimer.standing(v.position)
-	}
-	return locktxn.ReadChanges(v.c.layout, v.known, probes)
 }
 
 // probes returns the tickets that the next refresh reads.

@@ -3,6 +3,8 @@ package mutex_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,7 +149,7 @@ func (*traffic) HandleConn(context.Context, stats.ConnStats)                    
 
 // BenchmarkIdleWaits measures idle waiters with OnWait: in one operation each of them waits for five seconds.
 func BenchmarkIdleWaits(b *testing.B) {
-	for _, waiters := range []int{10, 100, 300} {
+	for _, waiters := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
 			q := newLine(b)
 			var n traffic
@@ -183,6 +185,110 @@ func BenchmarkIdleWaits(b *testing.B) {
 			b.ReportMetric(float64(n.requests.Load())/seconds, "requests/s")
 			b.ReportMetric(float64(n.bytes.Load())/seconds/1000, "KB/s")
 			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkWaitsThatReport measures what it costs, for each of so many waiters with OnWait in one client, to begin to
+// wait and to give up. Only counts are reported.
+func BenchmarkWaitsThatReport(b *testing.B) {
+	for _, waiters := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
+			q := newLine(b)
+			q.cutShort = true
+			var n traffic
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()},
+				DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer etcd.Close()
+			c := unhurried(b, etcd)
+			first := take(b, q.client(), "a")
+			report := func(what string) {
+				each := float64(waiters) // the last time
+				b.ReportMetric(float64(n.requests.Swap(0))/each, "requests/"+what)
+				b.ReportMetric(float64(n.bytes.Swap(0))/each/1000, "KB/"+what)
+			}
+			for b.Loop() {
+				ctx, giveUp := context.WithCancel(context.Background())
+				var told atomic.Int64
+				var all sync.WaitGroup
+				for range waiters {
+					all.Go(func() {
+						var once sync.Once
+						_, _ = c.Lock(ctx, "a", mutex.OnWait(func(mutex.Waiting) { once.Do(func() { told.Add(1) }) }))
+					})
+				}
+				etcdtest.Eventually(b, "all reports", func() bool { return told.Load() == int64(waiters) })
+				report("wait")
+				giveUp()
+				all.Wait()
+				report("give-up")
+			}
+			q.unlock(first)
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// countReads counts the transactions that read what begins at this key.
+func countReads(etcd *clientv3.Client, key string) *atomic.Int64 {
+	var n atomic.Int64
+	reads := func(op clientv3.Op) bool { return op.IsGet() && string(op.KeyBytes()) == key }
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
+		if slices.ContainsFunc(t.thenOps, reads) {
+			n.Add(1)
+		}
+		return t.send(ctx)
+	}}
+	return &n
+}
+
+// However many waiters of a client report their positions, they read the queue together.
+func TestReportersReadTheQueueTogether(t *testing.T) {
+	const waiters = 200
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[0]...)
+				etcd := q.connect(t)
+				reads := countReads(etcd, layout(t).Queue("a")+"/")
+				c := newClient(t, etcd)
+				ctx, cancel := context.WithCancel(context.Background())
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				told := map[int]int{} // how many were told each position first
+				for range waiters {
+					all.Go(func() {
+						var once sync.Once
+						_, _ = c.Lock(ctx, "a", append(kind[0], mutex.OnWait(func(w mutex.Waiting) {
+							once.Do(func() {
+								mu.Lock()
+								defer mu.Unlock()
+								told[w.Position]++
+								if w.Holder.UUID != first.UUID() {
+									t.Errorf("position %d is told of the holder %q", w.Position, w.Holder.UUID)
+								}
+							})
+						}))...)
+					})
+				}
+				time.Sleep(2 * time.Second)
+				mu.Lock()
+				for position := range waiters {
+					if told[position+1] != 1 {
+						t.Errorf("%d were told that they are number %d", told[position+1], position+1)
+					}
+				}
+				mu.Unlock()
+				if n := reads.Load(); n < 1 || n > 10 {
+					t.Errorf("%d waiters read the queue %d times", waiters, n)
+				}
+				cancel()
+				all.Wait()
+				q.unlock(first)
+			})
 		})
 	}
 }
