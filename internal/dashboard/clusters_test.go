@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // world is several clusters, and what operators did in each.
@@ -340,6 +341,31 @@ users:
 	}
 	if page := w.page(t, "ann", "/audit", http.StatusOK); strings.Count(words(page), "eve") != 1 {
 		t.Errorf("ann sees the audit of other clusters: %s", words(page))
+	}
+}
+
+func TestUnlockersOfOtherClustersAreNotTold(t *testing.T) {
+	permissions := parsed(t, `
+everyone: [view cluster:prod-*]
+users: {ann: [view], chief: [unlock, ask, extend]}
+`)
+	w := clusters(t, func(c *setup.Config) { c.Access.Permissions = permissions })
+	w.scenes["staging"].unlockers[0].ID = "unlocker-of-staging"
+	for who, knows := range map[string]bool{"ann": true, "bob": false} {
+		if page := w.page(t, who, "/api/v1/status", http.StatusOK); strings.Contains(page, "of-staging") != knows {
+			t.Errorf("%s is told of the unlockers: %s", who, page)
+		}
+	}
+	w.scenes["staging"].unlockers[0].HeldBack = []string{string(staleness.Clock)}
+	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Auto-unlock in 20m.") // that of the lock that is named
+	w.scenes["prod-us"].unlockers[0].HeldBack = []string{string(staleness.Clock)}
+	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Auto-unlock is paused:")
+	w.scenes["prod-eu"].unlockers = nil
+	w.scenes["prod-us"].unlockers = nil
+	const nobody = "No unlocker is running: nothing is alerted or removed."
+	wantWords(t, w.page(t, "bob", "/", http.StatusOK), nobody)
+	if page := words(w.page(t, "ann", "/", http.StatusOK)); strings.Contains(page, nobody) {
+		t.Errorf("an unlocker runs in staging, and ann is told: %s", page)
 	}
 }
 

@@ -120,21 +120,11 @@ func together(all []setup.Config) setup.Config {
 	front.Endpoints = nil
 	front.Members = nil
 	front.Foreign = nil
-	front.Unlockers = func() (alive []setup.Unlocker) {
-		for i := range all {
-			if all[i].Unlockers != nil {
-				alive = append(alive, all[i].Unlockers()...)
-			}
-		}
-		return alive
-	}
+	front.Unlockers = nil // those that the caller may know of are those of the parts of a request
 	for i := range all {
 		front.Endpoints = append(front.Endpoints, all[i].Endpoints...)
 		if all[i].Queues != nil {
 			front.Queues = all[i].Queues // says that waiters are known; each part of a request has its own
-		}
-		if all[i].Unlockers == nil {
-			front.Unlockers = nil
 		}
 	}
 	return front

@@ -49,7 +49,7 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
-	unlockers, knownUnlockers := a.site.Unlockers()
+	unlockers, knownUnlockers := r.Unlockers()
 	if knownUnlockers {
 		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	}

@@ -29,7 +29,13 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, policy: p.site.Config.Policy, urls: p.site.URLs,
 		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r)}
-	b.unlockers, b.known = p.site.Unlockers()
+	unlockers, known := r.Unlockers()
+	b.unattended = known && len(unlockers) == 0
+	b.unlockers = func(row *locks.Row) []setup.Unlocker {
+		part, _ := r.Part(row.Cluster)
+		alive, _ := part.Site.Unlockers()
+		return alive
+	}
 	if s.All.Expired > 0 {
 		b.expired = oldestExpired(s.Rows)
 	}
@@ -43,12 +49,14 @@ type banner struct {
 	expired   *locks.Row    // the lock that expired longest ago; nil where none has
 	cycles    []deadlock.Cycle
 	unclaimed []claimless // free, and nobody in their queues takes them
-	unlockers []setup.Unlocker
-	known     bool // the unlockers are
-	counted   bool // waiters are recorded
-	at        phrase.Viewpoint
-	policy    staleness.Policy
-	urls      site.URLs
+	// unlockers are those that are alive in the cluster of a lock.
+	unlockers func(*locks.Row) []setup.Unlocker
+	// unattended says that no unlocker is alive in any of the clusters.
+	unattended bool
+	counted    bool // waiters are recorded
+	at         phrase.Viewpoint
+	policy     staleness.Policy
+	urls       site.URLs
 }
 
 func (b *banner) verdict() verdict {
@@ -65,7 +73,7 @@ func (b *banner) verdict() verdict {
 			v.Lead = v.Lead.Say(" ").Link(phrase.Thousands(more)+" more", b.urls.To("waiting")).Say(" unclaimed.")
 		}
 	}
-	if b.known && len(b.unlockers) == 0 && !b.at.Stale {
+	if b.unattended && !b.at.Stale {
 		v.Level = "bad"
 		v.Then = v.Lead.Say(" ").Sentence(v.Then)
 		v.Lead = phrase.Say("No unlocker is running: nothing is alerted or removed.")
@@ -154,7 +162,8 @@ func (b *banner) calm() phrase.Sentence {
 func (b *banner) then() phrase.Sentence {
 	said := b.holder().Sentence(b.next())
 	if r := b.worst.Row(); b.expired != nil && r.Display != locks.Expired {
-		said = said.Say(" ").Sentence(b.expiredSentence(pause(b.unlockers) != nil && r.Display.Troubled()))
+		said = said.Say(" ").Sentence(b.expiredSentence(r.Cluster == b.expired.Cluster &&
+			pause(b.unlockers(r)) != nil && r.Display.Troubled()))
 	}
 	return said.Sentence(b.rest())
 }
@@ -247,18 +256,19 @@ func (b *banner) next() phrase.Sentence {
 	case locks.Expired:
 		return phrase.Say(" ").Sentence(b.removal(r))
 	case locks.Abandoned:
-		return phrase.Say(" ").Sentence(afterDeath(r, b.at, b.unlockers, false))
+		return phrase.Say(" ").Sentence(afterDeath(r, b.at, b.unlockers(r), false))
 	case locks.Malformed:
 		return phrase.Say(" Its record is malformed.")
 	case locks.Held:
 		return b.nextAlert(r)
 	}
-	mode, agree := commonMode(b.unlockers)
+	unlockers := b.unlockers(r)
+	mode, agree := commonMode(unlockers)
 	switch left := b.at.Next(r.UnlockAt()); {
 	case left == nil:
 		return phrase.Say(" It never unlocks by itself.")
-	case pause(b.unlockers) != nil:
-		return phrase.Say(" ").Sentence(pause(b.unlockers))
+	case pause(unlockers) != nil:
+		return phrase.Say(" ").Sentence(pause(unlockers))
 	case agree && mode != "auto-unlock":
 		return phrase.Say(" ").Sentence(onlyWatches(mode))
 	case left.Kind == "over": // the snapshot is a moment old
@@ -357,10 +367,11 @@ func (b *banner) expiredSentence(explained bool) phrase.Sentence {
 
 // removal says why an expired lock is still there, where an unlocker tells.
 func (b *banner) removal(r *locks.Row) phrase.Sentence {
-	if why := pause(b.unlockers); why != nil {
+	unlockers := b.unlockers(r)
+	if why := pause(unlockers); why != nil {
 		return why
 	}
-	if mode, all := commonMode(b.unlockers); all && mode != "auto-unlock" {
+	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
 		return onlyWatches(mode)
 	}
 	grace := b.policy.ClockSkew + b.policy.MinWarning + 5*time.Second

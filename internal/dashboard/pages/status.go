@@ -57,7 +57,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.Total = s.All.Total
 	}
 	var unlockers []setup.Unlocker
-	unlockers, v.Known = p.site.Unlockers()
+	unlockers, v.Known = r.Unlockers()
 	for _, u := range unlockers {
 		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
 			v.Age(u.Arrived), u.HeldBack})

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 // A dashboard of several clusters has a site for each, which knows of no other, and one that shows them together. A
@@ -102,6 +103,18 @@ func (r *Request) Part(cluster string) (*Request, bool) {
 func (r *Request) At(cluster string) phrase.Viewpoint {
 	part, _ := r.Part(cluster)
 	return part.Viewpoint()
+}
+
+// Unlockers returns the unlockers that are alive in the clusters that the caller may view, and whether that is known of
+// all of these.
+func (r *Request) Unlockers() (alive []setup.Unlocker, known bool) {
+	known = true
+	for _, part := range r.Each() {
+		unlockers, ok := part.Site.Unlockers()
+		alive = append(alive, unlockers...)
+		known = known && ok
+	}
+	return alive, known
 }
 
 // Tag says in what state each cluster is, for the version of an answer.

@@ -39,7 +39,8 @@ func (s *Site) Here(query string) string {
 	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
 }
 
-// Unlockers returns the unlockers that are alive, and whether that is known.
+// Unlockers returns the unlockers of the cluster that are alive, and whether that is known. Of a site of several
+// clusters it is not: ask [Request.Unlockers], which looks at what the caller may view.
 func (s *Site) Unlockers() (alive []setup.Unlocker, known bool) {
 	if s.Config.Unlockers == nil {
 		return nil, false
