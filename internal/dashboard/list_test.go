@@ -26,11 +26,28 @@ func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 	for _, m := range row.FindAllStringSubmatch(page, -1) {
 		order = append(order, m[1]+" "+m[2])
 	}
-	want := []string{"expired reports/monthly", "malformed legacy/cron", "alerting billing/invoice-run",
-		"alerting catalog/sync/eu",
-		"held drm/rotate-keys-2", "held drm/rotate-keys"}
+	want := []string{"expired reports/monthly", "alerting billing/invoice-run", "alerting catalog/sync/eu",
+		"malformed legacy/cron", "held drm/rotate-keys-2", "held drm/rotate-keys"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the rows are %q, want %q", order, want)
+	}
+}
+
+func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
+	s := busy() // two wait for billing/invoice-run, which alerts
+	first := func() []string { return names(t, s.dashboard(t), "/api/v1/locks")[:3] }
+	if got, want := first(), []string{stuck, "catalog/sync/eu", "legacy/cron"}; !slices.Equal(got, want) {
+		t.Errorf("while nobody waits for the malformed lock, the list begins with %q, want %q", got, want)
+	}
+	s.wait("legacy/cron", "crm", time.Minute)
+	if got, want := first(), []string{stuck, "legacy/cron", "catalog/sync/eu"}; !slices.Equal(got, want) {
+		t.Errorf("while one waits for the malformed lock, the list begins with %q, want %q", got, want)
+	}
+	for range 2 {
+		s.wait("legacy/cron", "crm", time.Minute)
+	}
+	if got, want := first(), []string{"legacy/cron", stuck, "catalog/sync/eu"}; !slices.Equal(got, want) {
+		t.Errorf("while most wait for the malformed lock, the list begins with %q, want %q", got, want)
 	}
 }
 
@@ -249,7 +266,7 @@ func TestHeadersSortAndSaySo(t *testing.T) {
 		"unlock":  "billing/invoice-run catalog/sync/eu drm/rotate-keys legacy/cron drm/rotate-keys-2",
 		"waiters": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
 		"owner":   "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
-		"urgency": "legacy/cron billing/invoice-run catalog/sync/eu drm/rotate-keys-2 drm/rotate-keys",
+		"urgency": "billing/invoice-run catalog/sync/eu legacy/cron drm/rotate-keys-2 drm/rotate-keys",
 	} {
 		if got := strings.Join(names(t, d, "/api/v1/locks?sort="+by), " "); got != want {
 			t.Errorf("sorted by %s: %s, want %s", by, got, want)
@@ -541,7 +558,7 @@ func TestListInSectionsByOwnerShowsWhoBlocksMostFirstAndHidesWhatIsWell(t *testi
 	for _, m := range section.FindAllStringSubmatch(page, -1) {
 		sections = append(sections, m[2]+m[1])
 	}
-	if want := []string{"billing", "reports", "", "catalog", "drm"}; !slices.Equal(sections, want) {
+	if want := []string{"billing", "reports", "catalog", "", "drm"}; !slices.Equal(sections, want) {
 		t.Errorf("the sections are %q, want %q", sections, want)
 	}
 	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock",

@@ -68,7 +68,7 @@ func (o Order) position(r *Row) position {
 		p.Group = -r.waiters()
 		p.At = Instant(r.Longest)
 	default:
-		p.Group = (r.Display.urgency()+1)<<waitersBits - r.waiters()
+		p.Group = (r.urgency()+1)<<waitersBits - r.waiters()
 		p.At = Instant(r.Longest)
 		if r.Waiters == 0 {
 			p.At = Instant(r.deadline())

@@ -32,14 +32,22 @@ func (d DisplayState) urgency() int64 {
 		return 0
 	case Abandoned:
 		return 1
-	case Malformed:
-		return 2
 	case Alerting:
+		return 2
+	case Malformed:
 		return 3
 	case Expiring:
 		return 4
 	}
 	return 5
+}
+
+// urgency orders rows: a malformed lock that somebody waits for is as urgent as one that alerts.
+func (r *Row) urgency() int64 {
+	if r.Display == Malformed && r.Waiters > 0 {
+		return Alerting.urgency()
+	}
+	return r.Display.urgency()
 }
 
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
