@@ -182,9 +182,10 @@ func (s *session) orDelay(ctx context.Context, name string, err error) error {
 
 // delayedBy says in one line why a lock that nobody holds is not to be taken yet.
 func (s *session) delayedBy(name string, delays []metadata.Delay) string {
-	line := fmt.Sprintf("nobody holds %s; %s", text.Visible(name), protocol.DelayWords(&delays[0], s.app.Now()))
+	line := fmt.Sprintf("nobody holds %s: there is %s", text.Visible(name),
+		protocol.DelayWords(&delays[0], s.app.Now()))
 	if more := len(delays) - 1; more > 0 {
-		line += " and " + count(more, "other")
+		line += ", and " + count(more, "other")
 	}
 	return line
 }

@@ -39,7 +39,7 @@ func ReadDelay(lock string, kv KV) metadata.Delay {
 }
 
 // DelayWords says why nobody takes a lock that nobody holds: `a lock delay of 30s after the hold of "billing" on
-// "host-3", force-unlocked by ann 4s ago, lasts 26s more`. The text in it is made visible.
+// "host-3", force-unlocked by ann 4s ago, with 26s left`. The text in it is made visible.
 func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Unreadable {
 		return "a lock delay after a hold of which nothing is known" + unended(d)
@@ -59,15 +59,15 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 			how += " by " + person(d.By)
 		}
 	}
-	words += how + since(d.At.Time, now) + ","
+	words += how + since(d.At.Time, now)
 	until := d.Until()
 	switch left := until.Sub(now); {
 	case until.IsZero():
-		return words + " stands" + unended(d)
+		return words + unended(d)
 	case left <= 0:
-		return words + " is about to end"
+		return words + ", about to end"
 	default:
-		return words + " lasts " + text.Duration(left) + " more"
+		return words + ", with " + text.Duration(left) + " left"
 	}
 }
 
@@ -75,5 +75,5 @@ func unended(d *metadata.Delay) string {
 	if d.Leased {
 		return ""
 	}
-	return "; it has no lease, so it stays until somebody ends it"
+	return ", without a lease: it stays until somebody ends it"
 }
