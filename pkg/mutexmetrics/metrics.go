@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -29,6 +31,12 @@ type Options struct {
 	// WaitBuckets and HoldBuckets are those of the histograms, in seconds. Nil: [DefaultWaitBuckets] and
 	// [DefaultHoldBuckets].
 	WaitBuckets, HoldBuckets []float64
+
+	// Exemplar returns the labels of an exemplar for a wait, such as the id of the trace of ctx, which is the context
+	// of the call; nil if there is none. It must be safe for concurrent use.
+	// Labels that Prometheus does not accept, or of more than [prometheus.ExemplarMaxRunes] runes, are left out. Nil:
+	// there are no exemplars.
+	Exemplar func(ctx context.Context) prometheus.Labels
 }
 
 // DefaultWaitBuckets reach from a round trip to etcd to an hour.
@@ -47,6 +55,8 @@ type Metrics struct {
 	waiting, held                            *prometheus.GaugeVec
 	wait, hold                               *prometheus.HistogramVec
 	asked, givenTime                         *prometheus.CounterVec
+
+	exemplar func(ctx context.Context) prometheus.Labels
 
 	groups groups
 }
@@ -86,6 +96,7 @@ func New(o Options) *Metrics {
 		givenTime: counter("mutex_given_time_total", "Times that somebody gave the holder of a lock more time.",
 			labels),
 	}
+	m.exemplar = o.Exemplar
 	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
 	if o.MaxGroups <= 0 {
 		m.groups.most = DefaultMaxGroups
@@ -190,7 +201,7 @@ func (m *Metrics) acquired(e mutex.Acquired) {
 	s := m.groups.series(e.Lock)
 	s.acquisitions.add(string(e.Result))
 	if e.Result == mutex.ResultAcquired || e.Result == mutex.ResultGaveUp {
-		s.wait.Observe(e.Waited.Seconds())
+		m.observe(e.Context, s.wait, e.Waited)
 	}
 	if e.Hold != nil {
 		during(e.Hold.Context(), s.held)
@@ -219,4 +230,29 @@ func (s *series) ended(reason mutex.Reason, held time.Duration) {
 	if reason != "" {
 		s.lost.add(string(reason))
 	}
+}
+
+// observe adds a duration to a histogram, with the exemplar of its context.
+func (m *Metrics) observe(ctx context.Context, to prometheus.Observer, took time.Duration) {
+	var labels prometheus.Labels
+	if m.exemplar != nil {
+		labels = m.exemplar(ctx)
+	}
+	if with, can := to.(prometheus.ExemplarObserver); can && sound(labels) {
+		with.ObserveWithExemplar(took.Seconds(), labels)
+		return
+	}
+	to.Observe(took.Seconds())
+}
+
+// sound reports whether the labels are an exemplar. The library panics for those that are not.
+func sound(labels prometheus.Labels) bool {
+	runes := 0
+	for name, value := range labels {
+		if !model.LegacyValidation.IsValidLabelName(name) || !utf8.ValidString(value) {
+			return false
+		}
+		runes += utf8.RuneCountInString(name) + utf8.RuneCountInString(value)
+	}
+	return len(labels) > 0 && runes <= prometheus.ExemplarMaxRunes
 }
