@@ -135,7 +135,15 @@ peers:
 CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
 
 .PHONY: clients
-clients: $(CLIENTS) clients-install clients-demo ## every client in another language: lint, tests, package, README; and the demo's holders
+clients: ## every client in another language: lint, tests, package, README; and the demo's holders
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target clients-install clients-demo # they wait, each in its turn
+
+# The etcd of their tests, linked once.
+.PHONY: etcdserver
+etcdserver:
+	go build -o .tools/bin/etcdserver ./test/etcdserver
+
+$(CLIENTS): etcdserver
 
 .PHONY: clients-install
 clients-install: $(CLIENTS) ## what README.md and those of the clients say under Install, word for word, with an empty home
