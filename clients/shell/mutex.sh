@@ -1001,6 +1001,8 @@ _mutex_raise() { # FILE NUMBER
 _mutex_keep() {
 	trap '_mutex_unwatch; exit 0' TERM
 	trap '' HUP INT
+	trap - EXIT
+	: >"$hold/ready"
 	beat_at=999999999999 asked='' extended=''
 	[ -z "$heartbeat" ] || beat_at=$((since + (unlock - margin) / 3))
 	while [ -e "$hold/state" ] && [ ! -e "$hold/over" ]; do
@@ -1121,6 +1123,18 @@ _mutex_start_keeper() {
 	printf '%s\n' $! >"$hold/keeper"
 }
 
+# A signal to a child that has no traps of its own yet may run its parent's in bash, or get lost.
+_mutex_stop_keeper() {
+	: >"$hold/over"
+	read -r keeper <"$hold/keeper" 2>/dev/null || return 0
+	tries=0
+	until [ -e "$hold/ready" ] || [ $tries = 200 ]; do
+		tries=$((tries + 1))
+		_mutex_sleep 5
+	done
+	kill "$keeper" 2>/dev/null
+}
+
 # Gives the lock back. 1: etcd did not answer, and the release goes on in the background.
 _mutex_release() {
 	: >"$hold/over"
@@ -1237,8 +1251,7 @@ mutex_unlock() {
 _mutex_unlock() {
 	_mutex_load "$MUTEX_HOLD" || return 4
 	trap '' HUP INT TERM
-	: >"$hold/over"
-	read -r keeper <"$hold/keeper" 2>/dev/null && kill "$keeper" 2>/dev/null
+	_mutex_stop_keeper
 	_mutex_release
 }
 
@@ -1345,8 +1358,7 @@ _mutex_run() {
 		_mutex_stop lost # the rest of its group
 		status=5
 	fi
-	: >"$hold/over"
-	read -r keeper <"$hold/keeper" && kill "$keeper" 2>/dev/null
+	_mutex_stop_keeper
 	_mutex_release
 	case $? in 3 | 4 | 5) status=5 ;; esac
 	exit $status
