@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -259,10 +260,41 @@ func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
 		w.hold("nothing", pid, metadata.Process{}),
 		w.hold("purpose", pid, metadata.Process{}, func(d *metadata.Draft) { d.Purpose = w.machine.BootID }),
 	}
+	elsewhere := gone(func(p *metadata.Process) { p.BootID = "another" })
+	ours := func(d *metadata.Draft) { d.Purpose = w.machine.BootID }
 	adopted := w.hold("adopted", pid, self)
 	w.commit(locktxn.Detach(w.layout, adopted))
-	w.witness()
-	w.silent(append(holds, adopted)...)
+	holds = append(holds, adopted, w.hold("another machine that names our boot", pid, elsewhere, ours))
+	one := w.witness()
+	w.silent(holds...)
+	w.silent(w.hold("the same, while the witness watches", pid, elsewhere, ours))
+	if log := one.log.String(); strings.Contains(log, "copy of the state directory") {
+		t.Errorf("the witness takes a stranger's record for one of this machine: %s", log)
+	}
+}
+
+// A look may come while /proc does not show a process, or not as a whole.
+func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	var missed atomic.Bool
+	one := w.witness(func(one *Witness) {
+		open := one.processes.open
+		one.processes.open = func(pid int64) (*handle, error) {
+			if pid == int64(c.Process.Pid) && !missed.Swap(true) {
+				return nil, unix.ESRCH
+			}
+			return open(pid)
+		}
+	})
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.eventually("the first look", missed.Load)
+	if w.silent(h); t.Failed() {
+		return // nobody watches it
+	}
+	w.watches(one, 1)
+	_ = c.Process.Kill()
+	w.death(h)
 }
 
 func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
