@@ -31,3 +31,15 @@ func (w *Witness) Look(ctx context.Context) { w.look(ctx) }
 func (w *Witness) Confirmed(uid string, since time.Duration) bool {
 	return w.doubted(doubt{uid, since}) == nil
 }
+
+// CatchUp says that all changes of pods have come.
+func (w *Witness) CatchUp() error { return w.feeds[""].Bookmark("") }
+
+// Fail says that the API server did not answer.
+func (w *Witness) Fail() { w.feeds[""].fail() }
+
+// Pod returns what is known of a pod.
+func (w *Witness) Pod(uid string) podproof.Pod {
+	p, _ := w.pods.find(uid, "", "")
+	return *p
+}

@@ -503,3 +503,32 @@ func shows(t *testing.T, w *podwitness.Witness, line string) {
 		return err
 	})
 }
+
+// What comes after a break may have happened at any time since the API server was heard from last.
+func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
+	now := time.Minute
+	w := podwitness.New(podwitness.Config{Clock: func() time.Duration { return now }}, nil)
+	is := func(state string) {
+		t.Helper()
+		err := w.Feed(`{"metadata": {"namespace": "shop", "name": "worker-0", "uid": "u1"},
+			"spec": {"containers": [{"name": "worker"}]}, "status": {"phase": "Running", "containerStatuses": [
+			{"name": "worker", "containerID": "c1", "state": ` + state + `}]}}`)
+		if err = errors.Join(err, w.CatchUp()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
+	if !w.Status().Synced {
+		t.Error("not synced although all is known")
+	}
+	now += 5 * time.Second
+	w.Fail()
+	if w.Status().Synced {
+		t.Error("synced while the API server does not answer")
+	}
+	now += 5 * time.Second
+	is(`{"terminated": {"containerID": "c1", "finishedAt": "2026-01-01T00:01:03Z"}}`)
+	if got := w.Pod("u1").Containers[0]; got.End == nil || got.EndedSince != time.Minute {
+		t.Errorf("it has ended since %v: %+v", got.EndedSince, got)
+	}
+}

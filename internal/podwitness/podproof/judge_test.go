@@ -186,6 +186,8 @@ func TestJudge(t *testing.T) {
 			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(202.5) }},
 		{about: "taken in the second of the end", pod: ended(), want: "suspicion container_ended", how: "same moment",
 			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(200.9) }},
+		{about: "taken within the margin of clocks before the end", pod: ended(), want: "suspicion container_ended",
+			how: "same moment", edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(199.5) }},
 		{about: "the restart was not watched", pod: restarted(), want: "suspicion container_restarted",
 			how: "not watched", edit: func(_ *metadata.Record, p *podproof.Pod) {
 				p.Containers[0].NewSince = podproof.Never
