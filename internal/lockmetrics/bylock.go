@@ -11,9 +11,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// byLock measures the holds of each lock that their holders ended, beside the deadlines that the lock has. It knows a
-// limited number of locks: names with a date or a customer in them would otherwise be series forever. The lock whose
-// last hold ended longest ago makes room for another.
+// byLock measures the holds of each lock that their holders ended, and the waits for it, beside the deadlines that the
+// lock has. It knows a limited number of locks: names with a date or a customer in them would otherwise be series
+// forever. The lock of which nothing was measured for longest makes room for another.
 type byLock struct {
 	limit int
 
@@ -21,7 +21,7 @@ type byLock struct {
 	recent *list.List // of labels, the newest first
 	known  map[string]*list.Element
 
-	held                        *prometheus.HistogramVec
+	held, waited                *prometheus.HistogramVec
 	alertAfter, autoUnlockAfter *prometheus.GaugeVec
 }
 
@@ -37,6 +37,11 @@ func newByLock(namespace string, limit int) *byLock {
 				"with --metrics.lock-series=all only.",
 			Buckets: holdBuckets(),
 		}, []string{"lock"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "lock_wait_seconds",
+			Help:    "How long those waited in the lock's queue who got it; with --metrics.lock-series=all only.",
+			Buckets: holdBuckets(),
+		}, []string{"lock"}),
 		alertAfter: gauges("lock_alert_after_seconds",
 			"Time until the alert of the lock, as its last hold began; with --metrics.lock-series=all only."),
 		autoUnlockAfter: gauges("lock_auto_unlock_after_seconds",
@@ -45,7 +50,7 @@ func newByLock(namespace string, limit int) *byLock {
 }
 
 func (b *byLock) collectors() []prometheus.Collector {
-	return []prometheus.Collector{b.held, b.alertAfter, b.autoUnlockAfter}
+	return []prometheus.Collector{b.held, b.waited, b.alertAfter, b.autoUnlockAfter}
 }
 
 // ended takes a hold that its holder ended. A share counts for the whole lock.
@@ -70,7 +75,20 @@ func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	}
 }
 
-// remember notes that a hold of this lock ended now.
+// taken takes a hold that began after a wait. Both times are by the clock of the one who waited.
+func (b *byLock) taken(r *metadata.Record, w metadata.Waiter) {
+	after := r.LockedAt.Sub(w.Since.Time)
+	if b.limit <= 0 || r.LockedAt.IsZero() || w.Since.IsZero() || after < 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := text.NameLabel(r.Queue())
+	b.remember(name)
+	b.waited.WithLabelValues(name).Observe(after.Seconds())
+}
+
+// remember notes that something was measured of this lock now.
 func (b *byLock) remember(name string) {
 	if e := b.known[name]; e != nil {
 		b.recent.MoveToFront(e)
@@ -80,6 +98,7 @@ func (b *byLock) remember(name string) {
 		oldest, _ := b.recent.Remove(b.recent.Back()).(string)
 		delete(b.known, oldest)
 		b.held.DeleteLabelValues(oldest)
+		b.waited.DeleteLabelValues(oldest)
 		b.alertAfter.DeleteLabelValues(oldest)
 		b.autoUnlockAfter.DeleteLabelValues(oldest)
 	}

@@ -49,6 +49,18 @@ func TestHoldsAreMeasuredByLockWhereAllLocksHaveSeries(t *testing.T) {
 	check("unlocker_lock_hold_seconds", map[string]float64{"a": 2, "c": 1})
 	check("unlocker_lock_alert_after_seconds", map[string]float64{"a": 60, "c": 60})
 
+	wait := func(name string, since time.Duration) {
+		r := hold(name)
+		c.Taken(r, metadata.Waiter{Ticket: metadata.Ticket{UUID: r.UUID,
+			Since: metadata.Time{Time: r.LockedAt.Add(-since)}}})
+	}
+	wait("c", time.Minute)
+	wait("c", -time.Minute) // its clock was set back meanwhile
+	check("unlocker_lock_wait_seconds", map[string]float64{"c": 1})
+	wait("d", 3*time.Second) // which makes a go
+	check("unlocker_lock_wait_seconds", map[string]float64{"c": 1, "d": 1})
+	check("unlocker_lock_hold_seconds", map[string]float64{"c": 1})
+
 	config.Series = lockmetrics.SeriesAlerting
 	c = lockmetrics.New(config)
 	c.Ended(hold("a"), nil)

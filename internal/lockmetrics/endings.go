@@ -35,6 +35,9 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 	return held
 }
 
+// Taken records that somebody got a lock who had waited for it. It is meant to be called by the view.
+func (c *Collector) Taken(r *metadata.Record, w metadata.Waiter) { c.byLock.taken(r, w) }
+
 // Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}

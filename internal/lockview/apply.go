@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // group is all changes of one lock in one revision.
@@ -19,12 +20,28 @@ type revision struct {
 	groups  []group
 	byLock  map[string]int             // indexes into groups
 	endings map[string]*protocol.Event // history records by id
+	left    left
 }
 
-// apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and the
-// endings that the revision recorded.
-func (s *snapshot) apply(v *View, events []protocol.Event,
-	now time.Duration) (steps []step, endings map[string]*protocol.Event) {
+// leaves notes a waiter whose ticket changed: it may have got the lock.
+func (r *revision) leaves(q *queue, ticket string) {
+	if q == nil {
+		return
+	}
+	if w, waited := q.waiters[ticket]; waited {
+		if r.left == nil {
+			r.left = left{}
+		}
+		r.left[w.UUID] = w
+	}
+}
+
+// left are the waiters that left their queues in one revision, by uuid.
+type left map[string]metadata.Waiter
+
+// apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
+// the revision says about the holds that began and ended.
+func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told revision) {
 	var r revision
 	var restated []string
 	var moved []string // locks and shares that may have become free, or no longer are
@@ -41,6 +58,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 				r.add(key.Lock, change{foreign: true, event: e})
 			}
 		case protocol.KindTicket:
+			r.leaves(s.queues[key.Lock], key.ID)
 			if e.Deleted {
 				s.queues.remove(key.Lock, key.ID)
 			} else {
@@ -72,7 +90,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 		moved = append(moved, g.lock)
 	}
 	s.noteFree(moved, now)
-	return append(steps, s.restateAll(v, restated)...), r.endings
+	return append(steps, s.restateAll(v, restated)...), r
 }
 
 // add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.

@@ -45,6 +45,14 @@ func (s *step) ended() *metadata.Record {
 	return s.before.rec
 }
 
+// began returns the hold that began in this step, or nil.
+func (s *step) began() *metadata.Record {
+	if s.after.rec == nil || s.after.rec.Token == 0 || s.before.rec != nil && !s.replaced() {
+		return nil
+	}
+	return s.after.rec
+}
+
 // replaced reports whether the hold is a different one than before.
 func (s *step) replaced() bool {
 	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID

@@ -90,7 +90,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.noteHeard(revision)
 	v.noteSynced()
 	now := v.Clock()
-	steps, endings := v.snap.apply(v, events, now)
+	steps, told := v.snap.apply(v, events, now)
 	for i := range steps {
 		v.stamp(&steps[i], now, true)
 	}
@@ -107,7 +107,12 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Unlock()
 	for _, s := range steps {
 		if r := s.ended(); r != nil {
-			v.opt.Ended(r, decodeEnding(endings[r.HistoryID()]))
+			v.opt.Ended(r, decodeEnding(told.endings[r.HistoryID()]))
+		}
+		if r := s.began(); r != nil {
+			if w, waited := told.left[r.UUID]; waited {
+				v.opt.Taken(r, w)
+			}
 		}
 		if s.died() {
 			v.opt.Died(s.after.rec)

@@ -46,6 +46,9 @@ type Options struct {
 	// Ended is called for every hold that ended, in order, after it has left the snapshot. ending is nil if the holder
 	// released the lock, or if the ending is unknown. It must not block: the snapshot stands still meanwhile.
 	Ended func(r *metadata.Record, ending *metadata.Ending)
+	// Taken is called for every hold that was seen to begin, with its place in the queue, if it waited there. It must
+	// not block either.
+	Taken func(r *metadata.Record, w metadata.Waiter)
 	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
 	// block either.
 	Died func(r *metadata.Record)
@@ -84,6 +87,9 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	}
 	if o.Ended == nil {
 		o.Ended = func(*metadata.Record, *metadata.Ending) {}
+	}
+	if o.Taken == nil {
+		o.Taken = func(*metadata.Record, metadata.Waiter) {}
 	}
 	if o.Died == nil {
 		o.Died = func(*metadata.Record) {}

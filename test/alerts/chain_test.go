@@ -168,7 +168,7 @@ func panels(t *testing.T, prometheus, lock string) error {
 // quietPanels show nothing here: nothing has failed, nobody waits, no alert is pushed.
 func quietPanels() []string {
 	return []string{"Failed requests", "Longest wait", "Oldest lock and longest wait",
-		"Pushed alerts", "Deadlocks"}
+		"Pushed alerts", "Deadlocks", "Waits for $lock, and its alert"}
 }
 
 // answers is how many series Prometheus answers a query of Grafana with.

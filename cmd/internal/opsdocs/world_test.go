@@ -83,7 +83,14 @@ func scrapes(t *testing.T) map[string]families {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
 			resp.Body.Close()
 		}
-		hold(t, client, l, "released", "00000000-0000-4000-8000-000000000007", time.Hour, 2*time.Hour)
+		const waited = "00000000-0000-4000-8000-000000000007"
+		ticket := fmt.Sprintf(`{"uuid":%q,"since":%q`, waited, metadata.FormatTime(time.Now()))
+		put(t, client, l.Ticket("released", waited), ticket+"}")
+		hold(t, client, l, "released", waited, time.Hour, 2*time.Hour,
+			clientv3.OpPut(l.Ticket("released", waited), ticket+`,"holding":true}`))
+		if _, err := client.Delete(t.Context(), l.Ticket("released", waited)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := client.Delete(t.Context(), l.Record("released"), clientv3.WithPrefix()); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +130,7 @@ func late() map[string][]string {
 			"unlocker_etcd_alarm", "unlocker_lock_acknowledged_until_timestamp_seconds",
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
-			"unlocker_lock_hold_seconds", "unlocker_lock_alert_after_seconds",
+			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
 			"unlocker_lock_auto_unlock_after_seconds",
 			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
@@ -192,7 +199,8 @@ func death(t *testing.T, c *clientv3.Client, l protocol.Layout, lock string) {
 		At: metadata.Time{Time: time.Now()}}))
 }
 
-func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string, alert, unlock time.Duration) {
+func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string, alert, unlock time.Duration,
+	more ...clientv3.Op) {
 	t.Helper()
 	i := map[string]int{"right": 1}[lock]
 	now := time.Now()
@@ -208,7 +216,7 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
 	}
-	if _, err := c.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+	if _, err := c.Txn(t.Context()).Then(append(puts, more...)...).Commit(); err != nil {
 		t.Fatal(err)
 	}
 }

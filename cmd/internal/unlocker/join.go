@@ -64,6 +64,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 					r.pusher.Ended(lock, ending)
 				}
 			},
+			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
 			Died:    func(lock *metadata.Record) { r.sweeper.Died(lock.Name) },
 			Explain: etcdconn.Explain, Log: log,
 		})
