@@ -11,7 +11,8 @@ func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
-	const asked = `performance.getEntriesByType("resource").filter((e) => e.initiatorType !== "fetch" && !e.name.includes("icon.svg"))
+	const asked = `performance.getEntriesByType("resource")
+		.filter((e) => e.initiatorType !== "fetch" && !e.name.includes("icon.svg"))
 		.map((e) => (e.transferSize ? "sent " : "kept ")
 			+ e.name.replace(location.origin, "").replace(/assets\/.*\//, ""))
 		.sort().join()`

@@ -4,9 +4,13 @@ package browser
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -26,6 +30,25 @@ func (s *stage) delay(lock string, d time.Duration) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// delayed leaves a lock that nobody holds in a lock delay, and returns the hold that this follows.
+func (s *stage) delayed(lock string) (hold string) {
+	s.t.Helper()
+	hold = uuid.NewString()
+	lease, err := s.client.Grant(s.t.Context(), 600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.do(clientv3.OpPut(s.layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, UUID: hold, Token: 3,
+		Owner: "billing", Hostname: "billing-3", Ended: metadata.EndedForced, By: "bob@example.org",
+		At: metadata.Time{Time: time.Now()}, Seconds: 600}), clientv3.WithLease(lease.ID)))
+	return hold
+}
+
+// endDelay is the page that asks whether to end it.
+func endDelay(lock, hold string) string {
+	return "end-delay?name=" + url.QueryEscape(lock) + "&hold=" + hold
 }
 
 // delays are the lock delays in etcd.

@@ -27,6 +27,8 @@ func (s *stage) pages(b *tab) []string {
 	for _, name := range []string{"billing/invoice-run", hostileName} {
 		found = append(found, s.url+"unlock?name="+url.QueryEscape(name))
 	}
+	const delayed = "billing/close"
+	found = append(found, s.url+endDelay(delayed, s.delayed(delayed)), s.url+lockPage(delayed))
 	return append(found, s.url+"?q=nothing:matches+owner:this",
 		s.url+"?density=full&sort=-held&cols=purpose,hold,labels", s.url+"?group=owner",
 		s.url+"lock?name=media/transcoders",

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -79,15 +80,31 @@ func looking() bool { return os.Getenv("LOOK") != "" }
 func (s *situations) fits(name string, width int64) {
 	s.t.Helper()
 	if wide := ask[int64](s.b, `document.documentElement.scrollWidth`); wide > width {
-		s.t.Errorf("%s: %d px wide in a window of %d px", name, wide, width)
+		s.t.Errorf("%s: %d px wide in a window of %d px, because of %q", name, wide, width,
+			ask[[]string](s.b, fmt.Sprintf(tooWide, width)))
 	}
 	if broken := ask[[]string](s.b, brokenWords); len(broken) > 0 {
 		s.t.Errorf("%s: at %d px words are broken: %q", name, width, broken)
 	}
+	if cut := ask[[]string](s.b, cutOff); len(cut) > 0 {
+		s.t.Errorf("%s: at %d px times are cut off: %q", name, width, cut)
+	}
 }
 
-// brokenWords are the heads of columns, times and owners that have more lines than words.
-const brokenWords = `[...document.querySelectorAll("thead th, td > time, .owners tbody th")].filter((e) => {
+// tooWide are the innermost elements that end to the right of a window of this width.
+const tooWide = `[...document.body.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > %d)
+	.filter((e, _, all) => !all.some((inner) => inner !== e && e.contains(inner)))
+	.map((e) => e.outerHTML.slice(0, 200))`
+
+// cutOff are the times of lists that are not seen as a whole.
+const cutOff = `[...document.querySelectorAll(".locks td:nth-child(n+5) > time, .locks td:nth-child(n+5) > i")]
+	.filter((e) => e.checkVisibility() && e.parentElement.scrollWidth > e.parentElement.clientWidth)
+	.map((e) => e.textContent)`
+
+// brokenWords are the heads of columns, times, owners and, in the audit, locks and people that have more lines than
+// words.
+const brokenWords = `[...document.querySelectorAll(
+	"thead th, td > time, .owners tbody th, .audit tbody th > a, .audit td > b")].filter((e) => {
 	const r = document.createRange();
 	r.selectNodeContents(e);
 	const lines = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top / 8)));
@@ -210,10 +227,9 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.hostile()
 	s.show("lock-hostile", lockPage(hostileName), `document.querySelector(".lock-head .esc")`)
 
-	delay := metadata.Delay{Lock: "billing/close", UUID: id, Token: 3, Owner: "billing", Hostname: "billing-3",
-		Ended: metadata.EndedForced, By: "bob@example.org", At: metadata.Time{Time: time.Now()}, Seconds: 600}
-	s.do(clientv3.OpPut(s.layout.Delay("billing/close"), protocol.Marshal(delay)))
+	delayed := s.delayed("billing/close")
 	s.show("lock-delay", lockPage("billing/close"), `document.body.innerText.includes("lock delay")`)
+	s.show("form-end-delay", endDelay("billing/close", delayed), `document.querySelector("form.force")`)
 
 	s.show("form-force-unlock", "unlock?name="+held, `document.querySelector("form.force")`)
 	for _, form := range []string{"ask", "extend", "acknowledge"} {
@@ -274,7 +290,52 @@ func TestSituationsOfLists(t *testing.T) {
 	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
 	s.show("list-stale", "", list+` && document.querySelector(".banner")`)
 	s.show("lock-stale", lockPage("orders/settle"), `document.querySelector(".banner")`)
-	s.show("form-stale", "unlock?name="+held, `document.querySelector(".banner")`)
+	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+		s.show("form-stale-"+form, form+"?name="+held, `document.querySelector(".banner")`)
+	}
+}
+
+// TestSituationsOfSilence has an etcd that takes requests and answers none.
+func TestSituationsOfSilence(t *testing.T) {
+	s := everything(t)
+	s.kill()
+	network := etcdtest.NewProxy(t, s.etcd.Endpoint())
+	s.through = network.Endpoint()
+	s.kill = s.run()
+	s.settle(94)
+	s.night()
+	delayed := s.delayed("billing/close")
+	s.b.open(s.url)
+	s.b.until("the locks", `document.querySelectorAll(".locks tbody").length > 12`)
+	network.Stall()
+	s.b.open(s.url + lockPage("orders/settle"))
+	s.b.says("Not read from etcd: no answer within 300ms.") // not even the first page waits longer
+	s.b.open(s.url)
+	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
+	s.show("silent-list", "", `document.querySelector(".locks tbody") && document.querySelector(".banner")`)
+	s.show("silent-lock", lockPage("orders/settle"), `document.querySelector(".banner")
+		&& document.querySelector(".lock-head").innerText.includes("94 wait")`)
+	s.show("silent-lock-delay", lockPage("billing/close"), `document.querySelector(".banner")`)
+	s.show("silent-form-end-delay", endDelay("billing/close", delayed), `document.querySelector(".banner")`)
+	for _, page := range []string{"waiting", "history", "audit", "status"} {
+		s.show("silent-"+page, page, `document.querySelector(".banner")`)
+	}
+}
+
+// TestSituationsOfClusters has three clusters, one of which is away.
+func TestSituationsOfClusters(t *testing.T) {
+	url, stages := newStages(t)
+	s := &situations{stage: stages[0], b: newTab(t, stages...)}
+	stages[1].etcd.Stop()
+	s.b.open(url)
+	s.b.until("the banner", `document.querySelector("#alerts")?.textContent.includes("Production US is away")`,
+		2*time.Minute)
+	const chips = `document.querySelectorAll(".cluster").length === 3`
+	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
+		"owners": "owners", "history": "history", "status": "status", "which": "lock?name=billing/invoice-run",
+		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {
+		s.show("clusters-"+name, page, chips)
+	}
 }
 
 func TestSituationsOfTenThousandLocks(t *testing.T) {

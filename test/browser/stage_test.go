@@ -31,6 +31,8 @@ type stage struct {
 	kill   func()
 	status string // address of what mutexdash knows of this etcd; empty while it does not run
 	latest int64  // revision of the last thing written
+
+	through string // address at which mutexdash reaches etcd; empty: etcd's own
 }
 
 // newStage starts an empty etcd and a mutexdash with these flags on top.
@@ -47,7 +49,8 @@ func newStage(t testing.TB, flags ...string) *stage {
 	s.url = "http://" + address + "/"
 	s.run = func() func() {
 		kill := s.start("mutexdash",
-			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address,
+			append([]string{"--etcd.endpoints=" + cmp.Or(s.through, s.etcd.Endpoint()),
+				"--web.listen-address=" + address,
 				"--web.ops-address=" + ops,
 				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
 		proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
