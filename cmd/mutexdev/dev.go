@@ -107,7 +107,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []strin
 	}
 	group.Add("unlocker", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
-			"--policy=auto-unlock", "--web.listen-address=" + o.unlocker.value}))
+			"--policy=auto-unlock", "--metrics.lock-series=all", "--web.listen-address=" + o.unlocker.value}))
 	})
 	group.Add("mutexdash", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared,

@@ -36,15 +36,23 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 	}
 	prometheus := watchedDemo(t)
 	time.Sleep(*during)
-	for board, rows := range map[string]int{"locks": 31, "unlocker": 28} {
-		shot, err := drawn(t, page(t, board, prometheus, rows))
+	for name, p := range map[string]part{
+		"locks": {"locks", 0, 31}, "by-lock": {"locks", 32, 66}, "unlocker": {"unlocker", 0, 28},
+	} {
+		shot, err := drawn(t, page(t, p, prometheus))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(*pictures, "grafana-"+board+".png"), shot, 0o644)
+			err = os.WriteFile(filepath.Join(*pictures, "grafana-"+name+".png"), shot, 0o644)
 		}
 		if err != nil {
-			t.Errorf("%s: %v", board, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// part is the rows of a dashboard that a picture shows.
+type part struct {
+	board       string
+	first, last int
 }
 
 // watchedDemo is a Prometheus that scrapes a demo with the labels that a cluster would give it.
@@ -69,26 +77,26 @@ scrape_configs:
 	return "http://" + addr
 }
 
-// page serves the upper rows of a dashboard.
-func page(t *testing.T, name, prometheus string, rows int) (url string) {
+// page serves some rows of a dashboard.
+func page(t *testing.T, shown part, prometheus string) (url string) {
 	t.Helper()
 	var board struct {
 		Panels []json.RawMessage `json:"panels"`
 	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/"+name+".json")), &board); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/"+shown.board+".json")), &board); err != nil {
 		t.Fatal(err)
 	}
-	upper := board.Panels[:0]
+	some := board.Panels[:0]
 	for _, raw := range board.Panels {
 		var p struct{ GridPos struct{ Y int } }
 		if err := json.Unmarshal(raw, &p); err != nil {
 			t.Fatal(err)
 		}
-		if p.GridPos.Y < rows {
-			upper = append(upper, raw)
+		if p.GridPos.Y >= shown.first && p.GridPos.Y < shown.last {
+			some = append(some, raw)
 		}
 	}
-	board.Panels = upper
+	board.Panels = some
 	picture, err := json.Marshal(map[string]any{"board": board, "prometheus": prometheus,
 		"seconds": int(during.Seconds()) - 10, "width": 1400})
 	if err != nil {

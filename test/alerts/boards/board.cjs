@@ -28,6 +28,14 @@ async function ask(path, parameters) {
 // What a panel of Grafana shows of a number that is none: nothing.
 const number = (text) => (Number.isFinite(+text) ? +text : null);
 
+const named = (text) => text.replace(/\$\w+/g, (name) => variables[name] ?? name);
+
+// busiest is the lock whose holds and waits are shown: the one that most got after waiting.
+async function busiest() {
+  const [found] = await ask('/api/v1/query', { query: 'topk(1, sum by (lock) (unlocker_lock_wait_seconds_count))', time: end });
+  return found?.metric.lock ?? 'nobody waited for any';
+}
+
 const legend = (format, labels) => (format || '').replace(/\{\{\s*(\w+)\s*\}\}/g, (_, name) => labels[name] ?? '');
 
 async function rows(target, query, value) {
@@ -59,7 +67,7 @@ async function lines(target, query) {
 async function answers(panel) {
   if (panel.type === 'row') return [];
   const asked = panel.targets.map((target) => {
-    const query = target.expr.replace(/\$\w+/g, (name) => variables[name] ?? name);
+    const query = named(target.expr);
     return panel.type === 'table' ? rows(target, query, panel.targets.length > 1 ? 'Value #' + target.refId : 'Value') : lines(target, query);
   });
   let frames = (await Promise.all(asked)).flat();
@@ -109,12 +117,15 @@ function Panel({ panel, frames }) {
   const column = (width - gap) / 24;
   const size = { width: Math.floor(w * column - gap), height: tall * (cell + gap) - gap };
   const style = { position: 'absolute', left: gap + x * column, top: gap + y * (cell + gap), ...size };
-  if (panel.type === 'row') return h('div', { style: { ...style, ...theme.typography.h5, color: theme.colors.text.primary } }, panel.title);
-  return h('div', { style }, h(PanelChrome, { ...size, title: panel.title, padding: panel.type === 'stat' ? 'none' : 'md' },
+  if (panel.type === 'row') return h('div', { style: { ...style, ...theme.typography.h5, color: theme.colors.text.primary } }, named(panel.title));
+  return h('div', { style }, h(PanelChrome, { ...size, title: named(panel.title), padding: panel.type === 'stat' ? 'none' : 'md' },
     (w, h) => inside(panel, frames, { width: w, height: h })));
 }
 
 async function main() {
+  variables.$lock = await busiest();
+  const top = Math.min(...board.panels.map((p) => p.gridPos.y));
+  board.panels.forEach((p) => { p.gridPos.y -= top; });
   const frames = await Promise.all(board.panels.map(answers));
   const height = gap + Math.max(...board.panels.map((p) => p.gridPos.y + p.gridPos.h)) * (cell + gap);
   const style = { position: 'relative', width, height, background: theme.colors.background.canvas };
