@@ -5,8 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 TOOLS := $(CURDIR)/.tools/bin
-# One set of flags for all tools, so that their packages are compiled once.
-TOOLENV := GOBIN=$(TOOLS) CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
+# The flags that tests are compiled with: what tools and tests have in common is compiled once.
+TOOLENV := GOBIN=$(TOOLS) GOFLAGS=-buildvcs=false
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 ETCDUTL := $(TOOLS)/etcdutl-3.7.3
