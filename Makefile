@@ -52,7 +52,7 @@ cover: ## all tests; then coverage by function
 
 .PHONY: browser
 browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
-	go test -tags browser -count=1 -parallel 6 ./test/browser
+	go test -tags browser -count=1 -timeout 20m -parallel 6 ./test/browser
 
 .PHONY: browser-bench
 browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at nothing, in a real browser

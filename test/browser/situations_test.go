@@ -297,6 +297,7 @@ func TestSituationsOfLists(t *testing.T) {
 
 // TestSituationsOfSilence has an etcd that takes requests and answers none.
 func TestSituationsOfSilence(t *testing.T) {
+	t.Parallel()
 	s := everything(t)
 	s.kill()
 	network := etcdtest.NewProxy(t, s.etcd.Endpoint())
@@ -324,6 +325,7 @@ func TestSituationsOfSilence(t *testing.T) {
 
 // TestSituationsOfClusters has three clusters, one of which is away.
 func TestSituationsOfClusters(t *testing.T) {
+	t.Parallel()
 	url, stages := newStages(t)
 	s := &situations{stage: stages[0], b: newTab(t, stages...)}
 	stages[1].etcd.Stop()
