@@ -488,7 +488,8 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	r.wants("/pagerduty", "event_action: resolve\n")
 	r.wants("/webhook", `"status": "resolved"`)
 
-	// Alertmanager takes in one alert after the other, and tells of a group once a second here: of its end perhaps twice.
+	// Alertmanager takes in one alert after the other, and tells of a group once a second here: of its end
+	// perhaps twice.
 	if n := len(r.all("/slack#locks")); n < 2 || n > 3 {
 		t.Errorf("of 30 locks of one owner the chat is told %d times, want one alert and its end", n)
 	}
