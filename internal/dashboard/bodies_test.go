@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
-// served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little of
-// what is sent, so that an answer that nobody reads stays with the server.
+// served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little
+// of what is sent, so that an answer that nobody reads stays with the server.
 func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(d)

@@ -450,8 +450,8 @@ func (r *receivers) shows(now time.Time, name string, m message) {
 	}
 }
 
-// TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the shipped
-// configuration, to receivers of every kind.
+// TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the
+// shipped configuration, to receivers of every kind.
 func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)

@@ -57,8 +57,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// pairs are all pairs of clients, each with itself, too. The short set is a ring: each client with the next one, so that
-// each is once the first and once the second. Counters and queues have two processes of each, which meet their own kind.
+// pairs are all pairs of clients, each with itself, too. The short set is a ring: each client with the next one, so
+// that each is once the first and once the second. Counters and queues have two processes of each, which meet their
+// own kind.
 func pairs(clients []*client, orders bool) (all [][2]*client) {
 	for i, a := range clients {
 		for j, b := range clients {

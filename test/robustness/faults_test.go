@@ -330,8 +330,8 @@ func (s *stage) makeRoom() {
 	})
 }
 
-// roomy is an error where a member is still large. A follower compacts when it likes, and its defragmentation keeps what
-// is not compacted yet.
+// roomy is an error where a member is still large. A follower compacts when it likes, and its defragmentation keeps
+// what is not compacted yet.
 func (s *stage) roomy(ctx context.Context) error {
 	for _, e := range s.members.Endpoints() {
 		status, err := s.direct.Status(ctx, e)

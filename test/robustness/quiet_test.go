@@ -55,8 +55,8 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	s.size(found)
 }
 
-// clearAlarms finds the alarms that were left when every fault was repaired, and makes room, so that what is found after
-// it is not a consequence of them.
+// clearAlarms finds the alarms that were left when every fault was repaired, and makes room, so that what is found
+// after it is not a consequence of them.
 func (s *stage) clearAlarms(found func(rule, format string, args ...any)) {
 	if alarms := s.alarmed(); alarms != "" {
 		found(ruleRun, "%s, although room was made after every fault; it is made once more", alarms)
