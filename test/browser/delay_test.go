@@ -64,8 +64,12 @@ func (s *stage) delays(lock string) int {
 }
 
 func TestAPersonEndsALockDelay(t *testing.T) {
+	t.Parallel()
 	for name, scripts := range map[string]bool{"with scripts": true, "without scripts": false} {
-		t.Run(name, func(t *testing.T) { endsADelay(t, scripts) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endsADelay(t, scripts)
+		})
 	}
 }
 

@@ -44,6 +44,7 @@ func (b *tab) send(reason string) {
 }
 
 func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
+	t.Parallel()
 	s := gentleStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -80,6 +81,7 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 
 // An acknowledgement survives the dashboard, is seen by everybody without a reload, and goes with its lease.
 func TestAPersonAcknowledgesALock(t *testing.T) {
+	t.Parallel()
 	s := gentleStage(t)
 	b := newTab(t, s)
 	s.night()

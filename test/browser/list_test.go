@@ -15,6 +15,7 @@ import (
 )
 
 func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices",
@@ -71,6 +72,7 @@ func (s *stage) viaClient(name string) {
 }
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.many(3)
@@ -94,6 +96,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 }
 
 func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.many(12)

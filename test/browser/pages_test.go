@@ -45,6 +45,7 @@ func (s *stage) hostile() {
 }
 
 func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
+	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	b.login("ann@example.org")
@@ -68,6 +69,7 @@ func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 }
 
 func TestNoPageIsWiderThanAPhone(t *testing.T) {
+	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	b.login("ann@example.org")
@@ -90,6 +92,7 @@ func TestNoPageIsWiderThanAPhone(t *testing.T) {
 }
 
 func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -107,6 +110,7 @@ func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
 }
 
 func TestBrowserWouldComplain(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	b.open(s.url)
@@ -126,6 +130,7 @@ func TestBrowserWouldComplain(t *testing.T) {
 }
 
 func TestEverythingWorksWithoutScripts(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.night()

@@ -196,6 +196,7 @@ func TestPagesAboutNowFollow(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	s.night()

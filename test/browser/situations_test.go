@@ -200,6 +200,7 @@ func (s *situations) settle(waiters int) string {
 }
 
 func TestSituationsOfLocks(t *testing.T) {
+	t.Parallel()
 	s := everything(t)
 	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute) // is unclaimed by the end
 	s.unlocker("alert-only")
@@ -256,6 +257,7 @@ func TestSituationsOfLocks(t *testing.T) {
 }
 
 func TestSituationsOfLists(t *testing.T) {
+	t.Parallel()
 	s := everything(t)
 	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute)
 	const list = `document.querySelector(".locks tbody")`
@@ -341,6 +343,7 @@ func TestSituationsOfClusters(t *testing.T) {
 }
 
 func TestSituationsOfTenThousandLocks(t *testing.T) {
+	t.Parallel()
 	s := everything(t)
 	s.unlocker("alert-only")
 	s.crowd(10_000)

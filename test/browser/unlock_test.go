@@ -84,6 +84,7 @@ func (b *tab) fill(name, reason string) {
 }
 
 func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
+	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -117,6 +118,7 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 }
 
 func TestForceUnlockIsRefusedWhenTheLockChangedHands(t *testing.T) {
+	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -135,6 +137,7 @@ func TestForceUnlockIsRefusedWhenTheLockChangedHands(t *testing.T) {
 }
 
 func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
+	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()

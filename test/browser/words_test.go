@@ -11,6 +11,7 @@ import (
 )
 
 func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	b := newTab(t, s)
 	for i := range 90 { // distances from seconds to weeks, also passed ones
