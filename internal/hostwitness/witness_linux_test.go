@@ -216,6 +216,11 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
 		t.Fatal(err)
 	}
+	w.eventually("no lock of this process", func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return len(one.locks) == 0
+	})
 	_ = c.Process.Kill()
 	w.silent(h)
 }
