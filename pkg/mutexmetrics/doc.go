@@ -30,9 +30,9 @@
 //
 // # Exemplars
 //
-// With [Options.Exemplar], each bucket of mutex_wait_seconds has the trace of a wait that fell into it, so that Grafana
-// leads from a long wait to what waited. A hold has none: its context is not that of the call that took the lock. With
-// OpenTelemetry:
+// With [Options.Exemplar], each bucket of mutex_wait_seconds and mutex_hold_seconds has the trace of a wait or hold
+// that fell into it: that of the call that took the lock. So Grafana leads from a long hold to what held. Adopted holds
+// have none. With OpenTelemetry:
 //
 //	Exemplar: func(ctx context.Context) prometheus.Labels {
 //		span := trace.SpanContextFromContext(ctx)

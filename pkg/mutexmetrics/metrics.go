@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/model"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -32,8 +30,8 @@ type Options struct {
 	// [DefaultHoldBuckets].
 	WaitBuckets, HoldBuckets []float64
 
-	// Exemplar returns the labels of an exemplar for a wait, such as the id of the trace of ctx, which is the context
-	// of the call; nil if there is none. It must be safe for concurrent use.
+	// Exemplar returns the labels of an exemplar for a wait and the hold after it, such as the id of the trace of ctx,
+	// which is the context of the call that takes the lock; nil if there is none. It must be safe for concurrent use.
 	// Labels that Prometheus does not accept, or of more than [prometheus.ExemplarMaxRunes] runes, are left out. Nil:
 	// there are no exemplars.
 	Exemplar func(ctx context.Context) prometheus.Labels
@@ -56,9 +54,8 @@ type Metrics struct {
 	wait, hold                               *prometheus.HistogramVec
 	asked, givenTime                         *prometheus.CounterVec
 
-	exemplar func(ctx context.Context) prometheus.Labels
-
-	groups groups
+	exemplars exemplars
+	groups    groups
 }
 
 // series are the series of one group.
@@ -96,7 +93,7 @@ func New(o Options) *Metrics {
 		givenTime: counter("mutex_given_time_total", "Times that somebody gave the holder of a lock more time.",
 			labels),
 	}
-	m.exemplar = o.Exemplar
+	m.exemplars = exemplars{of: o.Exemplar, holds: map[*mutex.Lock]prometheus.Labels{}}
 	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
 	if o.MaxGroups <= 0 {
 		m.groups.most = DefaultMaxGroups
@@ -200,11 +197,14 @@ func during(ctx context.Context, g prometheus.Gauge) {
 func (m *Metrics) acquired(e mutex.Acquired) {
 	s := m.groups.series(e.Lock)
 	s.acquisitions.add(string(e.Result))
-	if e.Result == mutex.ResultAcquired || e.Result == mutex.ResultGaveUp {
-		m.observe(e.Context, s.wait, e.Waited)
+	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
+		return
 	}
+	exemplar := m.exemplars.labels(e.Context)
+	observe(s.wait, e.Waited, exemplar)
 	if e.Hold != nil {
 		during(e.Hold.Context(), s.held)
+		m.exemplars.keep(e.Hold, exemplar)
 	}
 }
 
@@ -212,47 +212,22 @@ func (m *Metrics) extended(e mutex.Extended) {
 	m.groups.series(e.Hold.Name()).extensions.add(string(e.Result))
 }
 
-func (m *Metrics) lose(e mutex.Lost) { m.groups.series(e.Hold.Name()).ended(e.Reason, e.Held) }
+func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Hold, e.Reason, e.Held) }
 
 func (m *Metrics) released(e mutex.Released) {
-	s := m.groups.series(e.Hold.Name())
-	s.releases.add(string(e.Result))
+	m.groups.series(e.Hold.Name()).releases.add(string(e.Result))
 	var reason mutex.Reason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	s.ended(reason, e.Held)
+	m.ended(e.Hold, reason, e.Held)
 }
 
 // ended counts the end of a hold; reason is empty if it was not lost.
-func (s *series) ended(reason mutex.Reason, held time.Duration) {
-	s.hold.Observe(held.Seconds())
+func (m *Metrics) ended(l *mutex.Lock, reason mutex.Reason, held time.Duration) {
+	s := m.groups.series(l.Name())
+	observe(s.hold, held, m.exemplars.take(l))
 	if reason != "" {
 		s.lost.add(string(reason))
 	}
-}
-
-// observe adds a duration to a histogram, with the exemplar of its context.
-func (m *Metrics) observe(ctx context.Context, to prometheus.Observer, took time.Duration) {
-	var labels prometheus.Labels
-	if m.exemplar != nil {
-		labels = m.exemplar(ctx)
-	}
-	if with, can := to.(prometheus.ExemplarObserver); can && sound(labels) {
-		with.ObserveWithExemplar(took.Seconds(), labels)
-		return
-	}
-	to.Observe(took.Seconds())
-}
-
-// sound reports whether the labels are an exemplar. The library panics for those that are not.
-func sound(labels prometheus.Labels) bool {
-	runes := 0
-	for name, value := range labels {
-		if !model.LegacyValidation.IsValidLabelName(name) || !utf8.ValidString(value) {
-			return false
-		}
-		runes += utf8.RuneCountInString(name) + utf8.RuneCountInString(value)
-	}
-	return len(labels) > 0 && runes <= prometheus.ExemplarMaxRunes
 }
