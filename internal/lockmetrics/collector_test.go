@@ -81,6 +81,11 @@ unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="very late
 # HELP unlocker_lock_series_dropped Locks that have no series of their own because of the limit.
 # TYPE unlocker_lock_series_dropped gauge
 unlocker_lock_series_dropped 0
+# HELP unlocker_lock_state The state that the lock is in; always 1.
+# TYPE unlocker_lock_state gauge
+unlocker_lock_state{hostname="host-1",lock="late",owner="billing",state="alerting"} 1
+unlocker_lock_state{hostname="host-1",lock="unreadable",owner="billing",state="malformed"} 1
+unlocker_lock_state{hostname="host-1",lock="very late",owner="billing",state="expired"} 1
 # HELP unlocker_locks Held locks by state.
 # TYPE unlocker_locks gauge
 unlocker_locks{state="abandoned"} 0
@@ -92,7 +97,8 @@ unlocker_locks{state="malformed"} 1
 # TYPE unlocker_oldest_lock_timestamp_seconds gauge
 unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 `, "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
-		"unlocker_lock_series_dropped", "unlocker_locks", "unlocker_oldest_lock_timestamp_seconds")
+		"unlocker_lock_series_dropped", "unlocker_lock_state", "unlocker_locks",
+		"unlocker_oldest_lock_timestamp_seconds")
 }
 
 func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
@@ -122,7 +128,7 @@ func TestALockThatIsGoneLeavesNoSeries(t *testing.T) {
 		t.Fatalf("%d series of a lock that is there, want 1", n)
 	}
 	w.locks = nil
-	for _, name := range []string{"locked_timestamp_seconds", "alert_at_timestamp_seconds",
+	for _, name := range []string{"state", "locked_timestamp_seconds", "alert_at_timestamp_seconds",
 		"auto_unlock_at_timestamp_seconds", "waiters"} {
 		if n := testutil.CollectAndCount(c, "unlocker_lock_"+name); n != 0 {
 			t.Errorf("unlocker_lock_%s: %d series of a lock that is gone", name, n)

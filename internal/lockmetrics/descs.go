@@ -12,7 +12,7 @@ type descs struct {
 
 	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
-	lockedAt, alertAt, autoUnlockAt, lockInfo, lockWaiters, dropped *prometheus.Desc
+	lockState, lockedAt, alertAt, autoUnlockAt, lockInfo, lockWaiters, dropped *prometheus.Desc
 
 	clocksOff, clockOffset *prometheus.Desc
 
@@ -50,6 +50,7 @@ func newDescs(namespace string, more []string) descs {
 		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
 			"When this program saw the lock become free that nobody takes although somebody waits.", "lock"),
 
+		lockState:    holders("lock_state", "The state that the lock is in; always 1.", "state"),
 		lockedAt:     holders("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock."),
 		alertAt:      holders("lock_alert_at_timestamp_seconds", "When the lock starts to alert."),
 		autoUnlockAt: holders("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal."),
@@ -89,7 +90,8 @@ func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.deadlocks, d.deadlockSince,
 		d.unclaimed, d.unclaimedSince,
-		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
+		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff,
+		d.clockOffset,
 		d.statements, d.disputed, d.holderEnded, d.acknowledged, d.acknowledgedUntil,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,

@@ -66,7 +66,7 @@ func watchedDemo(t *testing.T) (prometheus string) {
 	proctest.Start(t, programs.Command(t, "mutexdash", "--etcd.endpoints="+etcd,
 		"--web.listen-address="+proctest.FreeAddr(t), "--web.ops-address="+ops))
 	config := fmt.Sprintf(`
-global: {scrape_interval: 2s, scrape_timeout: 2s}
+global: {scrape_interval: 4s, scrape_timeout: 4s} # less would leave gaps on a busy machine
 scrape_configs:
   - {job_name: unlocker, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
   - {job_name: mutexdash, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}

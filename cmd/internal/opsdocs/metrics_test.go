@@ -95,7 +95,8 @@ func labels(f *dto.MetricFamily) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text := "`" + name + "`"
-		if slices.Contains([]string{"state", "result", "reason", "ended", "alarm", "type",
+		ofLocks := name == "state" && values["lock"] != nil // those that the locks happen to have
+		if !ofLocks && slices.Contains([]string{"state", "result", "reason", "ended", "alarm", "type",
 			"certainty", "cause", "error"}, name) {
 			words := slices.Compact(slices.Sorted(slices.Values(values[name])))
 			text += " = " + strings.Join(words, ", ")

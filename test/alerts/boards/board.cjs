@@ -84,13 +84,15 @@ async function answers(panel) {
   return frames;
 }
 
+const set = (config, id, value) => { if (id.startsWith('custom.')) config.custom[id.slice(7)] = value; else config[id] = value; };
+
 function settings(panel, field) {
   const { defaults, overrides } = panel.fieldConfig;
   const config = { ...defaults, custom: { ...defaults.custom }, ...field.config };
   const name = field.config.displayNameFromDS ?? field.config.displayName ?? field.name;
   for (const { matcher, properties } of overrides) {
     if (matcher.id !== 'byName') throw new Error(`${panel.title}: the matcher ${matcher.id} is not known here`);
-    if (matcher.options === name) properties.forEach((p) => { config[p.id] = p.value; });
+    if (matcher.options === name) properties.forEach((p) => { set(config, p.id, p.value); });
   }
   if (field.type !== FieldType.number) delete config.unit;
   return config;
@@ -105,9 +107,12 @@ function stat(panel, frames, size) {
 function inside(panel, frames, size) {
   if (panel.type === 'stat') return stat(panel, frames, size);
   if (frames.every((frame) => frame.length === 0)) {
-    return h('div', { style: { display: 'grid', placeItems: 'center', height: size.height, color: theme.colors.text.secondary } }, 'No data');
+    return h('div', { style: { display: 'grid', placeItems: 'center', height: size.height, color: theme.colors.text.secondary } },
+      panel.fieldConfig.defaults.noValue ?? 'No data');
   }
-  if (panel.type === 'table') return h(Table, { ...size, data: frames[0], cellHeight: panel.options.cellHeight, fieldConfig: panel.fieldConfig });
+  if (panel.type === 'table') {
+    return h(Table, { ...size, data: frames[0], cellHeight: panel.options.cellHeight, fieldConfig: panel.fieldConfig, initialSortBy: panel.options.sortBy });
+  }
   if (panel.type !== 'timeseries') throw new Error(`${panel.title}: the type ${panel.type} is not known here`);
   return h(TimeSeries, { ...size, frames, timeRange: range, timeZone: 'utc', legend: { ...panel.options.legend, calcs: [] }, options: panel.options });
 }
