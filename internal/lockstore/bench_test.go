@@ -24,7 +24,7 @@ func BenchmarkMassExpiry(b *testing.B) {
 		w := start(b)
 		removals := make([]metadata.Removal, locks)
 		b.StopTimer()
-		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
 		b.StartTimer()
 		began := time.Now()
 		for i, err := range w.AutoUnlock(b.Context(), removals) {
@@ -50,7 +50,7 @@ func BenchmarkMassExpiryInCalls(b *testing.B) {
 		took := map[int]time.Duration{}
 		for _, size := range []int{64, locks} {
 			removals := make([]metadata.Removal, locks)
-			each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i))) })
+			each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i))) })
 			began := time.Now()
 			for some := range slices.Chunk(removals, size) {
 				for i, err := range w.AutoUnlock(b.Context(), some) {
@@ -71,7 +71,7 @@ func BenchmarkMassExpiryInCalls(b *testing.B) {
 func leaseExpiry(b *testing.B, w world, n int) time.Duration {
 	const ttl = 20
 	leases := make([]clientv3.LeaseID, n)
-	each(n, func(i int) {
+	each(b, n, func(i int) {
 		resp, err := w.etcd.Grant(b.Context(), ttl)
 		if err != nil {
 			b.Error(err)
@@ -80,7 +80,7 @@ func leaseExpiry(b *testing.B, w world, n int) time.Duration {
 		leases[i] = resp.ID
 		w.put(fmt.Sprintf("/leased/%d", i), "", clientv3.WithLease(resp.ID))
 	})
-	each(n, func(i int) { // let them begin together
+	each(b, n, func(i int) { // let them begin together
 		if _, err := w.etcd.KeepAliveOnce(b.Context(), leases[i]); err != nil {
 			b.Error(err)
 		}
@@ -97,8 +97,9 @@ func leaseExpiry(b *testing.B, w world, n int) time.Duration {
 	return last.Sub(first)
 }
 
-// each calls f for 0 to n-1, 64 at a time.
-func each(n int, f func(int)) {
+// each calls f for 0 to n-1, 64 at a time, and ends the test if one of them failed.
+func each(tb testing.TB, n int, f func(int)) {
+	tb.Helper()
 	var workers sync.WaitGroup
 	for worker := range 64 {
 		workers.Go(func() {
@@ -108,6 +109,9 @@ func each(n int, f func(int)) {
 		})
 	}
 	workers.Wait()
+	if tb.Failed() {
+		tb.FailNow() // one of them ended early
+	}
 }
 
 // BenchmarkAutoUnlockWithLateExtensions is BenchmarkMassExpiry where one holder in twenty extends in the last moment.
@@ -117,8 +121,8 @@ func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
 		b.StopTimer()
 		w := start(b)
 		removals := make([]metadata.Removal, locks)
-		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
-		each(locks/20, func(i int) {
+		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		each(b, locks/20, func(i int) {
 			r := removals[i*20].Record
 			by := metadata.FormatTime(at.Add(time.Hour))
 			locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(b.Context(),
@@ -154,7 +158,7 @@ func BenchmarkMassExpiryAsAUser(b *testing.B) {
 		}
 		w := on(b, c)
 		removals := make([]metadata.Removal, locks)
-		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
 		b.StartTimer()
 		began := time.Now()
 		for i, err := range w.AutoUnlock(b.Context(), removals) {
@@ -174,7 +178,7 @@ func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 		b.StopTimer()
 		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
 		removals := make([]metadata.Removal, locks)
-		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
 		alone := others(w, func() { time.Sleep(2 * time.Second) })
 		b.StartTimer()
 		during := others(w, func() {

@@ -14,7 +14,7 @@ func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 	const locks = 3000
 	w := start(t)
 	removals := make([]metadata.Removal, locks)
-	each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprint("due/", i), uuid(i))) })
+	each(t, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprint("due/", i), uuid(i))) })
 	began := time.Now()
 	removed := make(chan []error, 1)
 	go func() { removed <- w.AutoUnlock(t.Context(), removals) }()
