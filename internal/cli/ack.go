@@ -98,5 +98,5 @@ func acknowledged(r *metadata.Record, now time.Time) string {
 	if a == nil {
 		return ""
 	}
-	return shortText(a.By) + ", " + text.Duration(a.Until.Sub(now)) + " left"
+	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
 }

@@ -32,7 +32,7 @@ func delayed(s *scene, name string) func(*setup.Config) {
 func TestALockInItsDelaySaysWhoWasBeforeAndUntilWhen(t *testing.T) {
 	s := busy()
 	want := "There is a lock delay of 30s after the hold of billing on <b>host-3, force-unlocked by ann 4s ago, " +
-		"with 26s left (mutexctl end-delay "
+		"with 0:26 left (mutexctl end-delay "
 	page := get(s.dashboard(t, delayed(s, "billing/free")), "/lock?name=billing/free")
 	if page.Code != 200 || strings.Contains(page.Body.String(), "<b>host-3") {
 		t.Errorf("status %d: %s", page.Code, page.Body)
@@ -90,7 +90,7 @@ func TestAPersonEndsALockDelay(t *testing.T) {
 		t.Fatalf("the page of the lock does not lead to %s", link)
 	}
 	w := get(d, link, "X-Forwarded-User", "chief")
-	wantWords(t, w.Body.String(), "End the lock delay of billing/free", "with 26s left.",
+	wantWords(t, w.Body.String(), "End the lock delay of billing/free", "with 0:26 left.",
 		"The next waiter gets the lock at once: catalog on catalog-0:1, waiting for 1m",
 		"<b>host-3 may still be at work", "(token 7)", "the delay ends by itself in 0:26")
 	if h := w.Header(); w.Code != 200 || h.Get("Referrer-Policy") != "same-origin" ||

@@ -169,7 +169,7 @@ func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
 			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
 			s.change(func() { s.tick(time.Minute) })
 		}
-		const two = "At most 2 waited in the last 24 hours, at 03:10 UTC; now 2."
+		const two = "At most 2 waited in the last 24 hours, at 03:12 UTC; now 2."
 		page("Prometheus has no samples of this lock. "+own, two, "Held: 2 % of the last 24 hours",
 			"Waited for: under 1 % of the last 24 hours, most in the one from 03:00 UTC")
 		samples = []trends.Sample{{At: s.now, N: 7}, {At: s.now.Add(-5 * time.Hour), N: 95}}

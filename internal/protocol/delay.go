@@ -39,7 +39,7 @@ func ReadDelay(lock string, kv KV) metadata.Delay {
 }
 
 // DelayWords says why nobody takes a lock that nobody holds: `a lock delay of 30s after the hold of "billing" on
-// "host-3", force-unlocked by ann 4s ago, with 26s left`. The text in it is made visible.
+// "host-3", force-unlocked by ann 4s ago, with 0:26 left`. The text in it is made visible.
 func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Unreadable {
 		return "a lock delay after a hold of which nothing is known" + unended(d)
@@ -67,7 +67,7 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	case left <= 0:
 		return words + ", about to end"
 	default:
-		return words + ", with " + text.Duration(left) + " left"
+		return words + ", with " + text.Countdown(left) + " left"
 	}
 }
 

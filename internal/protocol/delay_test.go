@@ -20,9 +20,9 @@ func TestALockDelayInWords(t *testing.T) {
 	late := auto
 	late.At.Time = now.Add(-31 * time.Second)
 	for want, d := range map[string]metadata.Delay{
-		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, with 26s left":         auto,
-		"a lock delay of 30s after the hold of billing on host-3, force-unlocked by ann 4s ago, with 26s left": forced,
-		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 31s ago, about to end":         late,
+		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, with 0:26 left":         auto,
+		"a lock delay of 30s after the hold of billing on host-3, force-unlocked by ann 4s ago, with 0:26 left": forced,
+		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 31s ago, about to end":          late,
 		"a lock delay after a hold of which nothing is known, without a lease: it stays until somebody ends it": {
 			Unreadable: true},
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, without a lease: " +

@@ -52,7 +52,7 @@ const (
 func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *trend {
 	points, source := p.waited(r, lock.Name)
 	t := &trend{Source: source}
-	t.draw(points)
+	t.draw(points, p.site.Trends.Since())
 	var holds []trends.Hold
 	for i := range lock.Shares {
 		holds = append(holds, trends.Hold{Begin: lock.Shares[i].LockedAt})
@@ -96,8 +96,8 @@ func (p *Pages) waited(r *site.Request, name string) (points []trends.Point, sou
 	return elsewhere, "From Prometheus, which knows who waited while the lock had a metric of its own."
 }
 
-// draw draws the curve.
-func (t *trend) draw(points []trends.Point) {
+// draw draws the curve. What was seen in a slot that had begun before the dashboard was seen since then.
+func (t *trend) draw(points []trends.Point, since time.Time) {
 	most, known := 1, 0
 	var peak trends.Point
 	for _, p := range points {
@@ -131,6 +131,9 @@ func (t *trend) draw(points []trends.Point) {
 	case peak.Most == 0:
 		t.Label = "Nobody waited in the last 24 hours, as far as is known."
 	default:
+		if peak.At.Before(since) && since.Before(peak.At.Add(trends.Slot)) {
+			peak.At = since.UTC()
+		}
 		t.Label = fmt.Sprintf("At most %s waited in the last 24 hours, at %s UTC; now %s.",
 			phrase.Thousands(peak.Most), peak.At.Format("15:04"), phrase.Thousands(points[len(points)-1].Most))
 	}
