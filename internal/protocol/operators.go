@@ -57,6 +57,9 @@ func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	return person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
 }
 
+// Extender is who gave more time, in visible characters.
+func Extender(e *metadata.Extension) string { return person(e.By) }
+
 // AcknowledgedWords is who looks at a hold as one sentence: `acknowledged by ann 5m ago, for another 25m: "the disk is
 // full"`. The text in it is made visible. It is empty if nobody does. Of a hold that is over, see [LookedAtWords].
 func AcknowledgedWords(r *metadata.Record, now time.Time) string {
@@ -65,7 +68,7 @@ func AcknowledgedWords(r *metadata.Record, now time.Time) string {
 		return ""
 	}
 	return "acknowledged by " + person(a.By) + since(a.At.Time, now) + ", for another " +
-		text.Duration(a.Until.Sub(now)) + quoted(a.Note)
+		text.Countdown(a.Until.Sub(now)) + quoted(a.Note)
 }
 
 // LookedAtWords is who looked at a hold when it ended, as one sentence. a may be nil: nobody.

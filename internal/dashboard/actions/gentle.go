@@ -16,6 +16,7 @@ type gentlePage struct {
 	Name      string
 	Shown     string // the name in visible characters
 	Look      locks.DisplayState
+	Blocked   phrase.Sentence // who waits
 	Sentence  phrase.Sentence
 	Purpose   string
 	Alive     *phrase.Moment
@@ -71,11 +72,12 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.words,
 		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
 		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
-		Reason: site.BoxText(typed.Reason), Ticket: site.BoxText(typed.Ticket), Wrong: wrong,
+		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
 		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
 		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Icon = site.Icon{Look: row.Display}
+	v.Blocked = pages.WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, o.site.Config.Waiters != nil)
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
 	if row.Alive != nil {
 		v.Alive = v.Age(row.Alive.At)
@@ -115,7 +117,7 @@ func (v *gentlePage) fillTimes(typed string) {
 		}
 		v.Choices = append(v.Choices, c)
 	}
-	if v.OwnChosen {
+	if v.OwnChosen && typed != otherTime {
 		v.Own = site.BoxText(typed)
 	}
 }

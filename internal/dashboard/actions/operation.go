@@ -3,9 +3,11 @@ package actions
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -31,6 +33,8 @@ type Operation struct {
 	words     gentleWords
 	// possible says why it makes no sense for a record, as a sentence.
 	possible func(r *metadata.Record, a protocol.Action) error
+	// meanwhile is what others did since the person looked at the form. Nil: that does not matter.
+	meanwhile func(d *metadata.Document, asked *Request) deed
 	// do does it and records it. The ending is the one that it wrote; zero = the hold goes on.
 	do func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error)
 	// form answers with the form that asks for it.
@@ -85,7 +89,8 @@ func (h *Handler) newAsk() *Operation {
 				"This page shows whether the holder has been alive since.",
 			},
 			Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
-		possible: func(r *metadata.Record, _ protocol.Action) error { return protocol.CheckAsk(r) },
+		possible:  func(r *metadata.Record, _ protocol.Action) error { return protocol.CheckAsk(r) },
+		meanwhile: askedMeanwhile,
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
 		return metadata.Ending{}, config.AskHolder(ctx, r, a)
@@ -103,14 +108,15 @@ func (h *Handler) newExtend() *Operation {
 		moved: "the lock was extended just now. Look whether it still needs more time",
 		words: gentleWords{Title: "Give more time to the holder of", Tab: "more time for",
 			Effects: []string{
-				"Alert and auto-unlock move forward by this much, from now or from where they are. A lock that " +
-					"alerts stops alerting until then.",
+				"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
+					"passed. A lock that alerts stops alerting until then.",
 				"Nothing takes the time back; who waits for the lock may wait that much longer.",
 			},
 			HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		possible: func(r *metadata.Record, a protocol.Action) error {
 			return protocol.CheckMoreTime(r, time.Duration(a.Seconds)*time.Second, a.At.Time)
 		},
+		meanwhile: extendedMeanwhile,
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
 		return metadata.Ending{}, config.Extend(ctx, r, a)
@@ -134,6 +140,7 @@ func (h *Handler) newAcknowledge() *Operation {
 				"It ends by itself when the time is over, and with this hold.",
 			},
 			HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
+		meanwhile: acknowledgedMeanwhile,
 	}
 	o.possible = func(r *metadata.Record, a protocol.Action) error {
 		if err := protocol.CheckAcknowledge(r); err != nil || a.Action != protocol.ActionWithdraw {
@@ -153,12 +160,16 @@ func (h *Handler) newAcknowledge() *Operation {
 
 // readMore reads for how long it is.
 func (r *Request) readMore(check func(time.Duration) error) error {
-	d, err := time.ParseDuration(text.Clip(r.More, 20))
+	if r.Besides != "" {
+		return &FieldError{"more", "Which time is it? You chose " + r.Besides + " and typed " +
+			text.Visible(text.Clip(r.More, 20)) + ". Choose what you typed, or delete it."}
+	}
+	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.More), ""), 20))
 	if err == nil && d%time.Second != 0 {
 		err = errors.New("it must be in whole seconds")
 	}
 	if err != nil {
-		return &FieldError{"more", "How much time is that? Write it like 45m or 1h30m."}
+		return &FieldError{"more", "How much time is that? Write it like 45m, 1h30m or 2d."}
 	}
 	if err := check(d); err != nil {
 		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}

@@ -85,13 +85,19 @@ func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document
 	return p
 }
 
+// isOvertaken reports whether others have been faster.
+func isOvertaken(err error) bool {
+	var wrong *FieldError
+	return errors.As(err, &wrong) && wrong.Field == ""
+}
+
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
 func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem
 	switch {
 	case err == nil:
-	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"):
+	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"), isOvertaken(err):
 		result = "conflict"
 	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
 		result = "error"

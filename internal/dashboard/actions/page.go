@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -61,8 +62,8 @@ type confirmForm struct {
 // fill keeps what was typed before, and says what was wrong with it.
 func (f *confirmForm) fill(typed Request, name string, wrong *FieldError) {
 	f.Typed = site.BoxText(name)
-	f.Reason = site.BoxText(typed.Reason)
-	f.Ticket = site.BoxText(typed.Ticket)
+	f.Reason = site.BoxText(oneLine(typed.Reason))
+	f.Ticket = site.BoxText(oneLine(typed.Ticket))
 	f.Wrong = wrong
 	f.MinReason = minReason
 	f.MaxReason = site.MaxReason
@@ -126,7 +127,11 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 func asForm(a site.Answer, wrong *FieldError) site.Answer {
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
-	if wrong != nil {
+	switch {
+	case wrong == nil:
+	case wrong.Field == "":
+		a.Status = http.StatusConflict
+	default:
 		a.Status = http.StatusUnprocessableEntity
 	}
 	return a
@@ -177,31 +182,53 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
 func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
-	asked, typed, err := o.readForm(r)
+	asked, name, err := o.readForm(r)
+	typed := asked
 	if err == nil {
 		err = o.admit(r)
 	}
-	if err == nil && o.typed && typed != asked.Name && typed != text.Visible(asked.Name) {
+	if err == nil && o.typed && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
 		err = o.check(&asked)
 	}
-	if err != nil {
-		o.record(r, asked, o.newAction(r, asked, ""), err)
-		var wrong *FieldError
-		if errors.As(err, &wrong) {
-			return o.show(r, asked, typed, wrong)
-		}
-		return site.Answer{}, o.whenFresh(r, err)
+	action := o.newAction(r, asked, "")
+	if err == nil {
+		action, err = o.perform(r, asked)
 	}
-	action, err := o.perform(r, asked)
 	if o.record(r, asked, action, err); err != nil {
-		return site.Answer{}, err
+		return o.again(r, typed, name, err)
 	}
 	then := o.after(r, asked)
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": then}}, nil
+}
+
+// again answers a person of whose wish nothing came, and keeps what was typed: in the form, if that helps.
+func (o *Operation) again(r *site.Request, typed Request, name string, err error) (a site.Answer, _ error) {
+	var wrong *FieldError
+	if errors.As(err, &wrong) {
+		if a, err = o.show(r, typed, name, wrong); err == nil {
+			return a, nil
+		}
+	}
+	err = o.whenFresh(r, err)
+	var p *site.Problem
+	if !errors.As(err, &p) {
+		return a, err
+	}
+	same := *p
+	if typed.Name != "" {
+		same.Name = typed.Name
+		same.Link = cmp.Or(p.Link, o.after(r, typed))
+	}
+	for _, s := range []string{oneLine(typed.Reason), oneLine(typed.Ticket)} {
+		if s != "" {
+			same.Typed = append(same.Typed, site.BoxText(s))
+		}
+	}
+	return a, &same
 }
 
 // afterHold is the page of the hold.
@@ -226,8 +253,11 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")
-	if asked.More = form.Get("more"); asked.More == otherTime {
-		asked.More = strings.TrimSpace(form.Get("own"))
+	asked.More = form.Get("more")
+	if own := strings.TrimSpace(form.Get("own")); own != "" && asked.More != otherTime && own != asked.More {
+		asked.Besides, asked.More = asked.More, own
+	} else if asked.More == otherTime {
+		asked.More = cmp.Or(own, otherTime)
 	}
 	if seen := form.Get("withdraw"); seen != "" && o == o.Acknowledge {
 		asked.Withdraw = true
@@ -242,5 +272,6 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	}
 	asked.Token = token
 	asked.Revision = revision
+	asked.Looked = revision
 	return asked, form.Get("typed"), nil
 }

@@ -31,9 +31,11 @@ type Request struct {
 	Revision       int64 // of the record
 	Reason, Ticket string
 	More           string // for how long it is, as it was typed
+	Besides        string // another time, which was chosen although that one was typed
 	seconds        int64  // the same, once it was read
 	Withdraw       bool   // an acknowledgement
 	Acknowledged   int64  // the revision of the one that was seen; 0 = whichever is there
+	Looked         int64  // the revision of the record that the form showed; 0 = there was no form
 }
 
 // historyID is where the ending of the hold is recorded.
@@ -42,7 +44,8 @@ func (r Request) historyID() string {
 	return hold.HistoryID()
 }
 
-// FieldError says what is wrong with a field of the form, which is shown again.
+// FieldError says what is wrong with a field of the form, which is shown again. Without a field, it says what others
+// have done since the form was shown: the person decides anew.
 type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
@@ -79,22 +82,29 @@ func notStale(r *site.Request) error {
 
 // check makes the texts of a request one line each and refuses what nobody could use later.
 func (r *Request) check(what string, minReason int) error {
-	r.Reason = strings.Join(strings.Fields(r.Reason), " ")
-	r.Ticket = strings.Join(strings.Fields(r.Ticket), " ")
-	for _, text := range []string{r.Reason, r.Ticket} {
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return &FieldError{"reason", "The " + what + " and the ticket must be plain text."}
-		}
-	}
+	r.Reason = oneLine(r.Reason)
+	r.Ticket = oneLine(r.Ticket)
 	switch n := utf8.RuneCountInString(r.Reason); {
-	case n < minReason || n > site.MaxReason:
-		return &FieldError{"reason",
-			fmt.Sprintf("The %s has %d characters; it needs %d to %d, for the history.", what, n, minReason,
-				site.MaxReason)}
+	case !isPlain(r.Reason):
+		return &FieldError{"reason", "The " + what + " must be plain text."}
+	case !isPlain(r.Ticket):
+		return &FieldError{"ticket", "The ticket must be plain text."}
+	case n > site.MaxReason:
+		return &FieldError{"reason", fmt.Sprintf("The %s has %d characters; it may have %d.", what, n, site.MaxReason)}
+	case n < minReason:
+		return &FieldError{"reason", fmt.Sprintf("The %s has %s; it needs %d to %d, for the history.", what,
+			phrase.Plural(n, "character", "characters"), minReason, site.MaxReason)}
 	case utf8.RuneCountInString(r.Ticket) > site.MaxTicket:
 		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
 	}
 	return nil
+}
+
+// oneLine is what was typed into a box of several lines.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func isPlain(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // admit makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
@@ -131,19 +141,19 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return protocol.Action{}, o.notDone(err)
 	}
-	record := document.Record
-	action := o.newAction(r, asked, holderLine(r, &record))
+	record := &document.Record
+	action := o.newAction(r, asked, holderLine(r, record))
 	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
 		return action, o.conflict(r, asked, document)
 	}
-	if err := o.mayDo(r, &record, action, asked); err != nil {
+	if err := o.mayDo(r, &document, action, &asked); err != nil {
 		return action, err
 	}
 	nothing, err := o.rate.take(r.Now)
 	if err != nil {
 		return action, err
 	}
-	ending, err := o.do(r.Context(), &record, action)
+	ending, err := o.do(r.Context(), record, action)
 	if err != nil && !errors.Is(err, setup.ErrUnknown) {
 		nothing()
 	}
@@ -153,7 +163,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	case errors.As(err, &refused):
 		return action, notPossible(refused.Why)
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := o.lookAgain(r, asked, &record, ending, err); err != nil {
+		if err := o.lookAgain(r, asked, record, ending, err); err != nil {
 			return action, err
 		}
 	default:
@@ -164,22 +174,19 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	return action, nil
 }
 
-// mayDo checks that the caller may do it to this hold, and that it makes sense. What witnesses say of the holder is
-// known from the snapshot.
-func (o *Operation) mayDo(r *site.Request, record *metadata.Record, action protocol.Action, asked Request) error {
-	if err := o.site.AdmitFor(r.Caller, o.need, record.Owner); err != nil {
+// mayDo checks that the caller may do it to this hold, that it makes sense, and that nobody else was faster. What
+// witnesses say of the holder is known from the snapshot.
+func (o *Operation) mayDo(r *site.Request, d *metadata.Document, action protocol.Action, asked *Request) error {
+	if err := o.site.AdmitFor(r.Caller, o.need, d.Owner); err != nil {
 		return err
 	}
-	if row := r.Snapshot().Find(record.Name); row != nil {
-		record.Heed(row.Death, row.Suspicion)
+	if row := r.Snapshot().Find(d.Name); row != nil {
+		d.Heed(row.Death, row.Suspicion)
 	}
-	if err := o.possible(record, action); err != nil {
+	if err := o.possible(&d.Record, action); err != nil {
 		return notPossible(err.Error())
 	}
-	if now := record.Acknowledged; asked.Withdraw && asked.Acknowledged != 0 && now.Revision != asked.Acknowledged {
-		return notPossible(protocol.Acknowledger(now) + " has acknowledged the lock since you looked")
-	}
-	return nil
+	return o.overtaken(r.Caller.Name, d, asked)
 }
 
 // notPossible says why an action makes no sense for a hold.

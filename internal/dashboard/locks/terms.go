@@ -204,7 +204,7 @@ func countTerm(value string) (matcher, error) {
 
 func durationTerm(key, value string) (matcher, error) {
 	more, text, ok := comparison(value)
-	want, err := parseDuration(text)
+	want, err := ParseDuration(text)
 	if !ok || err != nil {
 		return nil, fmt.Errorf("wants a comparison with a length of time, like %s:>1h30m", key)
 	}
@@ -254,8 +254,8 @@ func (r *Row) length(key string, now time.Time) (d time.Duration, known bool) {
 	}
 }
 
-// parseDuration reads 90s, 5m, 1h30m and 2d.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads 90s, 5m, 1h30m and 2d.
+func ParseDuration(s string) (time.Duration, error) {
 	days := 0
 	if whole, rest, ok := strings.Cut(s, "d"); ok {
 		n, err := strconv.Atoi(whole)

@@ -13,15 +13,15 @@ import (
 
 // blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
 func blocked(r *locks.Row, at phrase.Viewpoint, counted bool) phrase.Sentence {
-	said := waitingSentence(r.Queue, at, counted)
+	said := WaitingSentence(r.Queue, at, counted)
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !r.Display.Troubled() {
 		return said
 	}
 	return said.When(said != nil, " ").Say("Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
 }
 
-// waitingSentence says how many wait, and for how long.
-func waitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Sentence {
+// WaitingSentence says how many wait, and for how long.
+func WaitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Sentence {
 	longest := at.Lasting(q.Longest)
 	switch {
 	case !counted:

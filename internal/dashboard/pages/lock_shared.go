@@ -35,7 +35,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
 	v.Follows = true
-	v.Blocked = waitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, v.Recorded)
+	v.Blocked = WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, v.Recorded)
 	v.Past = p.site.URLs.To("history", "q", p.site.Here(locks.FieldTerm("name", lock.Name+"#*")))
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}

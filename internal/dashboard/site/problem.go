@@ -18,9 +18,10 @@ type Problem struct {
 	Name     string // the lock that was asked for, where there is one
 	Link     string // to what explains it
 	LinkText string
-	Command  string // that does what was refused, from where it is possible
-	Lock     any    // as it is now, for programs
-	Delays   any    // of the lock, for programs
+	Command  string   // that does what was refused, from where it is possible
+	Typed    []string // into the form that was refused
+	Lock     any      // as it is now, for programs
+	Delays   any      // of the lock, for programs
 }
 
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
