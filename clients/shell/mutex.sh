@@ -377,14 +377,14 @@ _mutex_eval() {
 
 # endpoint: the one that answered last. The processes of a hold share which that is.
 _mutex_endpoint() {
-	count=0 current=0
+	current=0
 	[ ! -s "$hold/endpoint" ] || read -r current <"$hold/endpoint"
-	for endpoint in $(printf '%s' "$endpoints" | tr ',' ' '); do count=$((count + 1)); done
-	for endpoint in $(printf '%s' "$endpoints" | tr ',' ' '); do
-		[ $((current % count)) -gt 0 ] || break
-		current=$((current - 1))
-	done
-	endpoint=${endpoint%/}
+	usual_=$IFS IFS=', '
+	# shellcheck disable=SC2086 # the words are wanted
+	set -- $endpoints
+	IFS=$usual_
+	shift $((current % $#))
+	endpoint=${1%/}
 	case $endpoint in
 	*://*) ;;
 	*) if [ -n "$ca$cert" ]; then endpoint=https://$endpoint; else endpoint=http://$endpoint; fi ;;
@@ -416,6 +416,31 @@ _mutex_post() {
 	case $? in 6 | 7) answer=unsent ;; *) answer=none ;; esac
 }
 
+# What the usual answer to a STEP means: that etcd did what was asked. Fails for others, without having started jq.
+_mutex_succeeded() {
+	case $answer in '{"header":{'*'}
+200') ;; *) return 1 ;; esac
+	header_=${answer#'{"header":{'}
+	header_=${header_%%\}*}
+	case ${answer#'{"header":{'"$header_"} in '},"succeeded":true'*) ;; *) return 1 ;; esac
+	revision_=${header_#*'"revision":"'}
+	revision_=${revision_%%\"*}
+	case $revision_ in '' | *[!0-9]*) return 1 ;; esac
+	case $1 in
+	acquire | try | turn) v_verdict=held v_token=$revision_ ;;
+	alive) v_verdict=still_held v_reported=$revision_ ;;
+	release | release_in_doubt) v_verdict=released ;;
+	*) return 1 ;;
+	esac
+	v_doubt=false
+}
+
+# What any answer to a STEP means.
+_mutex_judge() {
+	eval "$(printf '%s' "$answer" | _mutex_eval ". as \$in | { doubt: false } + verdict(\"$1\"; \$raw | answer)
+		| if .watch then .watches = ([.watch, (\$in | ticket)] | deletions) else . end | assignments")"
+}
+
 # Sends the same BODY until an answer settles it: STEP PATH TILL BODY. v_verdict and others are what it means.
 # Fails with 1 when the time is up, 2 when etcd refuses, 7 when the lease is gone. doubt: some send may be committed yet.
 _mutex_send() {
@@ -428,8 +453,7 @@ _mutex_send() {
 		[ $left -ge 5 ] || left=5
 		_mutex_post "$2" $left "$4"
 		v_verdict='' v_doubt=true v_message=''
-		eval "$(printf '%s' "$answer" | _mutex_eval ". as \$in | { doubt: false } + verdict(\"$1\"; \$raw | answer)
-			| if .watch then .watches = ([.watch, (\$in | ticket)] | deletions) else . end | assignments")"
+		_mutex_succeeded "$1" || _mutex_judge "$1"
 		[ "$v_doubt" != true ] || unanswered=true doubt=true
 		case $v_verdict in
 		login)
@@ -583,7 +607,7 @@ _mutex_margin() {
 _mutex_settings() {
 	process_start='' pid_namespace='' boot_id=''
 	if [ -r "/proc/$1/stat" ]; then
-		boot_id=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+		read -r boot_id 2>/dev/null </proc/sys/kernel/random/boot_id
 		pid_namespace=$(readlink "/proc/$1/ns/pid" | tr -dc 0-9)
 		case $(readlink "/proc/$1/ns/time" 2>/dev/null) in
 		'' | 'time:[4026531834]') [ "$2" = no ] || process_start=$(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20) ;;
@@ -634,7 +658,7 @@ _mutex_trace() {
 	*) [ ! -f "$0" ] || { _mutex_path "$0" && trace="$path
 "; } ;;
 	esac
-	[ ! -r "/proc/$PPID/comm" ] || trace="${trace}started by $(cat "/proc/$PPID/comm")"
+	[ ! -r "/proc/$PPID/comm" ] || ! IFS= read -r path <"/proc/$PPID/comm" || trace="${trace}started by $path"
 }
 
 # path: FILE, from the root if it can be told.
@@ -645,10 +669,10 @@ _mutex_path() {
 
 _mutex_uuid() {
 	if [ -r /proc/sys/kernel/random/uuid ]; then
-		cat /proc/sys/kernel/random/uuid
+		read -r uuid </proc/sys/kernel/random/uuid
 	else
-		od -An -N16 -tx1 /dev/urandom | tr -d ' \n' |
-			sed 's/^\(.\{8\}\)\(.\{4\}\).\(...\).\(...\)\(.\{12\}\)$/\1-\2-4\3-8\4-\5/'
+		uuid=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n' |
+			sed 's/^\(.\{8\}\)\(.\{4\}\).\(...\).\(...\)\(.\{12\}\)$/\1-\2-4\3-8\4-\5/')
 	fi
 }
 
@@ -658,7 +682,8 @@ _mutex_acquire() {
 	till=999999999999 patience=$((now + 5 * timeout)) refused=''
 	[ -z "$wait_" ] || till=$((now + wait_))
 	while :; do
-		uuid=$(_mutex_uuid) token='' position='' lease='' older='' claimed='' first=''
+		_mutex_uuid
+		token='' position='' lease='' older='' claimed='' first=''
 		queued=false doubt=false
 		step=try
 		[ "$wait_" != 0 ] || step=acquire
@@ -718,17 +743,20 @@ _mutex_describe() {
 }
 
 # The body of a step that puts a record, with times from now by both clocks: at, in milliseconds since 1970, and sent.
-# Besides it watches and reads, which tell the holder what happens to the record.
+# Besides it watches and reads, which tell the holder what happens to the record, and the body of its release, with @ for
+# the token.
 _mutex_stamp() { # STEP
 	_mutex_now
 	sent=$now
 	body=$(_mutex_eval "(now * 1000 | floor) as \$at | .fields = fields(\$uuid; \$at; \$settings)
 		| ([rec + \"uuid\", rec + \"asked\", rec + \"extended\" | { create_request: { key: @base64 } }]
 			| .[0].create_request.filters = [\"NOPUT\"] | map(tojson) | add) as \$watches
-		| \"\\(\$at) \\(\$watches) \\(body(\"read\") | tojson) \\(body(\"$1\") | tojson)\"" </dev/null)
+		| (.token = \"@\" | body(\"release\")) as \$release
+		| \"\\(\$at) \\(\$watches) \\(body(\"read\") | tojson) \\(\$release | tojson) \\(body(\"$1\") | tojson)\"" </dev/null)
 	at=${body%% *} body=${body#* }
 	watches=${body%% *} body=${body#* }
 	reads=${body%% *} body=${body#* }
+	release=${body%% *} body=${body#* }
 }
 
 # Sends what takes the lock: the request is good for a third of the time that it asks for.
@@ -740,12 +768,16 @@ _mutex_claim() {
 	[ "$limit" -lt $((sent + unlock / 3)) ] || limit=$((sent + unlock / 3))
 	_mutex_step "$1" "$limit" "$body" || return
 	case $v_verdict in
-	held*) token=$v_token; _mutex_held "$sent" ;;
+	held*)
+		token=$v_token
+		printf '%s\n' "${release%%@*}$token${release#*@}" >"$hold/release"
+		_mutex_held "$sent"
+		;;
 	*) [ $doubt = true ] || claimed='' ;;
 	esac
 }
 
-# Writes down the hold, whose record was sent at that time.
+# Writes down the hold, whose record was sent at that time. Nobody reads it yet.
 _mutex_held() {
 	since=$1
 	printf '%s\n' "$name" >"$hold/name"
@@ -753,10 +785,10 @@ _mutex_held() {
 		"at=$at since=$since heartbeat=$heartbeat" >"$hold/state"
 	printf '%s\n' "$on_lost" >"$hold/on_lost"
 	printf '%s\n' "$on_asked" >"$hold/on_asked"
-	_mutex_write reported 0
-	_mutex_write alert_at $((at + alert * 10))
-	_mutex_write unlock_at $((at + unlock * 10))
-	_mutex_write deadline $(($1 + unlock - margin))
+	printf '%s\n' 0 >"$hold/reported"
+	printf '%s\n' $((at + alert * 10)) >"$hold/alert_at"
+	printf '%s\n' $((at + unlock * 10)) >"$hold/unlock_at"
+	printf '%s\n' $(($1 + unlock - margin)) >"$hold/deadline"
 	[ -z "$lease" ] || _mutex_later 1000 _mutex_revoke
 }
 
@@ -1172,7 +1204,9 @@ _mutex_send_release() { # TILL
 		fi
 		_mutex_later 360000 _mutex_cancel # etcd is out of space for a tombstone
 	fi
-	_mutex_step release "$1"
+	release=''
+	[ ! -r "$hold/release" ] || read -r release <"$hold/release"
+	_mutex_step release "$1" "$release"
 }
 
 # ---- What scripts call.
@@ -1183,7 +1217,9 @@ mutex_lock() {
 	MUTEX_ERROR='' _mutex_before=${MUTEX_HOLD:-}
 	MUTEX_HOLD=$(_mutex_new) || return 1
 	if (_mutex_lock "$@"); then
-		MUTEX_NAME=$1 MUTEX_UUID=$(cat "$MUTEX_HOLD/uuid") MUTEX_TOKEN=$(cat "$MUTEX_HOLD/token")
+		MUTEX_NAME=$1
+		read -r MUTEX_UUID <"$MUTEX_HOLD/uuid"
+		read -r MUTEX_TOKEN <"$MUTEX_HOLD/token"
 		export MUTEX_HOLD MUTEX_NAME MUTEX_UUID MUTEX_TOKEN
 	else
 		set -- $?
