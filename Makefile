@@ -248,6 +248,7 @@ release: $(NFPM) ## all that a release has besides the image, into dist/release:
 .PHONY: release-dry-run
 release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
 	@command -v zip > /dev/null || .ci/need zip zip
+	@command -v rpm > /dev/null || .ci/need rpm rpm
 	.ci/release $(NFPM) $(PLATFORMS)
 
 .PHONY: packages-test
