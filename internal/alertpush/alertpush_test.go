@@ -444,8 +444,8 @@ func TestChangesThatAreNoneOfLocksAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		r := w.lock("a")
-		w.holds(r)
-		same := w.locks
+		same := []*metadata.Record{r}
+		w.holds(same...)
 		defer w.start(w.config())()
 		time.Sleep(2 * time.Minute)
 		w.take()

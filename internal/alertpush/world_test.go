@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -102,7 +103,8 @@ type world struct {
 	began time.Time
 
 	mu      sync.Mutex
-	locks   []*metadata.Record
+	records []*metadata.Record
+	locks   []*compact.Record // the compact form of records
 	changed chan struct{}
 
 	traces    func(lock, uuid string) (string, error)
@@ -127,7 +129,7 @@ func (w *world) config() alertpush.Config {
 	return alertpush.Config{
 		URLs: []string{"http://alertmanager:9093"}, Resend: time.Minute, Dashboard: "https://locks.example.org/",
 		Policy: staleness.DefaultPolicy(), Removes: true,
-		Locks: func() []*metadata.Record {
+		Locks: func() []*compact.Record {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.locks
@@ -180,7 +182,10 @@ func (w *world) start(c alertpush.Config) (stop func()) {
 func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same picture
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.locks = locks
+	if len(locks) != len(w.records) || len(locks) > 0 && &locks[0] != &w.records[0] {
+		w.records = locks
+		w.locks = compact.All(locks)
+	}
 	close(w.changed)
 	w.changed = make(chan struct{})
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -57,13 +59,41 @@ func newScene() *scene {
 	}
 }
 
+// compacted are records in their compact form: the same slice as long as they are, and the same record as long as
+// it says the same.
+func compacted(records func() []*metadata.Record) func() []*compact.Record {
+	var mu sync.Mutex
+	var of []*metadata.Record
+	var now []*compact.Record
+	known := map[*metadata.Record]*compact.Record{}
+	return func() []*compact.Record {
+		all := records()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(all) == len(of) && (len(all) == 0 || &all[0] == &of[0]) {
+			return now
+		}
+		next := make(map[*metadata.Record]*compact.Record, len(all))
+		of, now = all, make([]*compact.Record, len(all))
+		for i, r := range all {
+			c := known[r]
+			if c == nil || !reflect.DeepEqual(c.Whole(), r) {
+				c = compact.Of(r)
+			}
+			next[r], now[i] = c, c
+		}
+		known = next
+		return now
+	}
+}
+
 func (s *scene) config() setup.Config {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		panic(err)
 	}
 	return setup.Config{
-		Locks:     read(s, func() []*metadata.Record { return s.locks }),
+		Locks:     compacted(read(s, func() []*metadata.Record { return s.locks })),
 		Clock:     func() time.Duration { return time.Hour },
 		Queues:    func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },

@@ -1,6 +1,7 @@
 package lockmetrics
 
 import (
+	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,7 @@ type Config struct {
 	Namespace string // the first word of every metric name: unlocker or mutexdash
 	Policy    staleness.Policy
 
-	Locks  func() []*metadata.Record
+	Locks  func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now    func() time.Time     // the wall clock; time.Now when nil

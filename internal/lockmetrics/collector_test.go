@@ -2,6 +2,7 @@ package lockmetrics_test
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -37,7 +39,7 @@ func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace:   "unlocker",
 		Policy:      staleness.DefaultPolicy(),
-		Locks:       func() []*metadata.Record { return w.locks },
+		Locks:       func() iter.Seq[*metadata.Record] { return compact.Each(compact.All(w.locks)) },
 		Queues:      func() map[string][]metadata.Waiter { return w.queues },
 		Clock:       func() time.Duration { return w.mono },
 		Now:         func() time.Time { return w.now },

@@ -38,7 +38,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
-	for _, r := range c.c.Locks() {
+	for r := range c.c.Locks() {
 		verdict := staleness.Judge(r, c.c.Policy, now)
 		counts[verdict.State]++
 		oldest = earlier(oldest, r.LockedAt)

@@ -149,7 +149,7 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 		delete(s.irregulars, name)
 		return step{before: before}
 	}
-	s.heed(after.rec)
+	s.heed(after)
 	s.put(after, o)
 	return step{before, after}
 }

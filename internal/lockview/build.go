@@ -166,7 +166,7 @@ func canonicalMadeOf(it item, fields []metadata.Field) bool {
 		switch f.Name {
 		case metadata.FieldUUID:
 		case metadata.FieldMetadata:
-			if it.own != 0 {
+			if it.rec.own != 0 {
 				return false
 			}
 		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
@@ -176,7 +176,7 @@ func canonicalMadeOf(it item, fields []metadata.Field) bool {
 				return false
 			}
 		default:
-			if it.own == 0 || !it.own.has(r, f.Name) {
+			if it.rec.own == 0 || !it.rec.own.has(r.Attributes, f.Name) {
 				return false
 			}
 		}
@@ -184,5 +184,5 @@ func canonicalMadeOf(it item, fields []metadata.Field) bool {
 			return false
 		}
 	}
-	return len(fields) == it.own.count(r)
+	return len(fields) == it.rec.own.count(r.Attributes, r.Alive)
 }

@@ -35,10 +35,10 @@ func isCanonical(rec *metadata.Record, fields []metadata.Field, size int) (own o
 		document = document || f.Name == metadata.FieldMetadata
 	}
 	if document { // then all members have to be in it
-		return 0, len(fields) == ownKeys(0).count(rec)
+		return 0, len(fields) == ownKeys(0).count(rec.Attributes, rec.Alive)
 	}
 	own |= noDocument
-	return own, own&opaque != opaque && len(fields) == own.count(rec)
+	return own, own&opaque != opaque && len(fields) == own.count(rec.Attributes, rec.Alive)
 }
 
 func canonicalField(rec *metadata.Record, f metadata.Field) (own ownKeys, ok bool) {
@@ -75,9 +75,9 @@ func canonicalAlive(s string, a *metadata.Alive) bool {
 
 // extended returns the canonical lock after the changes of one revision; ok reports whether they are what the
 // protocol's alive transaction writes.
-func extended(it item, changes []change) (item, bool) {
-	rec := *it.rec
-	size := int(it.size)
+func (s *snapshot) extended(it item, changes []change) (item, bool) {
+	rec := it.rec.Whole()
+	size := int(it.rec.size)
 	alert := false
 	deadline := false
 	alive := rec.Alive == nil
@@ -108,7 +108,7 @@ func extended(it item, changes []change) (item, bool) {
 		}
 		rec.Revision = c.event.ModRevision
 	}
-	return item{&rec, sizeOf(size), it.own}, alert && deadline && alive && size <= maxCanonical
+	return it.with(rec, size, s.intern), alert && deadline && alive && size <= maxCanonical
 }
 
 func readTime(value string) (time.Time, bool) {
@@ -139,13 +139,13 @@ func released(it item, changes []change) bool {
 			return false
 		}
 	}
-	return len(changes) == it.own.count(it.rec)
+	return len(changes) == it.rec.own.count(it.rec.Attributes, it.rec.Alive)
 }
 
 // expand returns the keys of a canonical lock as if they had been read. They decode to the same record, though the
 // document may be shorter.
 func expand(it item) *irregular {
-	r := it.rec
+	r := it.rec.Whole()
 	o := &irregular{}
 	o.set(keptField{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token,
 		ModRevision: r.Token}})
@@ -160,13 +160,13 @@ func expand(it item) *irregular {
 	for i := range o.fields {
 		o.fields[i].size = len(o.fields[i].Name) + len(o.fields[i].Value)
 	}
-	if it.own != 0 {
-		o.expandPlain(it)
+	if it.rec.own != 0 {
+		o.expandPlain(it.rec)
 		return o
 	}
 	o.set(keptField{
 		Field: metadata.Field{Name: metadata.FieldMetadata, Value: canonicalDocument(r), ModRevision: r.Token},
-		size:  int(it.size) - o.size(),
+		size:  int(it.rec.size) - o.size(),
 	})
 	return o
 }

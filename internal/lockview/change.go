@@ -38,7 +38,7 @@ func (s *step) died() bool {
 }
 
 // ended returns the hold that ended in this step, or nil.
-func (s *step) ended() *metadata.Record {
+func (s *step) ended() *held {
 	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (s *step) ended() *metadata.Record {
 }
 
 // began returns the hold that began in this step, or nil.
-func (s *step) began() *metadata.Record {
+func (s *step) began() *held {
 	if s.after.rec == nil || s.after.rec.Token == 0 || s.before.rec != nil && !s.replaced() {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *step) moved() bool {
 		!before.LockedAt.Equal(after.LockedAt) || !aliveAt(before).Equal(aliveAt(after))
 }
 
-func aliveAt(r *metadata.Record) (at time.Time) {
+func aliveAt(r *held) (at time.Time) {
 	if r.Alive != nil {
 		at = r.Alive.At
 	}

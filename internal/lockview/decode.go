@@ -9,7 +9,7 @@ import (
 func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
 	o := s.irregulars[name]
 	if before.rec != nil && o == nil {
-		if after, ok := extended(before, changes); ok {
+		if after, ok := s.extended(before, changes); ok {
 			return after, nil
 		}
 		if released(before, changes) {
@@ -61,7 +61,7 @@ func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (it
 	rec := metadata.DecodeRecord(name, fields)
 	if _, has := s.foreign.in[name]; !has {
 		if own, ok := isCanonical(&rec, fields, size); ok {
-			return s.compact(&rec, size, own), nil
+			return newItem(&rec, size, own, s.intern), nil
 		}
 	}
 	o := &irregular{}
@@ -79,10 +79,10 @@ func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular)
 	}
 	if o.surplus == 0 {
 		if own, ok := isCanonical(&rec, o.raw(), size); ok {
-			return s.compact(&rec, size, own), nil
+			return newItem(&rec, size, own, s.intern), nil
 		}
 	}
-	return s.compact(&rec, size, 0), o
+	return newItem(&rec, size, 0, s.intern), o
 }
 
 func foreignProblem(n int) metadata.Problem {
@@ -91,20 +91,6 @@ func foreignProblem(n int) metadata.Problem {
 		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
 	}
 	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
-}
-
-// compact copies a record into as little memory as possible.
-func (s *snapshot) compact(r *metadata.Record, size int, own ownKeys) item {
-	rec := *r
-	texts := rec.Name + rec.UUID
-	rec.Name, rec.UUID = texts[:len(rec.Name)], texts[len(rec.Name):]
-	rec.Owner = s.intern.text(rec.Owner)
-	rec.Hostname = s.intern.text(rec.Hostname)
-	rec.Purpose = s.intern.text(rec.Purpose)
-	if rec.Process != nil {
-		rec.Process = s.intern.process(*rec.Process)
-	}
-	return item{&rec, sizeOf(size), own}
 }
 
 func (s *snapshot) put(it item, o *irregular) {

@@ -193,7 +193,7 @@ func sweep(t *testing.T, v *lockview.View) chan string {
 	removed := make(chan string, 100)
 	s, err := sweeper.New(sweeper.Config{
 		ID: "u1", Mode: sweeper.AutoUnlock, Policy: staleness.Policy{MinWarning: 3 * time.Second},
-		Locks: v.Locks, Lock: v.Lock, Clock: v.Clock,
+		Locks: v.All, Lock: v.Lock, Clock: v.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := v.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}

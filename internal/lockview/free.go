@@ -63,14 +63,14 @@ func (s *snapshot) taken(lock string) bool {
 			return true
 		}
 	}
-	return s.locks.any(lock+"#1", lock+"#:", func(r *metadata.Record) bool { // ":" follows "9"
+	return s.locks.any(lock+"#1", lock+"#:", func(r *held) bool { // ":" follows "9"
 		base, _, ok := metadata.ParseShare(r.Name)
 		return ok && base == lock && r.Token != 0
 	})
 }
 
 // any reports whether a record whose name lies from one name to another is one that is looked for.
-func (x *index) any(from, end string, is func(*metadata.Record) bool) bool {
+func (x *index) any(from, end string, is func(*held) bool) bool {
 	chunk, pos, _ := x.find(from)
 	for ; chunk < len(x.chunks); chunk++ {
 		for _, it := range x.chunks[chunk][pos:] {

@@ -1,24 +1,11 @@
 package lockview
 
 import (
-	"math"
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/compact"
 )
-
-// item is what the view keeps of each lock. It is copied, not shared.
-type item struct {
-	rec  *metadata.Record
-	size int32   // bytes of all names and values in etcd
-	own  ownKeys // of a canonical lock
-}
-
-// sizeOf bounds a size, of which the exact value only counts where it is far smaller.
-func sizeOf(size int) int32 { return int32(min(size, math.MaxInt32)) }
-
-func (it item) name() string { return it.rec.Name }
 
 // maxChunk is chosen so that finding a lock costs about as much as making room for it.
 const maxChunk = 512
@@ -104,11 +91,11 @@ func (x *index) load(items []item) {
 }
 
 // records returns all records in order.
-func (x *index) records() []*metadata.Record {
-	all := make([]*metadata.Record, 0, x.count)
+func (x *index) records() []*compact.Record {
+	all := make([]*compact.Record, 0, x.count)
 	for _, s := range x.chunks {
 		for _, it := range s {
-			all = append(all, it.rec)
+			all = append(all, &it.rec.Record)
 		}
 	}
 	return all

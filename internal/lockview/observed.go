@@ -9,9 +9,9 @@ import (
 // stamp sets the times at which the record was observed, and counts its problems, before any reader sees the record.
 // live means that the watch reported the step, not a list. Steps of one revision share now. The caller holds mu.
 func (v *View) stamp(s *step, now time.Duration, live bool) {
-	v.stats.count(s.before.rec, s.after.rec)
+	v.stats.count(s.before, s.after)
 	if s.before.rec != nil || s.after.rec != nil {
-		v.locks = nil
+		v.forgetLocks()
 	}
 	if s.after.rec == nil {
 		return

@@ -54,24 +54,24 @@ func ownKey(name string) (key ownKeys, ok bool) {
 	return 0, false
 }
 
-// count returns how many keys a canonical lock with this record has.
-func (k ownKeys) count(r *metadata.Record) int {
+// count returns how many keys a canonical lock with these attributes has.
+func (k ownKeys) count(attributes map[string]any, alive *metadata.Alive) int {
 	n := 4 // with the document
 	if k != 0 {
-		n = 3 + bits.OnesCount32(uint32(k&^noDocument)) + len(r.Attributes)
+		n = 3 + bits.OnesCount32(uint32(k&^noDocument)) + len(attributes)
 	}
-	if r.Alive != nil {
+	if alive != nil {
 		n++
 	}
 	return n
 }
 
 // has reports whether a plain lock has this key, besides those that the protocol acts on.
-func (k ownKeys) has(r *metadata.Record, name string) bool {
+func (k ownKeys) has(attributes map[string]any, name string) bool {
 	if key, ok := ownKey(name); ok {
 		return k&key != 0
 	}
-	_, ok := r.Attributes[name]
+	_, ok := attributes[name]
 	return ok
 }
 
@@ -130,28 +130,28 @@ func ownProcessValue(p *metadata.Process, key ownKeys) string {
 }
 
 // expandPlain adds the keys that a plain lock has instead of a document.
-func (o *irregular) expandPlain(it item) {
-	r := it.rec
+func (o *irregular) expandPlain(h *held) {
+	r := h.Whole()
 	var unknown string // the key that has the rest of the lock's size
 	for i, name := range ownNames() {
 		switch key := ownKeys(1 << i); {
-		case it.own&key == 0:
+		case h.own&key == 0:
 		case key&opaque != 0:
 			unknown = name
 		default:
-			o.setOwn(r, name, ownValue(r, key))
+			o.setOwn(r.Token, name, ownValue(r, key))
 		}
 	}
 	for name, value := range r.Attributes {
 		text, _ := value.(string) // it is one: else the lock would not be plain
-		o.setOwn(r, name, text)
+		o.setOwn(r.Token, name, text)
 	}
 	if unknown != "" {
-		o.set(keptField{Field: metadata.Field{Name: unknown, ModRevision: r.Token}, size: int(it.size) - o.size()})
+		o.set(keptField{Field: metadata.Field{Name: unknown, ModRevision: r.Token}, size: int(h.size) - o.size()})
 	}
 }
 
-func (o *irregular) setOwn(r *metadata.Record, name, value string) {
-	o.set(keptField{Field: metadata.Field{Name: name, Value: value, ModRevision: r.Token},
+func (o *irregular) setOwn(token int64, name, value string) {
+	o.set(keptField{Field: metadata.Field{Name: name, Value: value, ModRevision: token},
 		size: len(name) + len(value)})
 }

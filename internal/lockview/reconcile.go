@@ -36,10 +36,10 @@ func (v *View) reconcile(b *builder, t *touched) (n news) {
 	for _, s := range steps {
 		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
-			n.gone = append(n.gone, r)
+			n.gone = append(n.gone, r.Whole())
 		}
 		if s.died() {
-			n.died = append(n.died, s.after.rec)
+			n.died = append(n.died, s.after.rec.Whole())
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
@@ -60,7 +60,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
 		for _, it := range after {
-			v.snap.heed(it.rec)
+			v.snap.heed(it)
 			steps = append(steps, step{after: it})
 		}
 		return steps, len(steps)
@@ -88,7 +88,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 			v.snap.locks.remove(s.name())
 			delete(v.snap.irregulars, s.name())
 		} else {
-			v.snap.heed(s.after.rec)
+			v.snap.heed(s.after)
 			v.snap.put(s.after, b.snap.irregulars[s.name()])
 		}
 		steps = append(steps, s)

@@ -106,16 +106,17 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	}
 	v.mu.Unlock()
 	for _, s := range steps {
-		if r := s.ended(); r != nil {
+		if h := s.ended(); h != nil {
+			r := h.Whole()
 			v.opt.Ended(r, decodeEnding(told.endings[r.HistoryID()]))
 		}
-		if r := s.began(); r != nil {
-			if w, waited := told.left[r.UUID]; waited {
-				v.opt.Taken(r, w)
+		if h := s.began(); h != nil {
+			if w, waited := told.left[h.UUID]; waited {
+				v.opt.Taken(h.Whole(), w)
 			}
 		}
 		if s.died() {
-			v.opt.Died(s.after.rec)
+			v.opt.Died(s.after.rec.Whole())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -89,10 +90,24 @@ func (s *snapshot) boundLoose() {
 }
 
 // heed attaches to a record, which no reader has seen yet, what witnesses say of its hold.
-func (s *snapshot) heed(r *metadata.Record) {
-	if r != nil && len(s.stated.deaths)+len(s.stated.suspicions) > 0 {
-		r.Heed(s.stated.deaths[r.UUID], s.stated.suspicions[r.UUID])
+func (s *snapshot) heed(it item) {
+	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
+		return
 	}
+	if rec, news := s.heeded(it); news {
+		it.rec.Record = compact.New(rec, it.rec.Holder, &s.intern.nothing)
+	}
+}
+
+// heeded returns the record with what witnesses say of it now; news reports whether it did not have that.
+func (s *snapshot) heeded(it item) (rec *metadata.Record, news bool) {
+	death, suspicion := s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID]
+	if death == it.rec.Death && suspicion == it.rec.Suspicion {
+		return nil, false
+	}
+	rec = it.rec.Whole()
+	rec.Heed(death, suspicion)
+	return rec, rec.Death != it.rec.Death || rec.Suspicion != it.rec.Suspicion
 }
 
 // restate attaches to a lock what witnesses say now; ok reports whether that is news.
@@ -101,12 +116,11 @@ func (s *snapshot) restate(name string) (news step, ok bool) {
 	if !held {
 		return step{}, false
 	}
-	rec := *it.rec
-	rec.Heed(s.stated.deaths[rec.UUID], s.stated.suspicions[rec.UUID])
-	if rec.Death == it.rec.Death && rec.Suspicion == it.rec.Suspicion {
+	rec, ok := s.heeded(it)
+	if !ok {
 		return step{}, false
 	}
-	after := item{&rec, it.size, it.own}
+	after := it.with(rec, int(it.rec.size), s.intern)
 	s.locks.put(after)
 	return step{it, after}, true
 }

@@ -182,11 +182,11 @@ func TestWhatIsNoStatementIsNotRead(t *testing.T) {
 		st := death(t, w, "a")
 		large := st
 		large.How = strings.Repeat("x", 1<<20)
-		before := v.Lock("a")
+		before := viewed(v, "a")
 		for _, value := range []string{"", "{", "[]", "null", `{"lock":7}`, "\xff", protocol.Marshal(large)} {
 			w.do(put(layout.Death(uuid(1)), value))
 			synctest.Wait()
-			if v.Lock("a") != before {
+			if viewed(v, "a") != before {
 				t.Errorf("%.20q changed the lock", value)
 			}
 		}
@@ -324,7 +324,7 @@ func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
 		w.do(stated(death(t, w, "a")))
 		w.do(remove(layout.Death(uuid(2))))
 		synctest.Wait()
-		attached := v.Lock("a")
+		attached := viewed(v, "a")
 		close(read)
 		synctest.Wait()
 		w.do(put("/other", "x")) // ends it
@@ -332,7 +332,7 @@ func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
 		if v.Stats().Resyncs[lockview.ReasonPeriodic] != 1 {
 			t.Fatal("the list did not end")
 		}
-		if v.Lock("a") != attached || !attached.Proven() || before.Death != nil || v.Lock("b").Death != nil {
+		if viewed(v, "a") != attached || !attached.Proven() || before.Death != nil || v.Lock("b").Death != nil {
 			t.Errorf("%+v, %+v", v.Lock("a").Death, v.Lock("b").Death)
 		}
 		if n := v.Stats().Healed; n != 0 {

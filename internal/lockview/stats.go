@@ -61,12 +61,12 @@ func newStats() Stats {
 }
 
 // count counts the problems of after that before did not have. The caller holds mu.
-func (s *Stats) count(before, after *metadata.Record) {
-	if after == nil {
+func (s *Stats) count(before, after item) {
+	if after.rec == nil {
 		return
 	}
-	for _, p := range after.Problems {
-		if before == nil || !slices.Contains(before.Problems, p) {
+	for _, p := range after.rec.Problems {
+		if before.rec == nil || !slices.Contains(before.rec.Problems, p) {
 			s.MetadataErrors[p.Reason]++
 		}
 	}

@@ -17,6 +17,7 @@ package lockview
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -68,16 +70,18 @@ type View struct {
 	began  time.Time
 	intern interner
 
-	mu      sync.Mutex
-	snap    *snapshot
-	locks   []*metadata.Record           // nil when out of date
-	shown   []*metadata.Record           // nil when out of date
-	shownOf uint64                       // the version of the misplaced records in shown
-	queues  map[string][]metadata.Waiter // nil when out of date
-	changed chan struct{}                // nil while nothing waits
-	state   state
-	stats   Stats
-	touched *touched // what changed since the running comparison began; nil when none is running
+	mu         sync.Mutex
+	snap       *snapshot
+	locks      []*compact.Record            // nil when out of date
+	shown      []*compact.Record            // nil when out of date
+	shownOf    uint64                       // the version of the misplaced records in shown
+	whole      []*metadata.Record           // what locks are in full; nil when out of date
+	wholeShown []*metadata.Record           // likewise shown
+	queues     map[string][]metadata.Waiter // nil when out of date
+	changed    chan struct{}                // nil while nothing waits
+	state      state
+	stats      Stats
+	touched    *touched // what changed since the running comparison began; nil when none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -104,28 +108,50 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	return v
 }
 
-// Locks returns the held locks sorted by name. It is the same slice until a lock changes.
+// Locks returns the held locks sorted by name. It is the same slice until a lock changes. What has many locks should
+// ask for [View.Compact], which takes half of the memory.
 func (v *View) Locks() []*metadata.Record {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if held := v.held(); v.whole == nil {
+		v.whole = compact.AllWhole(held)
+	}
+	return v.whole
+}
+
+// Compact is [View.Locks] in the form in which the view keeps them.
+func (v *View) Compact() []*compact.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.held()
 }
 
-// held is [View.Locks] for callers that hold mu.
-func (v *View) held() []*metadata.Record {
+// All goes over the held locks by name. Each record is overwritten by the next one.
+func (v *View) All() iter.Seq[*metadata.Record] { return compact.Each(v.Compact()) }
+
+// held is [View.Compact] for callers that hold mu.
+func (v *View) held() []*compact.Record {
 	if v.locks == nil {
 		v.locks = v.snap.locks.records()
-		v.shown = nil
 	}
 	return v.locks
+}
+
+// forgetLocks notes that a lock changed. The caller holds mu.
+func (v *View) forgetLocks() {
+	v.locks, v.whole = nil, nil
+	v.shown, v.wholeShown = nil, nil
 }
 
 // Lock returns one lock, or nil if it is not held.
 func (v *View) Lock(name string) *metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	it, _ := v.snap.locks.get(name)
-	return it.rec
+	it, held := v.snap.locks.get(name)
+	if !held {
+		return nil
+	}
+	return it.rec.Whole()
 }
 
 // Waiters returns the queue of a lock, first in line first.
@@ -203,14 +229,33 @@ func backoff(failures int) time.Duration {
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	locks := v.held()
-	if len(v.snap.misplaced.byPrefix) == 0 {
-		return locks
+	if shown := v.visible(); v.wholeShown == nil {
+		v.wholeShown = compact.AllWhole(shown)
 	}
+	return v.wholeShown
+}
+
+// CompactShown is [View.Shown] in the form in which the view keeps records.
+func (v *View) CompactShown() []*compact.Record {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.visible()
+}
+
+// AllShown is [View.All] for what [View.Shown] returns.
+func (v *View) AllShown() iter.Seq[*metadata.Record] { return compact.Each(v.CompactShown()) }
+
+// visible is [View.CompactShown] for callers that hold mu.
+func (v *View) visible() []*compact.Record {
 	if v.shown != nil && v.shownOf == v.snap.misplaced.version {
 		return v.shown
 	}
-	all := slices.Clone(locks)
+	v.shown, v.wholeShown = v.held(), nil
+	v.shownOf = v.snap.misplaced.version
+	if len(v.snap.misplaced.byPrefix) == 0 {
+		return v.shown
+	}
+	all := slices.Clone(v.shown)
 	for _, m := range v.snap.misplaced.byPrefix {
 		if m.rec == nil {
 			continue
@@ -220,12 +265,12 @@ func (v *View) Shown() []*metadata.Record {
 			m.stamped = true
 		}
 		if _, held := v.snap.locks.get(m.rec.Name); !held {
-			all = append(all, m.rec)
+			c := compact.New(m.rec, nil, &v.intern.nothing)
+			all = append(all, &c)
 		}
 	}
-	slices.SortFunc(all, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *compact.Record) int { return strings.Compare(a.Name, b.Name) })
 	v.shown = all
-	v.shownOf = v.snap.misplaced.version
 	return all
 }
 

@@ -13,6 +13,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -183,6 +184,16 @@ func (w *world) now() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
+}
+
+// viewed is the record that the view keeps of a lock, or nil: another one after every change.
+func viewed(v *lockview.View, name string) *compact.Record {
+	for _, r := range v.Compact() {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
 }
 
 // settle waits until the view shows the world as it is.

@@ -2,6 +2,8 @@ package podwitness_test
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ func BenchmarkLook(b *testing.B) {
 				PodName: fmt.Sprint("worker-", i%pods), PodUID: fmt.Sprint("u", i%pods), Container: "worker"}}
 	}
 	w := podwitness.New(podwitness.Config{
-		Locks: func() []*metadata.Record { return held },
+		Locks: func() iter.Seq[*metadata.Record] { return slices.Values(held) },
 		Clock: func() time.Duration { return time.Second }, Log: zerolog.Nop(),
 	}, nil)
 	for i := range pods {

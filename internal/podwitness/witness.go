@@ -5,6 +5,7 @@ package podwitness
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -37,7 +38,7 @@ type Config struct {
 	By         string   // the witness's instance
 	Namespaces []string // whose pods are watched; none: those of all
 
-	Locks   func() []*metadata.Record
+	Locks   func() iter.Seq[*metadata.Record]  // each record may be overwritten by the next one
 	Lock    func(name string) *metadata.Record // nil if it is not held
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
@@ -165,7 +166,7 @@ func (w *Witness) heard(ctx context.Context, namespace string, f *feed, err erro
 func (w *Witness) look(ctx context.Context) {
 	w.byPod = map[string][]string{}
 	told := map[hold]told{}
-	for _, r := range w.config.Locks() {
+	for r := range w.config.Locks() {
 		if r.Process == nil || r.Token == 0 {
 			continue
 		}

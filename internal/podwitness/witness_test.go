@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/podwitness"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -207,10 +209,10 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*podwitn
 	began := time.Now()
 	w := podwitness.New(podwitness.Config{
 		By: "eu-1", Namespaces: namespaces,
-		Locks: func() []*metadata.Record {
+		Locks: func() iter.Seq[*metadata.Record] {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.locks
+			return compact.Each(compact.All(s.locks))
 		},
 		Lock: func(name string) *metadata.Record {
 			s.mu.Lock()

@@ -3,6 +3,8 @@ package sweeper_test
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,9 +133,9 @@ func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 		n := s.join(t, func(n *node, c *sweeper.Config) {
 			locks := c.Locks
 			c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{Synced: n.clock() >= 2*time.Second} }
-			c.Locks = func() []*metadata.Record {
+			c.Locks = func() iter.Seq[*metadata.Record] {
 				if n.clock() < 2*time.Second {
-					return nil
+					return slices.Values([]*metadata.Record(nil))
 				}
 				return locks()
 			}

@@ -3,6 +3,7 @@ package sweeper_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"syscall"
@@ -47,7 +48,7 @@ func newPicture(expiring int, first, every time.Duration) *picture {
 func (p *picture) run(b *testing.B, policy staleness.Policy, d time.Duration) *sweeper.Sweeper {
 	s, err := sweeper.New(sweeper.Config{
 		ID: "bench", Mode: sweeper.AutoUnlock, Policy: policy,
-		Locks: func() []*metadata.Record { return p.all },
+		Locks: func() iter.Seq[*metadata.Record] { return slices.Values(p.all) },
 		Lock: func(name string) *metadata.Record {
 			p.mu.Lock()
 			defer p.mu.Unlock()

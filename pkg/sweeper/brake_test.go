@@ -2,6 +2,7 @@ package sweeper_test
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -97,11 +98,14 @@ func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
 		}
 		s.join(t, func(n *node, c *sweeper.Config) {
 			c.Lock = func(name string) *metadata.Record { return later(n.lock(name)) }
-			c.Locks = func() (all []*metadata.Record) {
-				for _, r := range n.locks() {
-					all = append(all, later(r))
+			c.Locks = func() iter.Seq[*metadata.Record] {
+				return func(yield func(*metadata.Record) bool) {
+					for r := range n.locks() {
+						if !yield(later(r)) {
+							return
+						}
+					}
 				}
-				return all
 			}
 		})
 		s.wait(minWarning + time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,8 +49,9 @@ type Config struct {
 	// character.
 	Exclude []string
 
-	// Locks returns the records held now. The sweeper does not change them.
-	Locks func() []*metadata.Record
+	// Locks goes over the records held now. The sweeper does not change them, and keeps none: each may be overwritten
+	// by the next one.
+	Locks func() iter.Seq[*metadata.Record]
 	// Lock returns the current record of one lock, or nil.
 	Lock func(name string) *metadata.Record
 	// Clock is the monotonic clock of [metadata.Seen].

@@ -39,9 +39,9 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	horizon := now.Mono + 2*s.scanInterval()
 	soon := s.recycled[:0]
 	started := 0
-	locks := s.cfg.Locks()
-	for i, r := range locks {
-		if i%scanChunk == scanChunk-1 {
+	locks := 0
+	for r := range s.cfg.Locks() {
+		if locks++; locks%scanChunk == 0 {
 			s.removeBatch(ctx)
 		}
 		v := staleness.Judge(r, s.cfg.Policy, now)
@@ -71,7 +71,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]
 	f.setAside = s.forgetTried()
-	s.engageBrake(&f, len(locks))
+	s.engageBrake(&f, locks)
 	s.publish(f)
 }
 

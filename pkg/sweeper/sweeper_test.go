@@ -2,6 +2,7 @@ package sweeper_test
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -280,7 +281,7 @@ func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
 	fine := func() sweeper.Config {
 		return sweeper.Config{
 			ID: "x", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
-			Locks: func() []*metadata.Record { return nil }, Lock: func(string) *metadata.Record { return nil },
+			Locks: func() iter.Seq[*metadata.Record] { return nil }, Lock: func(string) *metadata.Record { return nil },
 			Clock: func() time.Duration { return 0 }, Fresh: func() sweeper.Freshness { return sweeper.Freshness{} },
 			Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 0, 0, nil },
 			Remove:   func(context.Context, []metadata.Removal) []error { return nil },

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -288,11 +289,21 @@ func (n *node) jump(d time.Duration) {
 	n.ahead += d
 }
 
-func (n *node) locks() []*metadata.Record {
+// locks goes over the records by name, and overwrites each with the next one.
+func (n *node) locks() iter.Seq[*metadata.Record] {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	return slices.SortedFunc(maps.Values(n.records),
+	records := slices.SortedFunc(maps.Values(n.records),
 		func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	return func(yield func(*metadata.Record) bool) {
+		var one metadata.Record
+		for _, r := range records {
+			if one = *r; !yield(&one) {
+				return
+			}
+		}
+		one = metadata.Record{}
+	}
 }
 
 func (n *node) lock(name string) *metadata.Record {

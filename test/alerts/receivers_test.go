@@ -31,6 +31,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -322,7 +323,7 @@ func (r *receivers) alertmanager() (url string) {
 // pushed is an unlocker's pusher over records that nobody holds.
 type pushed struct {
 	mu      sync.Mutex
-	locks   []*metadata.Record
+	locks   []*compact.Record
 	changed chan struct{}
 	began   time.Time
 	waiting map[string]int
@@ -331,11 +332,11 @@ type pushed struct {
 // push pushes these locks to an Alertmanager until the test ends.
 func push(t *testing.T, am string, waiting map[string]int, locks ...*metadata.Record) *pushed {
 	t.Helper()
-	p := &pushed{locks: locks, changed: make(chan struct{}), began: time.Now(), waiting: waiting}
+	p := &pushed{locks: compact.All(locks), changed: make(chan struct{}), began: time.Now(), waiting: waiting}
 	pusher, err := alertpush.New(alertpush.Config{
 		URLs: []string{am}, Resend: time.Minute, Attributes: map[string]string{"team": "team"},
 		Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
-		Locks: func() []*metadata.Record {
+		Locks: func() []*compact.Record {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.locks

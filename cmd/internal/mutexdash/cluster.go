@@ -139,7 +139,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.Locks = view.Shown
+	config.Locks = view.CompactShown
 	config.Clock = view.Clock
 	config.Queues = view.Queues
 	config.Waiters = view.Waiters

@@ -110,7 +110,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 	id := instance(hostname)
 	return sweeper.Config{
 		ID: id, Hostname: hostname, Version: build.Current().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
-		Locks: view.Locks, Lock: view.Lock, Clock: view.Clock,
+		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}

@@ -55,7 +55,7 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*podwitness.Wit
 	}
 	return podwitness.New(podwitness.Config{
 		By: r.config.ID, Namespaces: o.kubernetes.namespaces,
-		Locks: r.view.Locks, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
+		Locks: r.view.All, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
 		State: r.store.State, Suspect: r.store.Suspect, Dispel: r.store.Dispel,
 		Explain: etcdconn.Explain, Log: log,
 	}, api), nil

@@ -21,7 +21,7 @@ import (
 func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: p,
-		Locks: v.Shown, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
+		Locks: v.AllShown, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed: Unclaimed(v),
 		Delays:    func() int { return len(v.Delays()) },
 		Sync: func() lockmetrics.Sync {

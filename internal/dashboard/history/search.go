@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -215,5 +216,6 @@ func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], er
 
 // row is a record as it was judged at the time.
 func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
-	return locks.NewRow(r, s.source.Policy, staleness.Moment{Wall: at}, locks.Queue{}, nil).In(s.source.Cluster)
+	judged := locks.NewRow(compact.Of(r), s.source.Policy, staleness.Moment{Wall: at}, locks.Queue{}, nil)
+	return judged.In(s.source.Cluster)
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -14,8 +15,8 @@ import (
 func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
-		s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks }}).
+		locks := compact.All([]*metadata.Record{{Name: "billing/1"}, {Name: "mail"}})
+		s := NewSnapshots(Source{Locks: func() []*compact.Record { return locks }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
 		o := ParseOrder("")

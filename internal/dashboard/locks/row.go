@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -53,7 +54,7 @@ func (r *Row) urgency() int64 {
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
-	*metadata.Record
+	*compact.Record
 	Cluster     string // that the lock is in; empty where there is only one
 	Queue              // of those who wait for the lock
 	Verdict     staleness.Verdict
@@ -83,8 +84,8 @@ func QueueOf(queue []metadata.Waiter) Queue {
 }
 
 // NewRow judges the lock at the moment. before is an older row of the lock, or nil.
-func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting Queue, before *Row) *Row {
-	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r)}
+func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting Queue, before *Row) *Row {
+	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
 	row.text = searchText(r, before)
 	row.judge(p, at)
 	return row
@@ -100,10 +101,12 @@ func (r *Row) In(cluster string) *Row {
 }
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
-	r.Verdict = staleness.Judge(r.Record, p, at)
+	var whole metadata.Record
+	r.Fill(&whole)
+	r.Verdict = staleness.Judge(&whole, p, at)
 	r.Display = DisplayState(r.Verdict.State)
 	r.next = r.Verdict.Next
-	if soon := r.Verdict.ExpiringAt(r.Record); !soon.IsZero() {
+	if soon := r.Verdict.ExpiringAt(&whole); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {
@@ -157,7 +160,7 @@ func (r *Row) TroubledAt() time.Time {
 func (r *Row) UnlockAt() time.Time { return Earlier(r.Verdict.AutoUnlockAt, r.Verdict.RemoveAt) }
 
 // searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
-func searchText(r *metadata.Record, before *Row) string {
+func searchText(r *compact.Record, before *Row) string {
 	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
 		before.Purpose == r.Purpose {
 		return before.text

@@ -17,8 +17,8 @@ type Share struct {
 }
 
 // ShareOf is nil for an ordinary lock.
-func ShareOf(r *metadata.Record) *Share {
-	s := metadata.ShareOf(r.Name, r.Attributes)
+func ShareOf(name string, attributes map[string]any) *Share {
+	s := metadata.ShareOf(name, attributes)
 	if s.Kind == "" {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -27,7 +28,7 @@ type Snapshot struct {
 
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
-	locks        []*metadata.Record   // of which the snapshot was built
+	locks        []*compact.Record    // of which the snapshot was built
 	queueVersion uint64
 	changes      changes // since the snapshot before
 	results      results
@@ -51,7 +52,7 @@ func indexOf(rows []*Row, name string) (i int, found bool) {
 // Source is where the locks come from.
 type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
-	Locks  func() []*metadata.Record
+	Locks  func() []*compact.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
 	Policy staleness.Policy
 	// Cluster is which one they are in; empty where there is only one.
@@ -120,14 +121,14 @@ func versionOf(queues map[string][]metadata.Waiter) uint64 {
 }
 
 // current reports whether a snapshot built now would be the same.
-func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at time.Time) bool {
+func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time.Time) bool {
 	same := len(locks) == len(s.locks) && (len(locks) == 0 || &locks[0] == &s.locks[0])
 	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
 }
 
 // build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and
 // found.
-func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, from *Source,
+func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, from *Source,
 	at staleness.Moment) *Snapshot {
 	s := &Snapshot{Rows: make([]*Row, len(locks)), at: at.Wall, locks: locks, Queues: queues,
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
@@ -158,7 +159,7 @@ func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadat
 }
 
 // within are the old rows whose names lie from one lock to another.
-func within(old []*Row, locks []*metadata.Record, from, to int) []*Row {
+func within(old []*Row, locks []*compact.Record, from, to int) []*Row {
 	place := func(i, end int) int {
 		if i == 0 || i == len(locks) {
 			return end
@@ -178,7 +179,7 @@ type built struct {
 	came, went []*Row
 }
 
-func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string]Queue, from *Source,
+func (b *built) build(old []*Row, locks []*compact.Record, summaries map[string]Queue, from *Source,
 	at staleness.Moment) {
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
@@ -203,10 +204,11 @@ func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string
 }
 
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *metadata.Record, summaries map[string]Queue, from *Source,
+func update(before *Row, lock *compact.Record, summaries map[string]Queue, from *Source,
 	at staleness.Moment) *Row {
 	if before == nil || before.Record != lock {
-		return NewRow(lock, from.Policy, at, summaries[ShareOf(lock).QueueName(lock.Name)], before).In(from.Cluster)
+		queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
+		return NewRow(lock, from.Policy, at, summaries[queue], before).In(from.Cluster)
 	}
 	now := summaries[before.Share.QueueName(lock.Name)]
 	same := now.Waiters == before.Waiters && now.Longest.Equal(before.Longest)

@@ -288,7 +288,7 @@ func (b *banner) nextAlert(r *locks.Row) phrase.Sentence {
 		return phrase.Say(" It never alerts.")
 	case !r.Verdict.AlertsAtUnlock():
 		return phrase.Say(" Alert ").Time(alert).Say(".")
-	case staleness.KeptAlive(r.Record):
+	case staleness.KeptAlive(r.Whole()):
 		return phrase.Say(" If it falls silent, alert ").Time(alert).Say(".")
 	}
 	return phrase.Say(" Alert and auto-unlock ").Time(alert).Say(".")

@@ -45,10 +45,10 @@ func (p *Pages) fillGentle(v *lockPage, r *site.Request, lock *site.Lock) {
 	config := &p.site.Config
 	from := FromView(p.site.URLs, r)
 	if config.Extend != nil && r.Caller.MayFor(access.Extend, row.Owner) &&
-		protocol.CheckMoreTime(row.Record, time.Second, v.Viewpoint.Now) == nil {
+		protocol.CheckMoreTime(row.Whole(), time.Second, v.Viewpoint.Now) == nil {
 		v.Gentle = append(v.Gentle, gentleLink{"Give more time…", p.site.URLs.Act("extend", row.Name, row.UUID, from)})
 	}
-	if config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Record) == nil {
+	if config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Whole()) == nil {
 		v.Gentle = append(v.Gentle, gentleLink{"Ask to finish…", p.site.URLs.Act("ask", row.Name, row.UUID, from)})
 	}
 	v.Framed = len(config.FrameAncestors) > 0

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -116,7 +117,7 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	})
 	document := found.document
 	if s.Config.Waiters != nil {
-		l.InLine = s.Config.Waiters(locks.ShareOf(&document.Record).QueueName(name))
+		l.InLine = s.Config.Waiters(locks.ShareOf(document.Name, document.Attributes).QueueName(name))
 		if err != nil && l.Row != nil {
 			l.InLine = s.Config.Waiters(l.Row.Share.QueueName(name))
 		}
@@ -149,7 +150,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 			r.Seen.Arrived = 0
 		}
 	}
-	return locks.NewRow(r, s.Config.Policy, moment, locks.QueueOf(waiters), before).In(s.URLs.Cluster)
+	return locks.NewRow(compact.Of(r), s.Config.Policy, moment, locks.QueueOf(waiters), before).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
