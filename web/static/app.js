@@ -368,7 +368,7 @@ function setEvery(seconds) {
   }
 }
 
-// Theme: automatic, light, dark.
+// Theme: auto, light, dark.
 function nextTheme() {
   const root = document.documentElement, next = { light: "dark", dark: "" }[root.dataset.theme] ?? "light";
   stored("theme", (root.dataset.theme = next));
@@ -449,9 +449,9 @@ findTimes();
 run();
 schedule(every * 1000);
 
-// Saved views, and their notifications, are loaded by those who use them.
+// Saved views and what forms need are loaded by those who use them.
 const views = () => import("./views.js");
 $("views").addEventListener("toggle", views);
-if (stored("watched")) views();
+if (stored("watched") || one("textarea")) views();
 
 export { every, make, stored, tick, words };

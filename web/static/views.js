@@ -1,4 +1,5 @@
-// Saved views and notifications. Loaded by those who open the menu, or who asked for notifications.
+// Saved views and notifications, and what is typed into forms. Loaded by those who open the menu, asked for
+// notifications, or have a form.
 // A view is a name and an address; both stay in this browser. Names are only ever written as text.
 import { every, make, stored } from "./app.js";
 
@@ -145,3 +146,16 @@ host.addEventListener("keydown", (e) => {
   host.open = false;
   host.firstElementChild.focus();
 });
+
+// What is typed into a form stays in this tab, and for two minutes after it was sent: the login may have ended.
+try {
+  const kept = sessionStorage, sent = "sent" + location;
+  for (const box of document.querySelectorAll("#reason, #ticket")) {
+    const key = box.id + location;
+    if (!(Date.now() - kept[sent] > 120000)) box.value ||= kept[key] || "";
+    box.addEventListener("input", () => (kept[key] = box.value));
+    box.form.addEventListener("submit", () => (kept[sent] = Date.now()));
+  }
+} catch {
+  // Storage is switched off.
+}
