@@ -97,7 +97,7 @@ func (q *Query) add(token string) {
 		}
 	} else {
 		word := strings.ToLower(unquote(body))
-		t.match = func(r *Row, _ time.Time) bool { return strings.Contains(r.text, word) }
+		t.match = func(r *Row, _ time.Time) bool { return r.says(word) }
 	}
 	q.Terms = append(q.Terms, t)
 }

@@ -45,3 +45,19 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 		}
 	})
 }
+
+func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
+	for _, r := range []*metadata.Record{
+		{Name: "an invoice"}, {Owner: "invoices"}, {Hostname: "invoice-1"}, {Purpose: "to\ninvoice"},
+		{Name: "An INVOICE"}, {Owner: "Invoices"}, {Name: "A", Hostname: "invoice-1"}, {Name: "a", Purpose: "INvoice"},
+		{Name: "\xffinvoice"},
+	} {
+		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, Queue{}, nil)
+		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
+			q := ParseQuery(text)
+			if got := q.Matches(row, time.Time{}); got != want {
+				t.Errorf("%q in %+v: %v", text, *r, got)
+			}
+		}
+	}
+}

@@ -62,7 +62,7 @@ type Row struct {
 	next        time.Time        // when Display changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
 	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text        string           // what words are searched in, lower case
+	text        string           // what words are searched in, lower case; empty if the record is in lower case
 	Fingerprint uint64           // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
@@ -159,13 +159,29 @@ func (r *Row) TroubledAt() time.Time {
 // ended; zero = never.
 func (r *Row) UnlockAt() time.Time { return Earlier(r.Verdict.AutoUnlockAt, r.Verdict.RemoveAt) }
 
-// searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
+// says reports whether a word, in lower case, is in what a list shows of the lock.
+func (r *Row) says(word string) bool {
+	if r.text != "" {
+		return strings.Contains(r.text, word)
+	}
+	return strings.Contains(r.Name, word) || strings.Contains(r.Owner, word) || strings.Contains(r.Hostname, word) ||
+		strings.Contains(r.Purpose, word)
+}
+
+// searchText is what words are searched in, or empty if the record itself is in lower case. Most changes leave it
+// alone: a holder that extends moves only deadlines.
 func searchText(r *compact.Record, before *Row) string {
 	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
 		before.Purpose == r.Purpose {
 		return before.text
 	}
-	return strings.ToLower(strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\n"))
+	texts := [...]string{r.Name, r.Owner, r.Hostname, r.Purpose}
+	for _, text := range texts {
+		if strings.ToLower(text) != text {
+			return strings.ToLower(strings.Join(texts[:], "\n"))
+		}
+	}
+	return ""
 }
 
 // Hash joins values to a hash. It is the same in every replica.
