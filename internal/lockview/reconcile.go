@@ -59,6 +59,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 	if len(before) == 0 && len(t.locks) == 0 {
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
+		steps = make([]step, 0, len(after))
 		for _, it := range after {
 			v.snap.heed(it)
 			steps = append(steps, step{after: it})
