@@ -152,7 +152,8 @@ func panels(t *testing.T, prometheus, lock string) error {
 		for _, p := range board.Panels {
 			for _, target := range p.Targets {
 				asked++
-				n := answers(t, prometheus, strings.ReplaceAll(target.Expr, "$lock", lock))
+				query := strings.TrimSuffix(target.Expr, " > 0") // what is shown once there is any
+				n := answers(t, prometheus, strings.ReplaceAll(query, "$lock", lock))
 				if n == 0 && !slices.Contains(quietPanels(), p.Title) {
 					empty = append(empty, p.Title)
 				}
