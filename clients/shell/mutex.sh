@@ -500,9 +500,11 @@ _mutex_login() {
 _mutex_watch() {
 	_mutex_endpoint
 	_mutex_seconds "$1"
-	printf '%s' "$2" | _mutex_curl "$seconds" /v3/watch -N >"$hold/watch" &
+	# Whoever opens one end of a pipe with a name waits for the other, and nobody may come: both are opened here.
+	exec 7<>"$hold/watch"
+	printf '%s' "$2" | _mutex_curl "$seconds" /v3/watch -N >&7 7>&- &
 	watcher=$!
-	exec 9<"$hold/watch"
+	exec 9<"$hold/watch" 7>&-
 	open=$3
 	while [ "$open" -gt 0 ] && IFS= read -r line <&9; do
 		case $line in *'"canceled"'* | *'"error"'*) break ;; *'"created"'*) open=$((open - 1)) ;; esac
