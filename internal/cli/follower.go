@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -55,14 +56,14 @@ func (f *follower) now() time.Time { return f.app.Now() }
 
 // update reports what changed, and returns when the next lock will change its state by the passing of time. It reads
 // the ends before the locks, so that it never reports an ended hold as held.
-func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
+func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.reportEnd(e); err != nil {
 			return next, err
 		}
 	}
 	now := f.now()
-	for _, r := range locks() {
+	for r := range locks() {
 		if !f.globs.match(r.Name) {
 			continue
 		}
@@ -173,7 +174,7 @@ func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 		next := time.Time{}
 		if fresh.Synced {
 			var err error
-			if next, err = f.update(view.Locks); err != nil {
+			if next, err = f.update(view.All); err != nil {
 				return err
 			}
 		}
