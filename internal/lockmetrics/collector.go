@@ -28,6 +28,7 @@ type Config struct {
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
+	Excluded  func(lock string) bool  // locks that are never removed, by their names
 	Delays    func() int              // the number of lock delays; nil: not known
 	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the locks that nobody takes although somebody waits, longest first.

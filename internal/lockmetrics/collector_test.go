@@ -103,6 +103,16 @@ unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 		"unlocker_oldest_lock_timestamp_seconds")
 }
 
+func TestALockThatIsNeverRemovedIsSaidToBeExcluded(t *testing.T) {
+	config := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("later", -time.Minute)).config()
+	config.Excluded = func(lock string) bool { return lock != "later" }
+	expect(t, lockmetrics.New(config), `
+# HELP unlocker_lock_excluded The lock is never auto-unlocked, by its name (--sweep.exclude); always 1.
+# TYPE unlocker_lock_excluded gauge
+unlocker_lock_excluded{lock="late"} 1
+`, "unlocker_lock_excluded")
+}
+
 func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	since := func(d time.Duration) metadata.Waiter {

@@ -101,6 +101,9 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
+		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
+			gauge(ch, c.d.lockExcluded, 1, name)
+		}
 		if r.Purpose != "" {
 			gauge(ch, c.d.lockInfo, 1, name, text.Label(r.Purpose))
 		}

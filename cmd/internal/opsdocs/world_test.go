@@ -58,7 +58,7 @@ func scrapes(t *testing.T) map[string]families {
 	ops := proctest.FreeAddr(t)
 	witness := proctest.FreeAddr(t)
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all",
-		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
+		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
@@ -131,7 +131,7 @@ func late() map[string][]string {
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
-			"unlocker_lock_auto_unlock_after_seconds",
+			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded",
 			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
 		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},

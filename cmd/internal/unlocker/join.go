@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/podwitness"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -38,6 +39,7 @@ type components struct {
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	// finds locks that nobody takes although somebody waits
 	unclaimed func() ([]unclaimed.Lock, time.Duration)
+	excluded  func(lock string) bool // reports whether a lock is never removed
 	config    sweeper.Config
 	sweeper   *sweeper.Sweeper
 	pusher    *alertpush.Pusher   // nil if not configured
@@ -73,6 +75,12 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	r.cycles = shown.Deadlocks
 	r.unclaimed = shown.Unclaimed
 	shown.Alarms = r.health.Alarms
+	excluded, err := text.Globs(o.exclude...)
+	if err != nil {
+		return nil, err
+	}
+	r.excluded = excluded.MatchString
+	shown.Excluded = r.excluded
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
 	if shown.Attributes, err = seriesAttributes(o.attributes); err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -177,17 +176,13 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 	if err != nil {
 		return nil, err
 	}
-	excluded, err := text.Globs(o.exclude...)
-	if err != nil {
-		return nil, err
-	}
 	r.alertmanager.now.Store(client)
 	stays := *client
 	stays.Transport = &r.alertmanager
 	return alertpush.New(alertpush.Config{
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Attributes: attributes,
 		Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
-		Removes: r.config.Mode == sweeper.AutoUnlock, Excluded: excluded.MatchString,
+		Removes: r.config.Mode == sweeper.AutoUnlock, Excluded: r.excluded,
 		Locks: r.view.CompactShown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
 		Unclaimed: r.unclaimed, Waiters: func(queue string) int { return len(r.view.Waiters(queue)) },
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
