@@ -417,12 +417,13 @@ _mutex_post() {
 }
 
 # What the usual answer to a STEP means: that etcd did what was asked. Fails for others, without having started jq.
+# Some builds of etcd write a space after each comma, others none.
 _mutex_succeeded() {
 	case $answer in '{"header":{'*'}
 200') ;; *) return 1 ;; esac
 	header_=${answer#'{"header":{'}
 	header_=${header_%%\}*}
-	case ${answer#'{"header":{'"$header_"} in '},"succeeded":true'*) ;; *) return 1 ;; esac
+	case ${answer#'{"header":{'"$header_"} in '},"succeeded":true'* | '}, "succeeded":true'*) ;; *) return 1 ;; esac
 	revision_=${header_#*'"revision":"'}
 	revision_=${revision_%%\"*}
 	case $revision_ in '' | *[!0-9]*) return 1 ;; esac

@@ -58,15 +58,17 @@ jq -r '.verdicts[] | select(.answer.status == 200) | "\(.step) \(.verdict) \(.to
 	"$1" >"$work/verdicts"
 tried=0
 while read -r step want number text; do
-	answer="$text
-200"
-	v_token='' v_reported=''
-	if _mutex_succeeded "$step"; then
-		tried=$((tried + 1))
-		is "$step without jq" "$v_verdict ${v_token:-${v_reported:--}}" "$want $number"
-	fi
+	for answer in "$text
+200" "$(printf '%s' "$text" | sed 's/,"/, "/g')
+200"; do
+		v_token='' v_reported=''
+		if _mutex_succeeded "$step"; then
+			tried=$((tried + 1))
+			is "$step without jq" "$v_verdict ${v_token:-${v_reported:--}}" "$want $number"
+		fi
+	done
 done <"$work/verdicts"
-is 'steps that succeed without jq' $tried 10
+is 'steps that succeed without jq' $tried 20
 # shellcheck disable=SC2034 # for _mutex_succeeded
 for answer in '{"header":{"revision":"7"},"responses":[{"response_txn":{"header":{},"succeeded":true}}]}
 200' '{"header":{"revision":"7"},"succeeded":true}
@@ -92,7 +94,7 @@ is token "$(mutex_token)" "$MUTEX_TOKEN"
 trace=$(trace_of a%2Fb) script=$(cd "$here/test" && pwd)/test.sh
 if [ -n "${BASH_VERSION:-}" ]; then
 	is 'the frame of the caller' "$(printf '%s' "$trace" | sed 's|/\.\./test/|/|; s/:[0-9]* in /:LINE in /')" "$script:LINE in main"
-	is 'its line' "$(sed -n "$(printf '%s' "$trace" | tr -dc '[:digit:]\n' | head -n 1)p" "$script" | cut -d ' ' -f 1,2)" 'mutex_lock a/b'
+	is 'its line' "$(sed -n "$(printf '%s' "$trace" | sed 's/.*:\([0-9]*\) in .*/\1/;q')p" "$script" | cut -d ' ' -f 1,2)" 'mutex_lock a/b'
 else
 	is 'the script' "$(printf '%s' "$trace" | head -n 1)" "$script"
 	is 'what started it' "$(printf '%s' "$trace" | tail -n 1)" "started by $(cat /proc/$PPID/comm)"
