@@ -50,7 +50,9 @@ func BenchmarkMassExpiryInCalls(b *testing.B) {
 		took := map[int]time.Duration{}
 		for _, size := range []int{64, locks} {
 			removals := make([]metadata.Removal, locks)
-			each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i))) })
+			each(b, locks, func(i int) {
+				removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i)))
+			})
 			began := time.Now()
 			for some := range slices.Chunk(removals, size) {
 				for i, err := range w.AutoUnlock(b.Context(), some) {
