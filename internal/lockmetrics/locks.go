@@ -32,7 +32,8 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 
 // locks judges every lock once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
-	counts := map[staleness.State]int{}
+	states := staleness.States()
+	counts := make([]int, len(states))
 	acknowledged := 0
 	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
@@ -40,7 +41,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
 	for r := range c.c.Locks() {
 		verdict := staleness.Judge(r, c.c.Policy, now)
-		counts[verdict.State]++
+		counts[slices.Index(states, verdict.State)]++
 		oldest = earlier(oldest, r.LockedAt)
 		if c.c.Series.wants(verdict.State) {
 			list.offer(judged{r, verdict})
@@ -53,8 +54,8 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 			off.offer(judged{r, verdict})
 		}
 	}
-	for _, state := range staleness.States() {
-		gauge(ch, c.d.locks, float64(counts[state]), string(state))
+	for i, state := range states {
+		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
 	instant(ch, c.d.oldest, oldest)
 	gauge(ch, c.d.acknowledged, float64(acknowledged))
@@ -97,7 +98,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 		taken[name] = true
 		labels := c.holder(r)
-		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
+		gauge(ch, c.d.lockState, 1, slices.Insert(slices.Clone(labels), 3, string(j.verdict.State))...)
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
