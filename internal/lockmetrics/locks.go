@@ -98,7 +98,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 		taken[name] = true
 		labels := c.holder(r)
-		gauge(ch, c.d.lockState, 1, slices.Insert(slices.Clone(labels), 3, string(j.verdict.State))...)
+		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
