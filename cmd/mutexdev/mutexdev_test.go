@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
@@ -192,6 +194,18 @@ func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
 	dashboard, _ = again.addresses(t)
 	eventually(t, "the lock is still there", func() bool { return malformed(dashboard) })
 	again.Stop(t)
+}
+
+func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		var out bytes.Buffer
+		c := command()
+		c.SetOut(&out)
+		if err := flags.Execute(t.Context(), c, []string{arg}); err != nil ||
+			out.String() != build.Current().Line("mutexdev")+"\n" {
+			t.Errorf("%s says %q, %v", arg, &out, err)
+		}
+	}
 }
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {

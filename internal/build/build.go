@@ -3,6 +3,7 @@ package build
 
 import (
 	"cmp"
+	"fmt"
 	"runtime/debug"
 )
 
@@ -31,6 +32,11 @@ func Current() Info {
 	info.Revision = cmp.Or(info.Revision, unknown)
 	info.GoVersion = cmp.Or(info.GoVersion, unknown)
 	return info
+}
+
+// Line says which build a program is: "unlocker v1.2.3 (revision 4f2a…, go1.26.0)".
+func (i Info) Line(program string) string {
+	return fmt.Sprintf("%s %s (revision %s, %s)", program, i.Version, i.Revision, i.GoVersion)
 }
 
 func revision(settings []debug.BuildSetting) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -69,7 +70,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
 		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newSuggest(a), newPeriods(a),
-		newTasks(a), newCheck(a), newClusters(a),
+		newTasks(a), newCheck(a), newClusters(a), newRoute(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newEtcdSetup(a),
@@ -80,6 +81,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		panic(err) // there is no such flag
 	}
 	wrongArgumentsAreUsage(root)
+	flags.Version(root, build.Current().Line("mutexctl"))
 	flags.Bind(root, "MUTEXCTL")
 	return root
 }

@@ -23,7 +23,7 @@ func newVersion(a *app) *cobra.Command {
 		if format.JSON() {
 			return writeJSON(a.Stdout, v)
 		}
-		_, err := fmt.Fprintf(a.Stdout, "mutexctl %s (revision %s, %s)\n", v.Version, v.Revision, v.GoVersion)
+		_, err := fmt.Fprintln(a.Stdout, v.Line("mutexctl"))
 		return err
 	}
 	return cmd

@@ -28,7 +28,7 @@ the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
 |---|---|
 `)
 	for _, c := range commands(root) {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.Name(), anchor(c), c.Short)
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", strings.TrimPrefix(c.CommandPath(), root.Name()+" "), anchor(c), c.Short)
 	}
 	for _, c := range commands(root) {
 		write(&b, c)
@@ -43,6 +43,9 @@ func commands(root *cobra.Command) []*cobra.Command {
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
 			found = append(found, c)
+		}
+		if c.Name() != "completion" { // whose commands are the same for each shell
+			found = append(found, commands(c)...)
 		}
 	}
 	return found

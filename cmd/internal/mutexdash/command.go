@@ -54,8 +54,7 @@ enough. While etcd is unavailable it stays up and shows the last known state, ma
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu
   mutexdash --clusters clusters.yaml`,
-		Args:    cobra.NoArgs,
-		Version: build.Current().Version,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = given(cmd.Flags())
 			return run(cmd.Context(), o)
@@ -72,6 +71,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.prometheus.define(fs)
 	o.policy = flags.Policy(fs)
 	o.log = flags.Log(fs)
+	flags.Version(cmd, build.Current().Line("mutexdash"))
 	flags.Bind(cmd, "MUTEXDASH")
 	return cmd
 }

@@ -3,7 +3,6 @@
 package unlocker
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +43,6 @@ type options struct {
 // Command returns the program as a command.
 func Command() *cobra.Command {
 	cmd := runnable("unlocker")
-	cmd.Version = build.Current().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
 	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert
 about locks that are held for longer than their holders promised. With --policy=auto-unlock, it
@@ -58,7 +56,8 @@ permission for exactly the locks' prefix.`
   unlocker --policy=auto-unlock --sweep.dry-run`
 	again := runnable("run") // for command lines that like a verb
 	again.Short = "the same as unlocker without a command"
-	cmd.AddCommand(again, witnessCommand(), rulesCommand(), versionCommand())
+	cmd.AddCommand(again, witnessCommand(), rulesCommand())
+	flags.Version(cmd, build.Current().Line("unlocker"))
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }
@@ -105,16 +104,4 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
 		"maximum `number` of such records, the newest ones; 0 is no limit")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` of the dashboard, for links in alerts")
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "print which build this is", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := build.Current()
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision,
-				b.GoVersion)
-			return err
-		},
-	}
 }

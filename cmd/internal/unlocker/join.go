@@ -23,6 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -119,6 +120,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 	return sweeper.Config{
 		ID: id, Hostname: hostname, Version: build.Current().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
 		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
+		Survey: func(now staleness.Moment) staleness.Survey { return view.Survey(*o.sweep, now) },
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}

@@ -21,7 +21,8 @@ import (
 func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: p,
-		Locks: v.AllShown, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
+		Locks: v.AllShown, Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(p, now) },
+		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed: Unclaimed(v),
 		Delays:    func() int { return len(v.Delays()) },
 		Sync: func() lockmetrics.Sync {

@@ -1,0 +1,42 @@
+package flagdocs
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/cli"
+)
+
+func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		for name, root := range map[string]func(out *os.File) *cobra.Command{
+			"mutexctl":  func(out *os.File) *cobra.Command { return cli.Command(cli.Process{Stdout: out}) },
+			"mutexdash": func(*os.File) *cobra.Command { return mutexdash.Command() },
+			"unlocker":  func(*os.File) *cobra.Command { return unlocker.Command() },
+		} {
+			out, err := os.CreateTemp(t.TempDir(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := root(out)
+			c.SetOut(out)
+			c.SetArgs(args)
+			if err := c.ExecuteContext(t.Context()); err != nil {
+				t.Errorf("%s %s: %v", name, args, err)
+			}
+			said, err := os.ReadFile(out.Name())
+			if want := build.Current().Line(name) + "\n"; err != nil || !bytes.Equal(said, []byte(want)) {
+				t.Errorf("%s %s says %q, want %q (%v)", name, args, said, want, err)
+			}
+			if err := out.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
