@@ -121,11 +121,11 @@ func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	return t
 }
 
-// Queues reads the keys of the tickets and then the tail, of each lock.
+// Queues is [QueueLength] of each lock.
 func Queues(l protocol.Layout, locks []BatchLock) Txn {
 	var t Txn
 	for _, p := range locks {
-		t.Then = append(t.Then, Queue(l, p.Lock).Then...)
+		t.Then = append(t.Then, QueueLength(l, p.Lock).Then...)
 	}
 	return t
 }

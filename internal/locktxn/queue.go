@@ -147,6 +147,23 @@ func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	}
 }
 
+// LeaveTogether reads the rest and takes several waiters out of the queue, except for one that is its tail, see
+// [StillTail].
+func LeaveTogether(l protocol.Layout, lock string, uuids []string, rest ...clientv3.Op) Txn {
+	t := Txn{Then: slices.Clone(rest)}
+	for _, uuid := range uuids {
+		t.Then = append(t.Then, clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, nil,
+			[]clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}))
+	}
+	return t
+}
+
+// StillTail reports whether [LeaveTogether] left the waiter of the operation with this number in the queue: as its
+// tail, it has to leave by [Leave].
+func StillTail(r *clientv3.TxnResponse, op int) bool {
+	return op < len(r.Responses) && r.Responses[op].GetResponseTxn().GetSucceeded()
+}
+
 // Last is the newest ticket of a queue, which its tail names. The zero Last is none.
 type Last struct {
 	UUID     string
@@ -247,9 +264,18 @@ func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
-// ReadStanding reads the record, the delay and the keys of the tickets ahead of p.
-func ReadStanding(l protocol.Layout, p Position) Txn {
-	return Txn{Then: append(holder(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
+// MaxStanding is how many tickets a waiter that gives up reads. To read those ahead of it, etcd would read the whole
+// queue for each, which grows with the square of their number when many give up at once.
+const MaxStanding = 100
+
+// ReadStanding reads the record, the delay, and the keys of up to [MaxStanding] tickets with the number of all.
+func ReadStanding(l protocol.Layout, lock string) Txn {
+	return Txn{Then: append(holder(l, lock), some(l, lock))}
+}
+
+// some reads the first tickets by their keys, which say nothing about their ages.
+func some(l protocol.Layout, lock string) clientv3.Op {
+	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
 }
 
 // holder reads the record of a lock and its delay.
@@ -290,10 +316,15 @@ func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
 	return t
 }
 
-// Queue reads the keys of the tickets and then the tail. A client that was refused a lock that nobody
-// holds learns whether anybody queues.
+// Queue reads the keys of the tickets and then the tail.
 func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
+}
+
+// QueueLength counts the tickets and then reads the tail. A client that was refused a lock that nobody holds learns
+// whether anybody queues.
+func QueueLength(l protocol.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
 // AcquirePast takes the lock past a tail behind which nobody queues, and deletes that tail, seen at this mod revision.

@@ -139,8 +139,13 @@ func TestLookAhead(t *testing.T) {
 	want("the newest one before", resp, 3, ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.ReadAhead(s.l, one, ""))
 	want("before the first", resp, 3)
-	resp = s.commit(locktxn.ReadStanding(s.l, three))
-	want("all before", resp, 2, ".queue/a/"+attempt(9))
+	resp = s.commit(locktxn.ReadStanding(s.l, "a"))
+	want("the tickets", resp, 2, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
+	resp = s.commit(locktxn.QueueLength(s.l, "a"))
+	if n := resp.Responses[0].GetResponseRange().Count; n != 2 {
+		t.Errorf("%d tickets", n)
+	}
+	want("the tail after the number", resp, 1, ".queue/a/.tail")
 	resp = s.commit(locktxn.Queue(s.l, "a"))
 	want("the whole queue", resp, 0, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	want("the tail", resp, 1, ".queue/a/.tail")

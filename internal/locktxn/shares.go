@@ -127,9 +127,9 @@ func ReadAheadShare(l protocol.Layout, p Position, before string, first bool) Tx
 	return t
 }
 
-// ReadStandingShare reads the holders and the keys of the tickets ahead of p.
-func ReadStandingShare(l protocol.Layout, p Position) Txn {
-	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
+// ReadStandingShare reads the holders, and tickets as [ReadStanding] does.
+func ReadStandingShare(l protocol.Layout, lock string) Txn {
+	return Txn{Then: append(holders(l, lock), some(l, lock))}
 }
 
 // CancelShare ensures that no late send of the attempt can be committed, and that it has no ticket. It reads the

@@ -53,6 +53,9 @@ type Share struct {
 // may be called "build#7".
 func ShareOf(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
+	if kind == "" { // an ordinary lock, as most are
+		return Share{}
+	}
 	lock, _, numbered := ParseShare(name)
 	switch {
 	case kind == HoldsPermits && numbered:

@@ -88,8 +88,9 @@ type claimer interface {
 	// inBatch reports whether the lock can be taken in one transaction with others, and with the caller's own writes.
 	inBatch() bool
 
-	// standing reads the holders, then the keys of the tickets ahead of a position. It needs the name of the lock only.
-	standing(locktxn.Position) locktxn.Txn
+	// standing reads the holders, then the keys of tickets, see [locktxn.ReadStanding]. It needs the name of the lock
+	// only.
+	standing() locktxn.Txn
 
 	// standingOf are the holders that an answer has first, and the number of operations that read them.
 	standingOf(etcdretry.Answer) (holders, int)
@@ -146,14 +147,14 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 // tryPast takes a lock that has room and was refused: others queue for it, or the last of them died and left the tail
 // of the queue behind.
 func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
-	r, err := a.c.retry.Send(ctx, locktxn.Queue(a.c.layout, a.lock))
+	r, err := a.c.retry.Send(ctx, locktxn.QueueLength(a.c.layout, a.lock))
 	if err != nil {
 		return nil, err
 	}
 	tail := r.Keys(1).Kvs
-	if n := len(r.Keys(0).Kvs); n > 0 {
+	if n := r.Keys(0).Count; n > 0 {
 		held := a.heldError()
-		held.Position = n + 1
+		held.Position = int(n) + 1
 		return nil, held
 	}
 	if len(tail) == 0 || a.set.barge {

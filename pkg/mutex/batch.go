@@ -224,9 +224,9 @@ func (b *batch) queued(ctx context.Context) error {
 		return err
 	}
 	for i, a := range b.wanted {
-		if n := len(r.Keys(2 * i).Kvs); n > 0 && !a.set.barge {
+		if n := r.Keys(2 * i).Count; n > 0 && !a.set.barge {
 			held := a.heldError()
-			held.Position = n + 1
+			held.Position = int(n) + 1
 			return held
 		}
 		b.tails[i] = 0

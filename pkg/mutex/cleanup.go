@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,22 +15,28 @@ const (
 	// maxCleanups bounds memory through long outages of etcd. The oldest are given up: their records are auto-unlocked.
 	maxCleanups    = 10_000
 	cleanupTimeout = 10 * time.Second // of one round of one cleanup
+
+	// maxCleaners bounds how many are done at a time: many waiters may give up at once, at an etcd that is slow.
+	maxCleaners = 8
 )
 
-// cleanups are requests that no caller waits for. They are repeated in the background, one after the other, until
-// etcd's answer is definite. There is a goroutine only while there is something to do.
+// cleanups are requests that no caller waits for. They are repeated in the background until etcd's answer is definite,
+// a few at a time, but those of one attempt one after the other. There are goroutines only while there is something to
+// do.
 type cleanups struct {
 	logger
 	background *background
 	ctx        context.Context // ends when the client is closed
 
-	mu   sync.Mutex
-	list []cleanup
-	idle chan struct{} // closed when the goroutine ends; nil when there is none
+	mu       sync.Mutex
+	list     []cleanup
+	cleaners int             // goroutines
+	busy     map[string]bool // the attempts whose cleanups are under way
+	idle     chan struct{}   // closed when the last goroutine ends; nil when there is none
 }
 
 type cleanup struct {
-	lock, uuid string
+	lock, uuid string                      // of the attempt
 	until      time.Time                   // then it is given up
 	do         func(context.Context) error // nil when the outcome is definite
 }
@@ -43,24 +50,25 @@ func (w *cleanups) later(do cleanup) {
 		w.list = w.list[1:]
 	}
 	w.list = append(w.list, do)
-	if w.idle != nil {
+	if w.cleaners == maxCleaners || w.busy[do.uuid] {
 		return
 	}
-	idle := make(chan struct{})
-	if !w.background.spawn(func() { defer close(idle); w.work() }) {
-		w.giveUp(do, ErrClosed)
-		w.list = nil
+	if !w.background.spawn(w.work) {
+		if w.cleaners == 0 {
+			w.giveUp(do, ErrClosed)
+			w.list = nil
+		}
 		return
 	}
-	w.idle = idle
+	w.cleaners++
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+	}
 }
 
 func (w *cleanups) work() {
-	for failed := 0; ; {
-		do, ok := w.next()
-		if !ok {
-			return
-		}
+	do, ok := w.next("")
+	for failed := 0; ok; do, ok = w.next(do.uuid) {
 		ctx, cancel := context.WithTimeout(w.ctx, cleanupTimeout)
 		err := do.do(ctx)
 		cancel()
@@ -75,9 +83,6 @@ func (w *cleanups) work() {
 			etcdretry.Pause(w.ctx, etcdretry.Delay(failed))
 			failed++
 		}
-		if w.ctx.Err() != nil {
-			return
-		}
 	}
 }
 
@@ -86,16 +91,27 @@ func (w *cleanups) giveUp(do cleanup, err error) {
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
-// next takes the oldest cleanup, or ends the goroutine.
-func (w *cleanups) next() (cleanup, bool) {
+// next takes the oldest cleanup of an attempt that has none under way, or ends the goroutine. The goroutine's cleanup
+// of the attempt done is over.
+func (w *cleanups) next(done string) (cleanup, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.list) == 0 {
-		w.idle = nil
+	delete(w.busy, done)
+	i := slices.IndexFunc(w.list, func(c cleanup) bool { return !w.busy[c.uuid] })
+	if i < 0 || w.ctx.Err() != nil {
+		if w.cleaners--; w.cleaners == 0 {
+			close(w.idle)
+			w.idle = nil
+		}
 		return cleanup{}, false
 	}
-	do := w.list[0]
+	do := w.list[i]
+	copy(w.list[1:i+1], w.list[:i])
 	w.list = w.list[1:]
+	if w.busy == nil {
+		w.busy = map[string]bool{}
+	}
+	w.busy[do.uuid] = true
 	return do, true
 }
 
@@ -121,5 +137,5 @@ func (w *cleanups) drain(ctx context.Context) int {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.list) + 1 // and the one in work
+	return len(w.list) + len(w.busy)
 }

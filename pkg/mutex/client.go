@@ -85,6 +85,7 @@ type Client struct {
 	traces     traces
 	holds      holds
 	lines      lines
+	exits      exits
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -109,6 +110,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	o.Prefix = layout.Prefix()
 	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
 	c.lines.c = c
+	c.exits.c = c
 	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,

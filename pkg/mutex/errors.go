@@ -51,8 +51,9 @@ type HeldError struct {
 	Holder metadata.Document
 	At     time.Time // wall clock of this process
 
-	// Position is the caller's position in the queue when it gave up; 1 is next. From TryLock of a free lock for which
-	// others queue, it is the position that the caller would have had. 0 if unknown.
+	// Position is the caller's position in the queue when it gave up; 1 is next. Where more than a hundred queue, it is
+	// an estimate. From TryLock of a free lock for which others queue, it is the position that the caller would have
+	// had. 0 if unknown.
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for

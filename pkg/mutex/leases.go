@@ -21,6 +21,9 @@ const idleLife = 30 * time.Second
 // revokeTimeout is how long an Unlock after Close waits for its lease to be revoked.
 const revokeTimeout = 250 * time.Millisecond
 
+// maxRevokers bounds how many leases are revoked at a time when the client closes.
+const maxRevokers = 16
+
 // lease carries the ticket of one attempt at a time. It serves another attempt only if the one before has ended for
 // certain: a request that is still under way could put its ticket back. Otherwise the lease is revoked, so that etcd
 // refuses such requests.
@@ -32,6 +35,8 @@ type lease struct {
 	since time.Time       // when it became idle
 	once  sync.Once       // revoke
 	place *place          // of the attempt that it serves, nil if it serves none; see places
+
+	attempt string // that it serves or served last. mu of places guards it
 }
 
 // leases are those of a client.
@@ -44,6 +49,7 @@ type leases struct {
 	places     places
 
 	mu    sync.Mutex
+	ended bool // close has begun
 	all   map[*lease]bool
 	idle  []*lease    // carry no ticket; the one that was used last is at the end
 	timer *time.Timer // nil when none is idle
@@ -117,19 +123,27 @@ func (p *leases) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
-	if p.background.isClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
-		defer cancel()
-		_ = p.revoke(ctx, l) // else it ends by itself
+	if p.keep(l) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
+	defer cancel()
+	_ = p.revoke(ctx, l) // else it ends by itself
+}
+
+// keep makes a lease an idle one, until close revokes them. After that it does nothing.
+func (p *leases) keep(l *lease) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
 	l.since = time.Now()
 	p.idle = append(p.idle, l)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(idleLife, p.dropIdle)
 	}
+	return true
 }
 
 // dropIdle revokes the leases that were idle for too long.
@@ -149,9 +163,9 @@ func (p *leases) dropIdle() {
 // drop revokes a lease in the background, with everything that is attached to it or may still come to be.
 func (p *leases) drop(l *lease) {
 	l.once.Do(func() {
-		p.places.leave(l, false)
+		attempt := p.places.leave(l, false)
 		l.stop()
-		p.cleanups.later(cleanup{until: time.Now().Add(protocol.TicketTTL),
+		p.cleanups.later(cleanup{uuid: attempt, until: time.Now().Add(protocol.TicketTTL),
 			do: func(ctx context.Context) error { return p.revoke(ctx, l) }})
 	})
 }
@@ -173,14 +187,24 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
 	all := slices.Collect(maps.Keys(p.all))
+	p.ended = true
 	p.idle = nil
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
-	for _, l := range all {
-		if p.revoke(ctx, l) != nil {
-			return
-		}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var revokers sync.WaitGroup
+	for part := range slices.Chunk(all, max(1, len(all)/maxRevokers)) {
+		revokers.Go(func() {
+			for _, l := range part {
+				if p.revoke(ctx, l) != nil {
+					cancel() // of the others, too
+					return
+				}
+			}
+		})
 	}
+	revokers.Wait()
 }

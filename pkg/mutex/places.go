@@ -11,6 +11,11 @@ type place struct {
 	uuid   string
 	ended  chan struct{} // closed when the client knows that the ticket is gone, or gives it up
 	handed bool          // the ticket went together with the hold; to be read when ended is closed
+
+	// What a waiter that gave up knew of those ahead of it: nobody is between them and whoever comes after it. To be
+	// read when ended is closed.
+	before string
+	first  bool
 }
 
 // places are those of a client. A waiter behind another of the same client needs no watch to learn of its end: the
@@ -32,6 +37,7 @@ func (p *places) begin(l *lease, uuid string) {
 		return
 	}
 	p.end(l, false)
+	l.attempt = uuid
 	l.place = &place{uuid: uuid, ended: make(chan struct{})}
 	if p.all == nil {
 		p.all = map[string]*place{}
@@ -39,12 +45,23 @@ func (p *places) begin(l *lease, uuid string) {
 	p.all[uuid] = l.place
 }
 
-// leave ends the place of the attempt that a lease serves, if it serves one. handed says that the ticket was deleted
-// together with the hold.
-func (p *places) leave(l *lease, handed bool) {
+// bequeath keeps what a waiter that gives up knows of those ahead, for whoever comes after it.
+func (p *places) bequeath(l *lease, before string, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.place != nil {
+		l.place.before = before
+		l.place.first = first
+	}
+}
+
+// leave ends the place of the attempt that a lease serves, if it serves one, and returns the uuid of the last that it
+// served. handed says that the ticket was deleted together with the hold.
+func (p *places) leave(l *lease, handed bool) (attempt string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(l, handed)
+	return l.attempt
 }
 
 func (p *places) end(l *lease, handed bool) {

@@ -52,8 +52,8 @@ func (p plainClaim) ends() []etcdretry.Watched {
 	return keys
 }
 
-func (p plainClaim) standing(at locktxn.Position) locktxn.Txn {
-	return locktxn.ReadStanding(p.a.c.layout, at)
+func (p plainClaim) standing() locktxn.Txn {
+	return locktxn.ReadStanding(p.a.c.layout, p.a.lock)
 }
 
 func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {

@@ -64,8 +64,14 @@ func (a *acquisition) awaitOwn(ctx context.Context, ahead *place) (*Lock, error)
 	case <-ctx.Done():
 		return nil, nil
 	case <-ahead.ended:
-		if ahead.handed {
+		switch {
+		case ahead.handed:
 			return a.claimer.inherit(ctx)
+		case ahead.first:
+			a.queue.first = true
+		case ahead.before != "":
+			a.queue.before = ahead.before
+			return nil, nil
 		}
 	case <-a.queue.lease.kept.Done():
 	case <-tick.C:
@@ -116,6 +122,7 @@ func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
 // giveUp leaves the queue because ctx ended. The error names the holder and has the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
+	first := a.queue.first
 	known := a.holder.Name != ""
 	if position.Revision == 0 || a.doubt {
 		a.leaveLater()
@@ -132,7 +139,8 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	r, err := a.c.leave(left, a.lock, a.draft.UUID, a.claimer.standing(position).Then...)
+	a.c.leases.places.bequeath(a.queue.lease, a.queue.before, a.queue.first)
+	r, err := a.c.exits.leave(left, a)
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()
@@ -143,20 +151,28 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	a.meet(r)
 	_, tickets := a.claimer.standingOf(r)
 	held := a.heldError()
-	held.Position = a.c.position(r, tickets, a.holder.UUID)
+	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
+	}
 	held.Err = ended(ctx)
 	return held
 }
 
-// position counts the tickets ahead, which the operation with this number read. That of the holder does not wait.
-func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
-	n := 1
-	for _, kv := range r.Keys(op).Kvs {
-		if c.layout.Parse(string(kv.Key)).ID != holder {
-			n++
+// standing is how far ahead in the queue a position was, by the tickets that the operation with this number read. That
+// of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
+func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+	tickets := r.Keys(op)
+	ahead := 0
+	for _, kv := range tickets.Kvs {
+		if kv.CreateRevision < p.Revision && c.layout.Parse(string(kv.Key)).ID != holder {
+			ahead++
 		}
 	}
-	return n
+	if read := len(tickets.Kvs); read > 0 {
+		ahead = ahead * int(tickets.Count) / read
+	}
+	return ahead + 1
 }
 
 // keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what

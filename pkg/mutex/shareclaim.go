@@ -145,8 +145,8 @@ func (s shareClaim) ends() []etcdretry.Watched {
 	return keys
 }
 
-func (s shareClaim) standing(p locktxn.Position) locktxn.Txn {
-	return locktxn.ReadStandingShare(s.a.c.layout, p)
+func (s shareClaim) standing() locktxn.Txn {
+	return locktxn.ReadStandingShare(s.a.c.layout, s.a.lock)
 }
 
 func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {

@@ -126,7 +126,7 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 }
 
 // traffic counts what goes to etcd and comes from it.
-type traffic struct{ requests, bytes atomic.Int64 }
+type traffic struct{ requests, revocations, bytes atomic.Int64 }
 
 func (*traffic) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	return context.WithValue(ctx, traffic{}, info.FullMethodName)
@@ -136,8 +136,11 @@ func (n *traffic) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	switch s := s.(type) {
 	case *stats.OutPayload:
 		n.bytes.Add(int64(s.WireLength))
-		if method, _ := ctx.Value(traffic{}).(string); method == "/etcdserverpb.KV/Txn" {
+		switch method, _ := ctx.Value(traffic{}).(string); method {
+		case "/etcdserverpb.KV/Txn":
 			n.requests.Add(1)
+		case "/etcdserverpb.Lease/LeaseRevoke":
+			n.revocations.Add(1)
 		}
 	case *stats.InPayload:
 		n.bytes.Add(int64(s.WireLength))

@@ -128,6 +128,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 		waiting <- second
 	}()
 	w.eventually(func() bool { return w.waiters("invoices/7") == 1 })
+	before := time.Now()
 	if err := l.Unlock(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +157,11 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 			waits = append(waits, s)
 		}
 	}
-	if len(waits) != 2 || waits[1].StartTime().After(hold.EndTime()) || waits[1].EndTime().Before(hold.EndTime()) {
-		t.Errorf("the second wait is not around the end of the first hold: %v", waits)
+	if len(waits) != 2 || waits[1].StartTime().After(before) || waits[1].EndTime().Before(before) {
+		t.Errorf("the second wait is not around the unlock of the first hold: %v", waits)
+	}
+	if hold.EndTime().Before(before) {
+		t.Errorf("the hold ended at %v, before it was unlocked at %v", hold.EndTime(), before)
 	}
 	w.wantPoints("mutex.wait.duration", map[string]uint64{"mutex.group=invoices,mutex.result=acquired": 2})
 	w.wantPoints("mutex.hold.duration", map[string]uint64{"mutex.group=invoices,mutex.outcome=released": 2})

@@ -1,0 +1,159 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// However many waiters of a client give up at once, they leave by few requests, each is told its position, and whoever
+// waits before and behind them keeps its own.
+func TestManyGiveUpTogether(t *testing.T) {
+	const waiters = 200
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[0]...)
+				before := q.wait(q.client(), kind[0]...)
+				etcd := q.connect(t)
+				var requests atomic.Int64
+				commit := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+					requests.Add(1)
+					time.Sleep(10 * time.Millisecond)
+					return txn.send(ctx)
+				}
+				etcd.KV = &txns{KV: etcd.KV, commit: commit}
+				c := newClient(t, etcd)
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, waiters)
+				for range waiters {
+					go func() { _, err := c.Lock(ctx, "a", kind[0]...); ended <- err }()
+				}
+				time.Sleep(time.Second)
+				behind := q.wait(q.client(), kind[0]...)
+				requests.Store(0)
+				cancel()
+				for range waiters {
+					held, ok := errors.AsType[*mutex.HeldError](<-ended)
+					if !ok || held.Position < 2 || held.Position > waiters+2 || held.Holder.UUID != first.UUID() {
+						t.Errorf("a wait ended with %+v", held)
+					}
+				}
+				if n := requests.Load(); n > 10 {
+					t.Errorf("%d requests of %d that gave up", n, waiters)
+				}
+				if n := len(q.waiting()); n != 2 {
+					t.Errorf("%d wait", n)
+				}
+				time.Sleep(time.Minute)
+				q.unlock(first)
+				q.unlock(q.turn(before))
+				q.unlock(q.turn(behind))
+			})
+		})
+	}
+}
+
+// When all of a queue's end gives up together, its tail included, the tail is put back to whoever is last.
+func TestTailOfThoseWhoGiveUpTogether(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[0]...)
+				before := q.wait(q.client(), kind[0]...)
+				c := q.client()
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error)
+				for range 100 {
+					go func() { _, err := c.Lock(ctx, "a", kind[0]...); ended <- err }()
+				}
+				synctest.Wait()
+				cancel()
+				for range 100 {
+					<-ended
+				}
+				tail, err := q.etcd.Get(t.Context(), layout(t).Tail("a"))
+				if err != nil || len(tail.Kvs) != 1 || string(tail.Kvs[0].Value) != before.ticket.ID {
+					t.Errorf("the tail is %v, %v", tail, err)
+				}
+				q.unlock(first)
+				q.unlock(q.turn(before))
+			})
+		})
+	}
+}
+
+// A waiter behind one of its own client that gives up takes over what that one knew of those ahead. It does not read
+// the queue for that.
+func TestWhoeverGivesUpTellsWhoIsAhead(t *testing.T) {
+	for name, n := range map[string]int{"the first": 0, "one in the middle": 1} {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a")
+				etcd := q.connect(t)
+				reads := countReads(etcd, layout(t).Queue("a")+"/")
+				c := newClient(t, etcd)
+				var waiters []*waiter
+				for range 3 {
+					waiters = append(waiters, q.wait(c))
+				}
+				time.Sleep(time.Second)
+				reads.Store(0)
+				waiters[n].cancel()
+				<-waiters[n].got
+				synctest.Wait()
+				if n := reads.Load(); n > 1 { // by the one that gives up
+					t.Errorf("the queue was read %d times", n)
+				}
+				q.unlock(first)
+				for i, w := range waiters {
+					if i != n {
+						q.unlock(q.turn(w))
+					}
+				}
+			})
+		})
+	}
+}
+
+// In a queue of more than a hundred, the position in an error is an estimate: here, 100 are ahead and 300 behind.
+func TestPositionInALongQueueIsEstimated(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		put := func(key, value string) {
+			if _, err := q.etcd.Put(t.Context(), key, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		join := func(n int) {
+			for range n {
+				id := uuid.NewString()
+				put(layout(t).Ticket("a", id), "{}")
+				put(layout(t).Tail("a"), id)
+			}
+		}
+		first := take(t, q.client(), "a")
+		join(locktxn.MaxStanding)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		c := q.client()
+		go func() { _, err := c.Lock(ctx, "a"); ended <- err }()
+		synctest.Wait()
+		join(3 * locktxn.MaxStanding)
+		cancel()
+		held, _ := errors.AsType[*mutex.HeldError](<-ended)
+		if held == nil || held.Position < 20 || held.Position > 250 {
+			t.Errorf("100 are ahead, and it is told: %v", held)
+		}
+		q.unlock(first)
+		q.delete(layout(t).Queue("a"))
+	})
+}
