@@ -47,8 +47,6 @@ type batch struct {
 // After any other error the lock may or may not exist: read it again. When ctx
 // ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
-	s.removing.Lock()
-	defer s.removing.Unlock()
 	results := make([]error, len(removals))
 	batches := make(chan batch, 1) // the next one is prepared while one is in flight
 	go s.makeBatches(ctx, removals, results, batches)

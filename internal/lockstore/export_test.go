@@ -1,6 +1,28 @@
 package lockstore
 
-import "time"
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
 
 // WithPulse makes a watch ask etcd for a sign of life this often, and end after three times as long without one.
 func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
+
+// Leases are leases that keys share.
+type Leases struct{ l *lease }
+
+// NewLeases returns leases that last ttl, each of which takes new keys for as long as every.
+func NewLeases(etcd clientv3.Lease, ttl, every time.Duration) Leases {
+	return Leases{newLease(etcd, ttl, every)}
+}
+
+// Current returns a lease for n keys.
+func (l Leases) Current(n int) (clientv3.LeaseID, error) { return l.l.current(context.Background(), n) }
+
+// Prepare grants a lease ahead if that is of use.
+func (l Leases) Prepare() { l.l.prepare(context.Background()) }
+
+// Discard says that the lease is gone.
+func (l Leases) Discard(id clientv3.LeaseID) { l.l.discard(id) }

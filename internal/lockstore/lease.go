@@ -24,7 +24,18 @@ type lease struct {
 	id      clientv3.LeaseID
 	granted time.Time
 	room    int // for more keys
+	spares  []spare
+	coming  int // spares that are being granted
 }
+
+// spare is a lease that has no key yet.
+type spare struct {
+	id      clientv3.LeaseID
+	granted time.Time
+}
+
+// maxSpares is how many leases are granted ahead: one for each batch of removals that may be in flight.
+const maxSpares = 2
 
 func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
@@ -39,42 +50,73 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	return l.grant(ctx, n)
 }
 
-// prepare grants the next lease if the present one has no room left, so that the next caller need not wait for it. If
+// prepare grants a lease ahead if the present one has no room left, so that the next callers need not wait for one. If
 // that fails, the next caller learns why.
 func (l *lease) prepare(ctx context.Context) {
 	l.mu.Lock()
-	full := l.id != clientv3.NoLease && l.room == 0
+	needed := l.id != clientv3.NoLease && l.room == 0 && len(l.spares)+l.coming < maxSpares
+	if needed {
+		l.coming++
+	}
 	l.mu.Unlock()
-	if full {
-		_, _ = l.grant(ctx, 0)
+	if !needed {
+		return
+	}
+	id, err := l.ask(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming--
+	if err == nil {
+		l.spares = append(l.spares, spare{id, time.Now()})
 	}
 }
 
-// grant takes a new lease into use, for n keys at first.
-func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
+func (l *lease) ask(ctx context.Context) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
 	if err != nil {
 		return clientv3.NoLease, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.id = resp.ID
-	l.granted = time.Now()
-	l.room = leaseKeys - n
-	return l.id, nil
+	return resp.ID, nil
 }
 
-// take reserves room for n keys in the existing lease, or returns clientv3.NoLease.
+// grant takes a new lease into use, for n keys at first.
+func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
+	id, err := l.ask(ctx)
+	if err != nil {
+		return clientv3.NoLease, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.use(spare{id, time.Now()}, n)
+	return id, nil
+}
+
+// use takes s into use, for n keys at first.
+func (l *lease) use(s spare, n int) {
+	l.id = s.id
+	l.granted = s.granted
+	l.room = leaseKeys - n
+}
+
+// take reserves room for n keys in a lease that exists, or returns clientv3.NoLease.
 func (l *lease) take(n int) clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id == clientv3.NoLease || time.Since(l.granted) >= l.every || l.room < n {
-		return clientv3.NoLease
+	young := func(granted time.Time) bool { return time.Since(granted) < l.every }
+	if l.id != clientv3.NoLease && young(l.granted) && l.room >= n {
+		l.room -= n
+		return l.id
 	}
-	l.room -= n
-	return l.id
+	for len(l.spares) > 0 {
+		s := l.spares[0]
+		if l.spares = l.spares[1:]; young(s.granted) {
+			l.use(s, n)
+			return l.id
+		}
+	}
+	return clientv3.NoLease
 }
 
 // discard makes current grant a new lease, because id was revoked, or etcd was restored from an older state.
@@ -83,5 +125,6 @@ func (l *lease) discard(id clientv3.LeaseID) {
 	defer l.mu.Unlock()
 	if l.id == id {
 		l.id = clientv3.NoLease
+		l.spares = nil // which were granted before the one that is gone, or soon after
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,6 @@ type Store struct {
 
 	delays delayLeases
 
-	removing  sync.Mutex   // one batch of removals at a time: more would slow down lock holders
 	noStreams atomic.Bool  // the server is older than 3.7
 	atOnce    atomic.Bool  // the last list was overtaken by compaction
 	stalls    atomic.Int32 // consecutive lists that stalled

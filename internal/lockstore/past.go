@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,6 +14,10 @@ import (
 
 // errCaughtUp ends the watch that reads the past.
 var errCaughtUp = errors.New("caught up")
+
+// pastPatience is how long etcd may be silent while it reads the past. It sends nothing meanwhile, not even signs of
+// life, and begins anew after every thousand revisions.
+const pastPatience = 2 * time.Minute
 
 // Past calls standing for every key below the prefix as of one revision, and then each for every revision after it, up
 // to the newest one. It goes back as far as etcd does, but not more than most revisions. After an error, discard what
@@ -42,7 +47,7 @@ func (s *Store) past(ctx context.Context, most int64, standing func(protocol.KV)
 	}
 	ctx, caughtUp := context.WithCancelCause(ctx)
 	defer caughtUp(nil)
-	err = s.Watch(ctx, from, func(revision int64, events []protocol.Event) {
+	err = s.watch(ctx, from, pastPatience, func(revision int64, events []protocol.Event) {
 		if revision <= newest {
 			each(revision, events)
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -33,8 +35,14 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 			for _, remove := range []string{"auto-unlock", "force-unlock"} {
 				lock := name + " " + remove
 				w.hold(lock, uuid(1))
-				for _, f := range slices.Concat(c.fields, c.foreign) {
-					w.put(w.l.Record(lock)+f, "x")
+				for some := range slices.Chunk(slices.Concat(c.fields, c.foreign), 100) {
+					var puts []clientv3.Op
+					for _, f := range some {
+						puts = append(puts, clientv3.OpPut(w.l.Record(lock)+f, "x"))
+					}
+					if _, err := w.etcd.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+						t.Fatal(err)
+					}
 				}
 				r := w.record(lock)
 				var err error

@@ -26,9 +26,15 @@ const (
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
 // of ctx. Then list again and watch from there.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
+	return s.watch(ctx, after, silentPulses*s.pulse, each)
+}
+
+// watch is Watch with the silence after which the watch counts as dead.
+func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
+	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, end: end, backlog: newBacklog(maxBacklog),
+		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
 		// A watcher of its own has a stream of its own, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.etcd),
 	}
@@ -46,13 +52,14 @@ func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64
 }
 
 type watch struct {
-	store   *Store
-	watcher clientv3.Watcher
-	end     context.CancelCauseFunc
-	backlog *backlog
-	seen    atomic.Int64 // highest revision heard of
-	heard   lastTime
-	synced  bool // it has caught up once; only receive uses it
+	store    *Store
+	watcher  clientv3.Watcher
+	end      context.CancelCauseFunc
+	patience time.Duration // with silence
+	backlog  *backlog
+	seen     atomic.Int64 // highest revision heard of
+	heard    lastTime
+	synced   bool // it has caught up once; only receive uses it
 }
 
 // receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without bound.
@@ -120,7 +127,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 			return err
 		}
 	}
-	if quiet := time.Since(w.heard.Load()); quiet >= silentPulses*w.store.pulse {
+	if quiet := time.Since(w.heard.Load()); quiet >= w.patience {
 		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
 	// With other metadata in the context, another stream would be asked. The answer arrives as an event, so an error
