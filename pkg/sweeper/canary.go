@@ -62,6 +62,7 @@ func (o *observer) announce(ctx context.Context) {
 	peers := o.cfg.Peers()
 	sent := o.cfg.moment()
 	presence, claimed := o.presence(peers, sent)
+	alone := o.removing.Load() == 0
 	try, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	revision, term, err := o.cfg.Announce(try, presence)
@@ -77,6 +78,9 @@ func (o *observer) announce(ctx context.Context) {
 		o.canary.cause = err.Error()
 		o.gap(now, gapNoWrites, o.canary.cause)
 		return
+	}
+	if alone && o.removing.Load() == 0 {
+		o.wrote(now - sent.Mono)
 	}
 	o.answered(now, sent.Mono, presence.Revision, revision, term)
 	o.compare(now, claimed, revision)

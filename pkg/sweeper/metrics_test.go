@@ -207,7 +207,7 @@ func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 			t.Fatalf("%d removed", len(s.removed))
 		}
 		if got := len(gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()); got < 1000 ||
-			got > 1064 {
+			got > 1000+2*64 { // two batches may end at once
 			t.Errorf("%d series", got)
 		}
 	})

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -30,6 +31,8 @@ type observer struct {
 	started time.Time
 	changed chan struct{} // receives a value when more removals may be allowed
 
+	removing atomic.Int32 // batches of removals in flight
+
 	mu        sync.Mutex
 	clocks    clocks
 	last      staleness.Moment // of the last observation
@@ -42,7 +45,8 @@ type observer struct {
 	allowed   time.Duration // since when the conditions allow what they allow now
 	jumps     int64
 	canary    canary
-	heldBack  []string // the rules that hold back removals, for the presence record
+	writes    []time.Duration // what the last canaries took that no removal delayed, oldest first
+	heldBack  []string        // the rules that hold back removals, for the presence record
 }
 
 func newObserver(cfg *Config) *observer {

@@ -125,7 +125,7 @@ func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
 	})
 }
 
-func TestTheRemovalInFlightIsFinishedAndNoOtherIsStarted(t *testing.T) {
+func TestRemovalsInFlightAreFinishedAndNoOtherIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.delay = time.Second
@@ -145,11 +145,11 @@ func TestTheRemovalInFlightIsFinishedAndNoOtherIsStarted(t *testing.T) {
 		}
 		s.wait(time.Hour)
 		<-n.done
-		if len(s.commits) != 1 || len(s.commits[0]) != 64 || len(s.removed) != 64 {
+		if len(s.commits) != 2 || len(s.commits[0]) != 64 || len(s.removed) != 128 {
 			t.Errorf("%d commits, %d removed", len(s.commits), len(s.removed))
 		}
-		if lines := n.log("lock removed"); len(lines) != 64 {
-			t.Errorf("%d lines for 64 removals", len(lines))
+		if lines := n.log("lock removed"); len(lines) != 128 {
+			t.Errorf("%d lines for 128 removals", len(lines))
 		}
 	})
 }

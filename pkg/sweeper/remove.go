@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// batchSize is the number of removals in one commit: measured to be fast without delaying lock holders.
-	batchSize = 64
 	// removeTimeout bounds one commit, including the one that is finished after the end of ctx.
 	removeTimeout = 10 * time.Second
 
@@ -58,6 +56,14 @@ func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration)
 		next: next}
 }
 
+// failures returns how often the removal failed.
+func (s *Sweeper) failures(r *metadata.Record) int {
+	if t, ok := s.tried[r.Name]; ok && t.is(r) {
+		return t.failures
+	}
+	return 0
+}
+
 // forgetTried forgets holds that are gone or were extended, and returns how many of the rest are set aside.
 func (s *Sweeper) forgetTried() (setAside int) {
 	for name, t := range s.tried {
@@ -83,24 +89,27 @@ type dueLock struct {
 func (s *Sweeper) removeDue(ctx context.Context) {
 	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
+	s.land(0)
 }
 
-// removeBatch removes one batch of what is due, and reports whether there was one.
+// removeBatch sends one batch of what is due, and reports whether there was one. Its outcome comes with a later call of
+// land.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
+	s.land(s.together() - 1)
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
 		return false
 	}
 	c, now := s.conditions()
 	batch := s.nextBatch(c, now)
 	if len(batch) > 0 {
-		s.remove(ctx, batch, now)
+		s.send(ctx, batch, now)
 	}
 	return len(batch) > 0
 }
 
 // nextBatch takes what is due from the queue and decides anew about each lock, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
-	size := batchSize
+	size := s.pace.size
 	if s.brake {
 		if size = 1; now.Mono < s.nextSlot {
 			return nil
@@ -135,6 +144,9 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 func (s *Sweeper) later(c candidate) {
 	if c.at <= s.nextScan+s.scanInterval() {
 		heap.Push(&s.soon, c)
+		if s.scanning {
+			s.retries = append(s.retries, c)
+		}
 	}
 }
 
@@ -150,31 +162,71 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 		Msg("lock not removed")
 }
 
-// remove commits one batch. The commit is finished even if ctx ends meanwhile.
-func (s *Sweeper) remove(ctx context.Context, batch []dueLock, now staleness.Moment) {
-	removals := make([]metadata.Removal, len(batch))
+// flight is a batch that was sent and of whose outcome nothing is known yet.
+type flight struct {
+	batch    []dueLock
+	removals []metadata.Removal
+	sent     time.Duration
+	landed   chan landing
+}
+
+// landing is the outcome of a flight.
+type landing struct {
+	errs []error
+	at   staleness.Moment
+}
+
+// together returns how many batches may be in flight at once. No batch waits here for another one: each is sent as soon
+// as it is decided.
+func (s *Sweeper) together() int {
+	if s.brake {
+		return 1
+	}
+	return inFlight
+}
+
+// send commits one batch, which is finished even if ctx ends meanwhile. Until it lands, its locks are not tried again.
+func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
+	f := flight{batch: batch, removals: make([]metadata.Removal, len(batch)), landed: make(chan landing, 1)}
 	for i, d := range batch {
 		ended := metadata.EndedAutoUnlocked
 		if d.proof {
 			ended = metadata.EndedAbandoned
 		}
 		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
-		removals[i] = metadata.Removal{Record: d.record, Ending: ending}
+		f.removals[i] = metadata.Removal{Record: d.record, Ending: ending}
 		if !d.proof {
-			removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
+			f.removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
 		}
+		s.remember(d.record, s.failures(d.record), staleness.Never)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
-	errs := s.cfg.Remove(ctx, removals)
-	done := s.cfg.moment()
-	s.nextSlot = done.Mono + brakeEvery
-	for i, d := range batch {
-		err := fmt.Errorf("%d answers to %d removals", len(errs), len(batch))
-		if len(errs) == len(batch) {
-			err = errs[i]
+	f.sent = s.cfg.Clock()
+	s.observer.removing.Add(1)
+	go func() {
+		defer cancel()
+		errs := s.cfg.Remove(ctx, f.removals)
+		s.observer.removing.Add(-1)
+		f.landed <- landing{errs, s.cfg.moment()}
+	}()
+	s.flying = append(s.flying, f)
+}
+
+// land waits until at most most batches are in flight, and settles the others.
+func (s *Sweeper) land(most int) {
+	for len(s.flying) > most {
+		f := s.flying[0]
+		s.flying = s.flying[1:]
+		done := <-f.landed
+		s.nextSlot = done.at.Mono + brakeEvery
+		s.pace.took(done.at.Mono-f.sent, s.observer.usual(), len(f.batch))
+		for i, d := range f.batch {
+			err := fmt.Errorf("%d answers to %d removals", len(done.errs), len(f.batch))
+			if len(done.errs) == len(f.batch) {
+				err = done.errs[i]
+			}
+			s.settle(d, f.removals[i].Ending.Why, err, done.at)
 		}
-		s.settle(d, removals[i].Ending.Why, err, done)
 	}
 }
 
@@ -200,10 +252,7 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 // failed records a failure. The wait doubles each time; a removal that failed six times is set aside, and retried every
 // few minutes.
 func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
-	failures := 1
-	if t, ok := s.tried[r.Name]; ok && t.is(r) {
-		failures = t.failures + 1
-	}
+	failures := s.failures(r) + 1
 	wait := setAsideFor
 	if failures < maxFailures {
 		wait = time.Second << (failures - 1)

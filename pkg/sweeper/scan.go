@@ -32,15 +32,20 @@ type findings struct {
 // scanChunk is the number of locks after which a scan pauses to remove what became due meanwhile.
 const scanChunk = 2000
 
-// scan judges every lock: it counts states, logs what started to alert, and queues what may become removable soon.
+// scan judges every lock that is not settled: it counts states, logs what started to alert, and queues what may become
+// removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
+	s.scanning = true
+	defer func() { s.scanning = false }()
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
 	soon := s.recycled[:0]
 	started := 0
-	locks := 0
-	for r := range s.cfg.Locks() {
+	survey := s.cfg.Survey(now)
+	f.states[staleness.Held] = survey.Settled
+	locks := survey.Settled
+	for r := range survey.Unsettled {
 		if locks++; locks%scanChunk == 0 {
 			s.removeBatch(ctx)
 		}
@@ -67,6 +72,8 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
 	}
+	soon = append(soon, s.retries...) // the scan left them out while they were in flight
+	s.retries = s.retries[:0]
 	s.soon, s.recycled, s.alerting = soon, s.soon, alerting
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]

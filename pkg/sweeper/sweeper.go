@@ -25,9 +25,13 @@ type Sweeper struct {
 	soon     queue            // what may become removable before the end of the next scan
 	recycled queue            // the memory of soon's predecessor
 	due      dueQueue         // what may be removable now
+	scanning bool             // a scan is running, whose candidates will replace soon and due
+	retries  []candidate      // what was queued again during the scan
 	tried    map[string]tried // by lock: outcomes worth remembering
 	alerting map[string]int64 // by lock: the tokens of alerting holds, so that each is logged once
-	nextSlot time.Duration    // of the brake
+	flying   []flight         // batches of removals, oldest first
+	pace     pace
+	nextSlot time.Duration // of the brake
 	brake    bool
 
 	arrived chan struct{} // receives a value when something was added to deaths
@@ -47,7 +51,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded, tried: map[string]tried{},
+	s := &Sweeper{cfg: cfg, excluded: excluded, tried: map[string]tried{}, pace: pace{maxBatch},
 		metrics: newMetrics(text.NewAttributes(cfg.Attributes)),
 		arrived: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)

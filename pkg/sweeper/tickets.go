@@ -27,7 +27,7 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 			if !s.overdue(w, now) {
 				continue
 			}
-			if removed == batchSize || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
+			if removed == maxBatch || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
 				return
 			}
 			removed++

@@ -354,6 +354,22 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
+// survey leaves out the locks that are settled.
+func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
+	s := staleness.Survey{}
+	var unsettled []*metadata.Record
+	for r := range all {
+		if staleness.SettledUntil(r, p, now) > now.Mono {
+			s.Settled++
+			continue
+		}
+		copied := *r
+		unsettled = append(unsettled, &copied)
+	}
+	s.Unsettled = slices.Values(unsettled)
+	return s
+}
+
 // join starts an unlocker on the store: auto-unlock with the default policy, its clock verified by a member of etcd.
 func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node {
 	t.Helper()
@@ -375,6 +391,7 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 	for _, c := range change {
 		c(n, &cfg)
 	}
+	cfg.Survey = func(now staleness.Moment) staleness.Survey { return survey(cfg.Locks(), cfg.Policy, now) }
 	var err error
 	if n.Sweeper, err = sweeper.New(cfg); err != nil {
 		t.Fatal(err)
