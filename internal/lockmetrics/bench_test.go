@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // manyLocks are n locks of which 1000, spread evenly, are alerting.
@@ -33,7 +34,10 @@ func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 1_000_000} {
 		for _, mode := range []lockmetrics.Series{lockmetrics.SeriesAlerting, lockmetrics.SeriesAll} {
 			b.Run(fmt.Sprintf("locks=%d/series=%s", n, mode), func(b *testing.B) {
-				config := newWorld(manyLocks(n)...).config()
+				w := newWorld(manyLocks(n)...)
+				config := w.config()
+				survey := w.survey(staleness.Moment{Wall: w.now, Mono: w.mono}) // as a view remembers it
+				config.Survey = func(staleness.Moment) staleness.Survey { return survey }
 				config.Series = mode
 				registry := prometheus.NewRegistry()
 				registry.MustRegister(lockmetrics.New(config))

@@ -19,7 +19,9 @@ type Config struct {
 	Namespace string // the first word of every metric name: unlocker or mutexdash
 	Policy    staleness.Policy
 
-	Locks  func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
+	Locks func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
+	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
+	Survey func(staleness.Moment) staleness.Survey
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now    func() time.Time     // the wall clock; time.Now when nil
@@ -73,6 +75,9 @@ type Collector struct {
 func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Survey == nil || c.Series == SeriesAll {
+		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{Unsettled: c.Locks()} }
 	}
 	limit := 0
 	if c.Series == SeriesAll {
@@ -164,9 +169,12 @@ func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, label
 // instant exports a time unless it is zero, which would read as 1970.
 func instant(ch chan<- prometheus.Metric, d *prometheus.Desc, t time.Time, labels ...string) {
 	if !t.IsZero() {
-		gauge(ch, d, float64(t.UnixMicro())/1e6, labels...)
+		gauge(ch, d, seconds(t), labels...)
 	}
 }
+
+// seconds returns a time as seconds since 1970.
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func truth(b bool) float64 {
 	if b {

@@ -35,8 +35,27 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
+// survey leaves out the locks that are settled.
+func (w *world) survey(now staleness.Moment) staleness.Survey {
+	s := staleness.Survey{}
+	var unsettled []*metadata.Record
+	for _, r := range w.locks {
+		if s.Oldest.IsZero() || !r.LockedAt.IsZero() && r.LockedAt.Before(s.Oldest) {
+			s.Oldest = r.LockedAt
+		}
+		if staleness.SettledUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
+			s.Settled++
+		} else {
+			unsettled = append(unsettled, r)
+		}
+	}
+	s.Unsettled = compact.Each(compact.All(unsettled))
+	return s
+}
+
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
+		Survey:      w.survey,
 		Namespace:   "unlocker",
 		Policy:      staleness.DefaultPolicy(),
 		Locks:       func() iter.Seq[*metadata.Record] { return compact.Each(compact.All(w.locks)) },

@@ -2,9 +2,11 @@ package lockmetrics
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -30,16 +32,18 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	return queues
 }
 
-// locks judges every lock once, counts the states and exports the most overdue ones.
+// locks judges every lock that is not settled once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	states := staleness.States()
 	counts := make([]int, len(states))
+	survey := c.c.Survey(now)
+	counts[slices.Index(states, staleness.Held)] = survey.Settled
 	acknowledged := 0
-	oldest := time.Time{}
+	oldest := survey.Oldest
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
-	for r := range c.c.Locks() {
+	for r := range survey.Unsettled {
 		verdict := staleness.Judge(r, c.c.Policy, now)
 		counts[slices.Index(states, verdict.State)]++
 		oldest = earlier(oldest, r.LockedAt)
@@ -89,6 +93,8 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 // intent to hide it, is left out: a duplicate series would fail the whole scrape.
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter,
 	now time.Time) int {
+	// The registry sorts what it gets, and that is quick if it is sorted.
+	slices.SortFunc(locks, func(a, b judged) int { return strings.Compare(a.record.Name, b.record.Name) })
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
 		r := j.record
@@ -97,11 +103,17 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 			continue
 		}
 		taken[name] = true
-		labels := c.holder(r)
 		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
-		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
-		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
-		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
+		holder := prometheus.MakeLabelPairs(c.d.lockedAt, c.holder(r))
+		for _, s := range [...]sample{
+			{c.d.lockedAt, holder, r.LockedAt},
+			{c.d.alertAt, holder, j.verdict.AlertAt},
+			{c.d.autoUnlockAt, holder, j.verdict.AutoUnlockAt},
+		} {
+			if !s.at.IsZero() {
+				ch <- s
+			}
+		}
 		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
 			gauge(ch, c.d.lockExcluded, 1, name)
 		}
@@ -116,6 +128,24 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 	}
 	return len(taken)
+}
+
+// sample is an instant of a lock. Those of one lock share their labels.
+type sample struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	at     time.Time
+}
+
+// Desc implements [prometheus.Metric].
+func (s sample) Desc() *prometheus.Desc { return s.desc }
+
+// Write implements [prometheus.Metric].
+func (s sample) Write(m *dto.Metric) error {
+	value := seconds(s.at)
+	m.Label = s.labels
+	m.Gauge = &dto.Gauge{Value: &value}
+	return nil
 }
 
 // earlier returns the earlier of two times, where zero means none.

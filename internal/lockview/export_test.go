@@ -3,6 +3,9 @@ package lockview
 import (
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/compact"
 )
 
 // Records returns the kept presence records, whether their unlockers run or not, sorted by id.
@@ -21,4 +24,15 @@ func (v *View) Statements() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.snap.stated.deaths) + len(v.snap.stated.suspicions)
+}
+
+// SettledAfterAChange reports whether a lock counts as settled that changed before that was noted.
+func SettledAfterAChange() bool {
+	var x index
+	before, after := &held{Record: compact.Record{Name: "a"}}, &held{Record: compact.Record{Name: "a"}}
+	x.put(item{rec: before})
+	x.put(item{rec: after})
+	x.settle(item{rec: before, settledUntil: time.Minute})
+	_, settled := x.unsettled(0)
+	return settled > 0
 }

@@ -15,6 +15,7 @@ const maxChunk = 512
 type index struct {
 	chunks [][]item // none is empty
 	count  int
+	first  *held // the one taken first, by its holder's clock; nil = not known, or none says when
 }
 
 // find returns the chunk, and the position in it, where name is or would be.
@@ -43,6 +44,7 @@ func (x *index) put(it item) {
 	chunk, pos, found := x.find(it.name())
 	switch {
 	case found:
+		x.rerank(x.chunks[chunk][pos].rec, it.rec)
 		x.chunks[chunk][pos] = it
 		return
 	case len(x.chunks) == 0:
@@ -52,6 +54,7 @@ func (x *index) put(it item) {
 		pos = len(x.chunks[chunk])
 	}
 	x.count++
+	x.rank(it.rec)
 	x.chunks[chunk] = slices.Insert(x.chunks[chunk], pos, it)
 	if full := x.chunks[chunk]; len(full) == maxChunk {
 		half := maxChunk / 2
@@ -71,6 +74,7 @@ func (x *index) remove(name string) {
 		return
 	}
 	x.count--
+	x.unrank(x.chunks[chunk][pos].rec)
 	left := slices.Delete(x.chunks[chunk], pos, pos+1)
 	x.chunks[chunk] = left
 	switch {

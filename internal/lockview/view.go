@@ -79,6 +79,7 @@ type View struct {
 	wholeShown []*metadata.Record           // likewise shown
 	queues     map[string][]metadata.Waiter // nil when out of date
 	changed    chan struct{}                // nil while nothing waits
+	settling   settling
 	state      state
 	stats      Stats
 	touched    *touched // what changed since the running comparison began; nil when none is running
@@ -252,10 +253,18 @@ func (v *View) visible() []*compact.Record {
 	}
 	v.shown, v.wholeShown = v.held(), nil
 	v.shownOf = v.snap.misplaced.version
-	if len(v.snap.misplaced.byPrefix) == 0 {
+	misplaced := v.misplaced()
+	if len(misplaced) == 0 {
 		return v.shown
 	}
-	all := slices.Clone(v.shown)
+	v.shown = slices.Concat(v.shown, misplaced)
+	slices.SortFunc(v.shown, func(a, b *compact.Record) int { return strings.Compare(a.Name, b.Name) })
+	return v.shown
+}
+
+// misplaced returns the misplaced records that are shown. The caller holds mu.
+func (v *View) misplaced() []*compact.Record {
+	var all []*compact.Record
 	for _, m := range v.snap.misplaced.byPrefix {
 		if m.rec == nil {
 			continue
@@ -269,8 +278,6 @@ func (v *View) visible() []*compact.Record {
 			all = append(all, &c)
 		}
 	}
-	slices.SortFunc(all, func(a, b *compact.Record) int { return strings.Compare(a.Name, b.Name) })
-	v.shown = all
 	return all
 }
 
