@@ -2,6 +2,7 @@ package locks
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -32,20 +33,18 @@ func (g *Group) unknown() int {
 func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
 		all := map[string]*Group{}
-		for _, row := range r.Rows {
-			g := all[row.Owner]
-			if g == nil {
-				g = &Group{Owner: row.Owner, Display: row.Display}
-				all[row.Owner] = g
-				r.groups = append(r.groups, g)
-			}
-			if g.add(row); row.Display.urgency() < g.Display.urgency() {
-				g.Display = row.Display
-			}
-			if len(g.Rows) < maxGroupRows {
-				g.Rows = append(g.Rows, row)
+		for _, some := range inPieces(len(r.Rows), minPiece, func(from, to int) map[string]*Group {
+			return byOwner(r.Rows[from:to])
+		}) {
+			for owner, g := range some {
+				if first := all[owner]; first != nil {
+					first.join(g)
+				} else {
+					all[owner] = g
+				}
 			}
 		}
+		r.groups = slices.Collect(maps.Values(all))
 		slices.SortFunc(r.groups, func(a, b *Group) int {
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
 				cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
@@ -53,4 +52,32 @@ func (r *Result) ByOwner() []*Group {
 		})
 	})
 	return r.groups
+}
+
+// byOwner divides some rows.
+func byOwner(rows []*Row) map[string]*Group {
+	all := map[string]*Group{}
+	for _, row := range rows {
+		g := all[row.Owner]
+		if g == nil {
+			g = &Group{Owner: row.Owner, Display: row.Display}
+			all[row.Owner] = g
+		}
+		if g.add(row); row.Display.urgency() < g.Display.urgency() {
+			g.Display = row.Display
+		}
+		if len(g.Rows) < maxGroupRows {
+			g.Rows = append(g.Rows, row)
+		}
+	}
+	return all
+}
+
+// join adds the rows of the same owner that follow.
+func (g *Group) join(o *Group) {
+	g.sum(&o.Counts)
+	if o.Display.urgency() < g.Display.urgency() {
+		g.Display = o.Display
+	}
+	g.Rows = append(g.Rows, o.Rows[:min(len(o.Rows), maxGroupRows-len(g.Rows))]...)
 }

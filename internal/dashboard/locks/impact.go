@@ -40,8 +40,8 @@ func (s *Snapshot) worst() *Impact {
 			}
 		}
 	}
-	for _, r := range s.Rows {
-		if r.Display.Troubled() && r.Waiters == 0 && (troubled == nil || troubled.Waiters == 0) {
+	for r := range s.Troubled() {
+		if r.Waiters == 0 && (troubled == nil || troubled.Waiters == 0) {
 			troubled = s.first(troubled, &Impact{r.Name, []*Row{r}, Queue{}})
 		}
 	}

@@ -31,6 +31,7 @@ type Query struct {
 type Term struct {
 	Text  string // as typed, with its "-"
 	not   bool
+	late  bool // it is a regular expression: cheaper terms are looked at first
 	match matcher
 }
 
@@ -91,10 +92,12 @@ func (q *Query) add(token string) {
 	}
 	if key, value, ok := cutKey(body); ok {
 		var err error
+		regexps := q.regexps
 		if t.match, err = q.field(key, unquote(value)); err != nil {
 			q.problem(token, err.Error())
 			return
 		}
+		t.late = q.regexps > regexps
 	} else {
 		word := strings.ToLower(unquote(body))
 		t.match = func(r *Row, _ time.Time) bool { return r.says(word) }
@@ -120,8 +123,13 @@ func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
 // Matches reports whether the lock fulfils all terms.
 func (q *Query) Matches(r *Row, now time.Time) bool {
+	return q.fulfils(r, now, false) && (q.regexps == 0 || q.fulfils(r, now, true))
+}
+
+// fulfils reports whether the lock fulfils those terms that are regular expressions, or all others.
+func (q *Query) fulfils(r *Row, now time.Time, late bool) bool {
 	for i := range q.Terms {
-		if q.Terms[i].match(r, now) == q.Terms[i].not {
+		if t := &q.Terms[i]; t.late == late && t.match(r, now) == t.not {
 			return false
 		}
 	}

@@ -83,6 +83,8 @@ func QueueOf(queue []metadata.Waiter) Queue {
 	return q
 }
 
+func (q Queue) same(o Queue) bool { return q.Waiters == o.Waiters && q.Longest.Equal(o.Longest) }
+
 // NewRow judges the lock at the moment. before is an older row of the lock, or nil.
 func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting Queue, before *Row) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}

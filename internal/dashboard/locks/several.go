@@ -72,6 +72,7 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 		} else {
 			s.frozen[p.Cluster] = p.Frozen
 		}
+		s.troubled = append(s.troubled, p.Snapshot.troubled...)
 		rows[i] = p.Snapshot.Rows
 		total += len(rows[i])
 	}
@@ -147,6 +148,9 @@ func differences(old, now []*Row) changes {
 
 // asOf is the moment that a row is looked at from: now, or when its cluster was last heard.
 func (s *Snapshot) asOf(r *Row, now time.Time) time.Time {
+	if len(s.frozen) == 0 { // nearly always, and this is asked for each row of a search
+		return now
+	}
 	if at, away := s.frozen[r.Cluster]; away {
 		return at
 	}

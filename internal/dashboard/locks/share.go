@@ -53,15 +53,21 @@ func (s *Snapshot) Shares(lock string) []*Row {
 	if len(lock) > metadata.MaxNameBytes {
 		return nil
 	}
-	from, _ := indexOf(s.Rows, lock+"#1")
-	to, _ := indexOf(s.Rows, lock+"#:") // ":" follows "9"
 	var found []*Row
+	from, to := s.shares(lock)
 	for _, r := range s.Rows[from:to] {
 		if r.Share != nil && r.Share.Lock == lock {
 			found = append(found, r)
 		}
 	}
 	return found
+}
+
+// shares is where the rows stand whose names are those of shares of the lock.
+func (s *Snapshot) shares(lock string) (from, to int) {
+	from, _ = indexOf(s.Rows, lock+"#1")
+	to, _ = indexOf(s.Rows, lock+"#:") // ":" follows "9"
+	return from, to
 }
 
 // Holders are the rows of those who hold the lock, alone or together.

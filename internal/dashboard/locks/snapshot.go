@@ -3,6 +3,7 @@
 package locks
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,9 @@ type Snapshot struct {
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
 	locks        []*compact.Record    // of which the snapshot was built
+	blocks       []block              // of the rows; none in the snapshot of several clusters
+	troubled     [][]*Row             // those that need a person, or soon will
+	waiting      map[string]Queue     // the queues, summed up
 	queueVersion uint64
 	changes      changes // since the snapshot before
 	results      results
@@ -59,9 +63,8 @@ type Source struct {
 	Cluster string
 }
 
-// Snapshots keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked
-// for and something changed, by one request at a time, and never so often that building takes more than a share of the
-// time.
+// Snapshots keeps the newest snapshot. Building one costs time, so it is built when it is asked for and something
+// changed, by one request at a time, and never so often that building takes more than a share of the time.
 type Snapshots struct {
 	source Source
 	costly chan struct{}
@@ -126,93 +129,88 @@ func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time
 	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and
-// found.
+// build makes a snapshot. Blocks and rows of the last one that did not change are taken over, and so is how they were
+// sorted and found.
 func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, from *Source,
 	at staleness.Moment) *Snapshot {
 	s := &Snapshot{Rows: make([]*Row, len(locks)), at: at.Wall, locks: locks, Queues: queues,
-		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
-	var old []*Row
-	if last != nil && !at.Wall.Before(last.at) {
-		old = last.Rows
-		s.sorted.before = last.sorted.finished()
-		s.results.before = last.results.finished()
-	}
-	summaries := make(map[string]Queue, len(queues))
+		waiting: make(map[string]Queue, len(queues)),
+		Cycles:  sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	for lock, queue := range queues {
-		summaries[lock] = QueueOf(queue)
+		s.waiting[lock] = QueueOf(queue)
 	}
-	var came, went []*Row
-	for _, b := range inPieces(len(locks), func(first, end int) built {
-		b := built{rows: s.Rows[first:end]}
-		b.build(within(old, locks, first, end), locks[first:end], summaries, from, at)
-		return b
-	}) {
-		s.All.sum(&b.all)
-		s.Version += b.version
-		s.Next = Earlier(s.Next, b.next)
-		came, went = append(came, b.came...), append(went, b.went...)
+	if last == nil || at.Wall.Before(last.at) {
+		last = &Snapshot{}
 	}
-	s.changes = newChanges(came, went, len(locks))
+	s.sorted.before = last.sorted.finished()
+	s.results.before = last.results.finished()
+	pieces := last.plan(locks, last.changed(s.waiting, at.Wall))
+	var made []*piece
+	row := 0
+	for i := range pieces {
+		p := &pieces[i]
+		rows := s.Rows[row : row+len(p.locks)]
+		if p.kept {
+			copy(rows, p.rows)
+		} else {
+			made = append(made, p)
+		}
+		p.rows, p.locks = rows, locks[row:row+len(rows)]
+		row += len(rows)
+	}
+	inPieces(len(made), minPiece/blockSize, func(first, end int) struct{} {
+		for _, p := range made[first:end] {
+			p.build(s.waiting, from, at)
+		}
+		return struct{}{}
+	})
+	s.sum(pieces)
 	s.Worst = sync.OnceValue(s.worst)
 	return s
 }
 
-// within are the old rows whose names lie from one lock to another.
-func within(old []*Row, locks []*compact.Record, from, to int) []*Row {
-	place := func(i, end int) int {
-		if i == 0 || i == len(locks) {
-			return end
+// sum adds up the blocks of the snapshot.
+func (s *Snapshot) sum(pieces []piece) {
+	s.blocks = make([]block, 0, len(pieces))
+	var came, went []*Row
+	for i := range pieces {
+		p := &pieces[i]
+		came, went = append(came, p.came...), append(went, p.went...)
+		if len(p.rows) == 0 {
+			continue
 		}
-		at, _ := indexOf(old, locks[i].Name)
-		return at
+		s.All.sum(&p.all)
+		s.Version += p.version
+		s.Next = Earlier(s.Next, p.next)
+		if len(p.troubled) > 0 {
+			s.troubled = append(s.troubled, p.troubled)
+		}
+		s.blocks = append(s.blocks, p.block)
 	}
-	return old[place(from, 0):place(to, len(old))]
+	s.changes = newChanges(came, went, len(s.Rows))
 }
 
-// built is a piece of a snapshot.
-type built struct {
-	rows       []*Row
-	all        Counts
-	next       time.Time
-	version    uint64 // a sum, so that it does not depend on the pieces
-	came, went []*Row
-}
-
-func (b *built) build(old []*Row, locks []*compact.Record, summaries map[string]Queue, from *Source,
-	at staleness.Moment) {
-	for i, lock := range locks {
-		for len(old) > 0 && old[0].Name < lock.Name {
-			b.went, old = append(b.went, old[0]), old[1:]
-		}
-		var before *Row
-		if len(old) > 0 && old[0].Name == lock.Name {
-			before, old = old[0], old[1:]
-		}
-		r := update(before, lock, summaries, from, at)
-		if r != before {
-			if b.came = append(b.came, r); before != nil {
-				b.went = append(b.went, before)
+// Troubled goes over the rows that need a person, or soon will, in any order.
+func (s *Snapshot) Troubled() iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		for _, rows := range s.troubled {
+			for _, r := range rows {
+				if !yield(r) {
+					return
+				}
 			}
 		}
-		b.rows[i] = r
-		b.all.add(r)
-		b.version += r.Fingerprint
-		b.next = Earlier(b.next, r.next)
 	}
-	b.went = append(b.went, old...)
 }
 
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *compact.Record, summaries map[string]Queue, from *Source,
-	at staleness.Moment) *Row {
+func update(before *Row, lock *compact.Record, waiting map[string]Queue, from *Source, at staleness.Moment) *Row {
 	if before == nil || before.Record != lock {
 		queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-		return NewRow(lock, from.Policy, at, summaries[queue], before).In(from.Cluster)
+		return NewRow(lock, from.Policy, at, waiting[queue], before).In(from.Cluster)
 	}
-	now := summaries[before.Share.QueueName(lock.Name)]
-	same := now.Waiters == before.Waiters && now.Longest.Equal(before.Longest)
-	if same && (before.next.IsZero() || at.Wall.Before(before.next)) {
+	now := waiting[before.Share.QueueName(lock.Name)]
+	if now.same(before.Queue) && (before.next.IsZero() || at.Wall.Before(before.next)) {
 		return before
 	}
 	r := *before

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 )
 
@@ -52,6 +53,22 @@ func (o Order) less(a, b *Row) bool {
 	return o.compare(&x, &y) < 0
 }
 
+// countBefore is how many of the rows, which are in this order, come before r. It searches in steps that double, which
+// is fast if r stands near the front.
+func (o Order) countBefore(rows []*Row, r *Row) int {
+	p := o.position(r)
+	behind := func(i int) bool {
+		at := o.position(rows[i])
+		return o.compare(&at, &p) >= 0
+	}
+	end := 1
+	for end < len(rows) && !behind(end) {
+		end *= 2
+	}
+	from := end / 2
+	return from + sort.Search(min(end, len(rows))-from, func(i int) bool { return behind(from + i) })
+}
+
 // sortKey is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
 // them, a name by where its row stands among rows that are sorted by name.
 type sortKey struct {
@@ -63,7 +80,7 @@ type sortKey struct {
 func (o Order) Sort(rows []*Row) []*Row {
 	ranks := o.ranks(rows)
 	places := make([]sortKey, len(rows))
-	inPieces(len(rows), func(from, to int) struct{} {
+	inPieces(len(rows), minPiece, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])
 			switch {

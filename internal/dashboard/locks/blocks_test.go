@@ -1,0 +1,222 @@
+package locks
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/compact"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// world is what a source of locks holds, and how it changes.
+type world struct {
+	random *rand.Rand
+	now    time.Time
+	locks  []*compact.Record
+	queues map[string][]metadata.Waiter
+	count  int64
+}
+
+func newWorld(locks int) *world {
+	w := &world{random: rand.New(rand.NewPCG(5, 6)), now: time.Date(2026, 11, 23, 3, 0, 0, 0, time.UTC),
+		queues: map[string][]metadata.Waiter{}}
+	for i := range locks {
+		w.locks = append(w.locks, w.record(fmt.Sprintf("lock-%05d", i)))
+	}
+	return w
+}
+
+func (w *world) record(name string) *compact.Record {
+	w.count++
+	alert := w.now.Add(time.Duration(w.random.IntN(7200)) * time.Second)
+	r := &metadata.Record{Name: name, UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", w.count),
+		Token: w.count, Revision: w.count, DeadlineRevision: w.count,
+		Owner: fmt.Sprint("owner-", w.random.IntN(9)), Hostname: fmt.Sprint("host-", w.random.IntN(99)),
+		LockedAt: w.now.Add(-time.Minute), AlertAt: alert, AutoUnlockAt: alert.Add(time.Hour)}
+	if strings.Contains(name, "#") {
+		r.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits}
+	}
+	return compact.Of(r)
+}
+
+// turn changes some locks and queues, and lets some time pass.
+func (w *world) turn() {
+	w.now = w.now.Add(time.Duration(w.random.IntN(330)-30) * time.Second) // clocks are set back, too
+	w.locks = slices.Clone(w.locks)
+	for _, lock := range slices.Sorted(maps.Keys(w.queues)) {
+		if w.random.IntN(8) == 0 {
+			w.queue(lock)
+		}
+	}
+	for range w.random.IntN(1 + w.random.IntN(40)) {
+		i := w.random.IntN(len(w.locks) + 1)
+		if i == len(w.locks) { // after all others
+			w.put(w.record(fmt.Sprintf("z-%05d", w.count)))
+			continue
+		}
+		switch name := w.locks[i].Name; w.random.IntN(7) {
+		case 0:
+			w.locks = slices.Delete(w.locks, i, i+1)
+		case 1: // a whole range ends
+			w.locks = slices.Delete(w.locks, i, min(len(w.locks), i+w.random.IntN(3*blockSize)))
+		case 2:
+			w.locks[i] = w.record(name)
+		case 3:
+			w.put(w.record(name + "+"))
+		case 4: // shares, for which others wait
+			lock, _, _ := strings.Cut(name, "#")
+			w.put(w.record(fmt.Sprintf("%s#%d", lock, 1+w.random.IntN(12))))
+			w.queue(lock)
+		case 5: // many are taken beside each other
+			for j := range w.random.IntN(2 * blockSize) {
+				w.put(w.record(fmt.Sprintf("%s-%03d", name, j)))
+			}
+		default:
+			w.queue(name)
+		}
+	}
+	w.locks = w.locks[:min(len(w.locks), 40*blockSize)]
+	for len(w.locks) < blockSize { // or not much would be left
+		w.put(w.record(fmt.Sprintf("a-%05d", w.count)))
+	}
+}
+
+func (w *world) put(r *compact.Record) {
+	i := indexOfLock(w.locks, r.Name)
+	if i < len(w.locks) && w.locks[i].Name == r.Name {
+		w.locks[i] = r
+		return
+	}
+	w.locks = slices.Insert(w.locks, i, r)
+}
+
+// queue makes the queue of a lock longer, or ends it.
+func (w *world) queue(lock string) {
+	if len(w.queues[lock]) > 0 && w.random.IntN(3) == 0 {
+		delete(w.queues, lock)
+		return
+	}
+	w.count++
+	waiter := metadata.Waiter{Revision: w.count,
+		Ticket: metadata.Ticket{Since: metadata.Time{Time: w.now.Add(-time.Minute)}}}
+	w.queues[lock] = append(slices.Clone(w.queues[lock]), waiter)
+}
+
+func (w *world) snapshot(last *Snapshot) *Snapshot {
+	queues := map[string][]metadata.Waiter{}
+	for lock, queue := range w.queues {
+		queues[lock] = queue
+	}
+	return build(last, w.locks, queues, &Source{Policy: staleness.DefaultPolicy()}, staleness.Moment{Wall: w.now})
+}
+
+func TestASnapshotIsTheSameWhateverItTookOver(t *testing.T) {
+	for _, locks := range []int{0, 1, blockSize, 20 * blockSize} {
+		w := newWorld(locks)
+		grown := w.snapshot(nil)
+		query := ParseQuery("owner:owner-3")
+		taken, troubled := 0, 0
+		for turn := range 50 {
+			orders := []Order{
+				{By: MostUrgent}, {By: "name", Reverse: true}, {By: "host"}, {By: "unlock", Reverse: true},
+			}
+			for _, o := range orders { // so that the next snapshot has sortings and results to begin with
+				grown.InOrder(o)
+			}
+			if _, err := grown.Result(t.Context(), query, orders[0], w.now); err != nil {
+				t.Fatal(err)
+			}
+			before := grown
+			w.turn()
+			grown = w.snapshot(before)
+			fresh := w.snapshot(nil)
+			where := fmt.Sprintf("%d locks at first, turn %d", locks, turn)
+			compareSnapshots(t, where, grown, fresh)
+			for _, o := range orders {
+				compareRows(t, fmt.Sprintf("%s, by %s", where, o), grown.InOrder(o), fresh.InOrder(o))
+			}
+			got, err := grown.Result(t.Context(), query, orders[0], w.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := fresh.Result(t.Context(), query, orders[0], w.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareRows(t, where+", a search", got.Rows, want.Rows)
+			if got.Version != want.Version || !reflect.DeepEqual(got.Counts, want.Counts) {
+				t.Fatalf("%s, a search: %+v, want %+v", where, got.Counts, want.Counts)
+			}
+			troubled += grown.All.Alerting
+			for _, r := range grown.Rows {
+				if before.Find(r.Name) == r {
+					taken++
+				}
+			}
+		}
+		if taken == 0 || troubled == 0 {
+			t.Errorf("%d locks at first: %d rows were taken over, %d alerted", locks, taken, troubled)
+		}
+	}
+}
+
+func compareSnapshots(t *testing.T, where string, got, want *Snapshot) {
+	t.Helper()
+	compareRows(t, where, got.Rows, want.Rows)
+	sound := func(r *Row) bool { return !r.Display.Troubled() }
+	troubled := slices.DeleteFunc(slices.Clone(want.Rows), sound)
+	compareRows(t, where+", troubled", slices.Collect(got.Troubled()), troubled)
+	if !reflect.DeepEqual(got.All, want.All) || !got.Next.Equal(want.Next) || got.Version != want.Version {
+		t.Fatalf("%s: %+v, next %v, want %+v, next %v", where, got.All, got.Next, want.All, want.Next)
+	}
+	if !reflect.DeepEqual(got.Worst(), want.Worst()) {
+		t.Fatalf("%s: the worst is %+v, want %+v", where, got.Worst(), want.Worst())
+	}
+	at := 0
+	for i, b := range got.blocks {
+		if len(b.rows) == 0 || len(b.rows) > 2*blockSize || len(b.rows) != len(b.locks) || b.rows[0] != got.Rows[at] {
+			t.Fatalf("%s: block %d of %d rows is not the snapshot's", where, i, len(b.rows))
+		}
+		at += len(b.rows)
+	}
+	if few := 1 + 2*len(got.Rows)/blockSize; at != len(got.Rows) || len(got.blocks) > few {
+		t.Fatalf("%s: %d rows in %d blocks, want %d in at most %d", where, at, len(got.blocks), len(got.Rows), few)
+	}
+}
+
+func compareRows(t *testing.T, where string, got, want []*Row) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d rows, want %d", where, len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] && !reflect.DeepEqual(got[i], want[i]) {
+			t.Fatalf("%s: row %d is %+v, want %+v", where, i, got[i], want[i])
+		}
+	}
+}
+
+func TestGroupsOfPiecesAreThoseOfAllRows(t *testing.T) {
+	w := newWorld(4000)
+	rows := w.snapshot(nil).InOrder(Order{By: MostUrgent})
+	want := byOwner(rows)
+	for _, at := range []int{0, 1, 30, 2000, len(rows)} {
+		got := byOwner(rows[:at])
+		for owner, g := range byOwner(rows[at:]) {
+			if got[owner] == nil {
+				got[owner] = &Group{Owner: owner, Display: g.Display}
+			}
+			got[owner].join(g)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("divided at %d: %v, want %v", at, got, want)
+		}
+	}
+}
