@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -26,21 +27,54 @@ func (d *Dashboard) handleIn(c *desk, need access.Permission, do site.Action) ht
 	}
 }
 
+// The bodies of operators' actions.
+const (
+	formType = "application/x-www-form-urlencoded"
+	jsonType = "application/json"
+)
+
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
 func (d *Dashboard) handleAction(c *desk, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
-		err := o.May(made.Caller)
+		refused := o.May(made.Caller)
+		err := refused
 		if err == nil {
-			err = receive(w, r, kind)
+			err = receive(w, r, kind, bodyWithin)
 		}
-		if err == nil {
-			d.answer(w, made, do)
+		if err != nil {
+			o.Refused(made, err)
+			if refused != nil && kind == formType {
+				err = d.keep(w, made, o, err)
+			}
+			d.fail(w, r, err)
 			return
 		}
-		o.Refused(made, err)
-		d.fail(w, r, err)
+		a, err := d.work(made, do)
+		if errors.Is(err, site.ErrBusy) && kind == formType {
+			err = o.Keep(made, err)
+		}
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		d.send(w, r, a)
 	}
+}
+
+// keep adds to the refusal of a form what was typed into it, if that has come along with the request: a browser without
+// JavaScript would lose it. Nobody waits for it, and no more than some are read at once.
+func (d *Dashboard) keep(w http.ResponseWriter, r *site.Request, o *actions.Operation, refusal error) error {
+	select {
+	case d.kept <- struct{}{}:
+		defer func() { <-d.kept }()
+	default:
+		return refusal
+	}
+	if receive(w, r.Request, formType, keptWithin) != nil {
+		return refusal
+	}
+	return o.Keep(r, refusal)
 }
 
 // maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.

@@ -16,6 +16,9 @@ import (
 const (
 	maxBody    = 16 << 10        // of a POST, in bytes
 	bodyWithin = 2 * time.Second // in which it has to be here
+
+	maxKept    = 64                     // forms of callers who may not, that are read at once
+	keptWithin = 250 * time.Millisecond // in which such a form has to be here
 )
 
 // unread closes the connection after requests whose body nobody reads. Otherwise the server would wait for the rest of
@@ -31,7 +34,7 @@ func unread(next http.Handler) http.Handler {
 }
 
 // receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
-func receive(w http.ResponseWriter, r *http.Request, kind string) error {
+func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
 		return &site.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
 			Detail: "The body must be " + kind + "."}
@@ -42,7 +45,7 @@ func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 		return tooLarge
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a writer without a network has none
+	_ = control.SetReadDeadline(time.Now().Add(within)) // a writer without a network has none
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little
@@ -167,6 +169,56 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 					resp.Close)
 			}
 		})
+	}
+}
+
+func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
+	s := busy()
+	var done []protocol.Action
+	d, forced := operated(t, s, gentle(t, s, &done))
+	const reason, ticket = `"the <b>deploy</b> waits`, "OPS-12"
+	for name, c := range map[string]struct {
+		who, page string
+		status    int
+		lost      bool
+		change    func(url.Values)
+	}{
+		"a force unlock without a name":      {"", "unlock", 401, false, nil},
+		"a force unlock by a viewer":         {"viewer", "unlock", 403, false, nil},
+		"a request to finish without a name": {"", "ask", 401, false, nil},
+		"more time by a viewer":              {"viewer", "extend", 403, false, nil},
+		"a note without a name":              {"", "acknowledge", 401, false, nil},
+		"a form that names no hold":          {"", "ask", 401, false, func(f url.Values) { f.Del("token") }},
+		"a body that is no longer than bodies may be": {"", "ask", 401, true,
+			func(f url.Values) { f.Set("more", strings.Repeat("x", 17<<10)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			form := s.wanted(stuck)
+			form.Set("reason", reason)
+			if c.change != nil {
+				c.change(form)
+			}
+			w := post(d, c.who, actionLink(s, c.page, stuck)+"&from=q%3Dbilling", form)
+			page := w.Body.String()
+			if w.Code != c.status || len(done)+len(*forced) > 0 {
+				t.Fatalf("the answer is %d, and this was done: %v %v", w.Code, done, *forced)
+			}
+			if strings.Contains(page, "<b>deploy") {
+				t.Errorf("what was typed is markup: %s", page)
+			}
+			if kept := strings.Contains(words(page), "You wrote: "+reason+" "+ticket); kept == c.lost {
+				t.Errorf("what was typed is shown: %t; %s", kept, words(page))
+			}
+			back := `href="` + strings.ReplaceAll(actionLink(s, c.page, stuck), "&", "&amp;") +
+				`&amp;from=q=billing">Open the form again</a>`
+			if leads := strings.Contains(page, back); leads != (c.status == 401 && c.change == nil) {
+				t.Errorf("it leads back to the form: %t; %s", leads, page)
+			}
+		})
+	}
+	w := send(d, "", "/api/v1/lock/force-unlock", "application/json", `{"reason":"the deploy"}`)
+	if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "deploy") {
+		t.Errorf("a program is answered with %d %s", w.Code, w.Body)
 	}
 }
 

@@ -162,7 +162,8 @@ func TestPageOfALockIsThatOfItsCluster(t *testing.T) {
 		}
 	}
 	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
-	wantWords(t, w.page(t, "ann", "/c/staging/lock?name=billing/settle", http.StatusOK), "Nobody holds this lock")
+	wantWords(t, w.page(t, "ann", "/c/staging/lock?name=billing/settle", http.StatusOK), "Nobody holds this lock",
+		"mutexctl history --cluster staging billing/settle", "mutexctl show --cluster staging billing/settle")
 }
 
 func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {

@@ -26,6 +26,7 @@ type Dashboard struct {
 	metrics  *metrics
 	tickets  chan struct{} // of the requests that are worked on
 	streams  chan struct{} // of the answers that are sent while they are made
+	kept     chan struct{} // of the forms that are read though they are refused
 	packers  sync.Pool     // of answers
 	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
 	handler  http.Handler
@@ -39,7 +40,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{metrics: newMetrics(), tickets: make(chan struct{}, maxRequests),
-		streams: make(chan struct{}, maxStreams)}
+		streams: make(chan struct{}, maxStreams), kept: make(chan struct{}, maxKept)}
 	if err := d.prefixes(&all[0]); err != nil {
 		return nil, err
 	}
@@ -127,8 +128,8 @@ func (d *Dashboard) lockRoutes(mux *chi.Mux, c *desk) {
 	get("api/v1/lock", access.View, c.api.ServeLock)
 	for _, o := range c.actions.All() {
 		get(o.Page(), access.View, o.ServeForm)
-		mux.Post(route+o.Page(), d.handleAction(c, o, "application/x-www-form-urlencoded", o.ServePost))
-		mux.Post(route+o.API(), d.handleAction(c, o, "application/json", o.ServeAPI))
+		mux.Post(route+o.Page(), d.handleAction(c, o, formType, o.ServePost))
+		mux.Post(route+o.API(), d.handleAction(c, o, jsonType, o.ServeAPI))
 	}
 }
 

@@ -22,7 +22,7 @@ func delayed(s *scene, name string) func(*setup.Config) {
 			if lock != name {
 				return nil
 			}
-			return []metadata.Delay{{Lock: name, UUID: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11", Token: 7,
+			return []metadata.Delay{{Lock: name, UUID: delayedHold, Token: 7,
 				Owner: "billing", Hostname: "<b>host-3", Ended: metadata.EndedForced, By: "ann",
 				At: metadata.Time{Time: s.now.Add(-4 * time.Second)}, Seconds: 30, Leased: true, Revision: 99}}
 		}
@@ -32,7 +32,7 @@ func delayed(s *scene, name string) func(*setup.Config) {
 func TestALockInItsDelaySaysWhoWasBeforeAndUntilWhen(t *testing.T) {
 	s := busy()
 	want := "There is a lock delay of 30s after the hold of billing on <b>host-3, force-unlocked by ann 4s ago, " +
-		"with 0:26 left (mutexctl end-delay "
+		"with 0:26 left (mutexctl end-delay --uuid " + delayedHold + " --reason '' "
 	page := get(s.dashboard(t, delayed(s, "billing/free")), "/lock?name=billing/free")
 	if page.Code != 200 || strings.Contains(page.Body.String(), "<b>host-3") {
 		t.Errorf("status %d: %s", page.Code, page.Body)
@@ -127,16 +127,19 @@ func TestTheEndOfALockDelayIsRefused(t *testing.T) {
 		says   string
 		result string
 	}{
-		"without a name":     {"", nil, nil, 401, "wants to know who you are", "denied"},
-		"without unlock":     {"viewer", nil, nil, 403, "needs the permission unlock", "denied"},
-		"for another owner":  {"catalog-only", nil, nil, 403, "for locks of other owners", "denied"},
-		"without a reason":   {"chief", set("reason", "off"), nil, 422, "3 characters", "denied"},
-		"with another name":  {"chief", set("typed", "billing"), nil, 422, "not the name", "denied"},
-		"of another delay":   {"chief", set("revision", "98"), nil, 409, "There is now a lock delay", "conflict"},
-		"that is over":       {"chief", nil, metadata.ErrChanged, 409, "that you saw is over.", "conflict"},
-		"when nobody knows":  {"chief", nil, setup.ErrUnknown, 504, "Outcome unknown", "error"},
-		"when etcd refuses":  {"chief", nil, errors.New("no leader"), 503, "Nothing was done: no leader", "error"},
-		"while etcd is away": {"chief", away, nil, 412, "mutexctl end-delay billing/free", "denied"},
+		"without a name":    {"", nil, nil, 401, "wants to know who you are", "denied"},
+		"without unlock":    {"viewer", nil, nil, 403, "needs the permission unlock", "denied"},
+		"for another owner": {"catalog-only", nil, nil, 403, "for locks of other owners", "denied"},
+		"without a reason":  {"chief", set("reason", "off"), nil, 422, "3 characters", "denied"},
+		"with another name": {"chief", set("typed", "billing"), nil, 422, "not the name", "denied"},
+		"of another delay":  {"chief", set("revision", "98"), nil, 409, "There is now a lock delay", "conflict"},
+		"that is over":      {"chief", nil, metadata.ErrChanged, 409, "that you saw is over.", "conflict"},
+		"when nobody knows": {"chief", nil, setup.ErrUnknown, 504, "Outcome unknown", "error"},
+		"when etcd refuses": {"chief", nil, errors.New("no leader"), 503, "Nothing was done: no leader", "error"},
+		"while etcd is away": {"chief", away, nil, 412,
+			"mutexctl end-delay --uuid " + delayedHold +
+				" --reason 'node-3 is switched off' --ticket OPS-12 billing/free",
+			"denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
@@ -175,7 +178,7 @@ func TestOnlyThoseWhoMayAreLedToTheEndOfALockDelay(t *testing.T) {
 		if strings.Contains(body, "/end-delay?") {
 			t.Errorf("%s is led to the form", who)
 		}
-		wantWords(t, body, "(mutexctl end-delay billing/free ends it).")
+		wantWords(t, body, "(mutexctl end-delay --uuid "+delayedHold+" --reason '' billing/free ends it).")
 	}
 	s.fresh.Heard = s.now.Add(-time.Minute)
 	if strings.Contains(get(d, page, "X-Forwarded-User", "chief").Body.String(), "/end-delay?") {

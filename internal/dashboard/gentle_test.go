@@ -1,9 +1,11 @@
 package dashboard_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,6 +101,55 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 			t.Errorf("the log does not show it: %s", &s.log)
 		}
 		done = nil
+	}
+}
+
+func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
+	const reason = "it's the disk"
+	const quoted = `'it'\''s the disk'`
+	for name, c := range map[string]struct {
+		what  string
+		typed url.Values // nil: the form was only opened
+		says  string     // between the uuid and the name
+	}{
+		"force unlock": {"unlock", url.Values{"reason": {reason}}, "--reason " + quoted},
+		"ask, opened":  {"ask", nil, "--reason ''"},
+		"ask": {"ask", url.Values{"reason": {reason}, "ticket": {"OPS-12"}},
+			"--reason " + quoted + " --ticket OPS-12"},
+		"ask, with controls": {"ask", url.Values{"reason": {"a \x1b[31m b"}},
+			`--reason $'a \x1b[31m b'`},
+		"extend, opened": {"extend", nil, "--by 30m --reason ''"},
+		"extend": {"extend", url.Values{"reason": {"-x"}, "more": {"own"}, "own": {"1d 2h"}},
+			"--by 26h --reason -x"},
+		"extend by what nobody can read": {"extend", url.Values{"reason": {"x"}, "more": {"own"}, "own": {"soon"}},
+			"--by 30m --reason x"},
+		"acknowledge, opened": {"acknowledge", nil, "--for 30m"},
+		"acknowledge": {"acknowledge", url.Values{"reason": {reason}, "more": {"own"}, "own": {"90s"}},
+			"--for 1m30s --note " + quoted},
+		"withdraw": {"acknowledge", url.Values{"withdraw": {"7"}, "more": {"30m"}, "reason": {reason}}, "--withdraw"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			var done []protocol.Action
+			d, _ := operated(t, s, gentle(t, s, &done))
+			link := actionLink(s, c.what, stuck)
+			form := s.wanted(stuck)
+			for _, field := range []string{"reason", "ticket"} {
+				form.Del(field)
+			}
+			maps.Copy(form, c.typed)
+			s.fresh.Heard = s.now.Add(-time.Minute)
+			w := get(d, link, "X-Forwarded-User", "chief")
+			if c.typed != nil {
+				w = post(d, "chief", link, form)
+			}
+			command := map[string]string{"unlock": "force-unlock", "acknowledge": "ack"}[c.what]
+			if w.Code != http.StatusPreconditionFailed || len(done) > 0 {
+				t.Errorf("it answers %d, and does %v", w.Code, done)
+			}
+			wantWords(t, w.Body.String(),
+				"mutexctl "+cmp.Or(command, c.what)+" --uuid "+uuid(stuck)+" "+c.says+" "+stuck)
+		})
 	}
 }
 

@@ -33,6 +33,8 @@ type scene struct {
 	mu        sync.Mutex // for tests in which something runs beside them
 	now       time.Time
 	locks     []*metadata.Record
+	replaced  bool                     // the records are never written to, only replaced where they stand
+	view      func() []*compact.Record // the locks as the dashboard sees them
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
 	unlockers []setup.Unlocker
@@ -62,19 +64,10 @@ func newScene() *scene {
 // compacted are records in their compact form: the same slice as long as they are, and the same record as long as
 // it says the same.
 func compacted(records func() []*metadata.Record) func() []*compact.Record {
-	var mu sync.Mutex
-	var of []*metadata.Record
-	var now []*compact.Record
 	known := map[*metadata.Record]*compact.Record{}
-	return func() []*compact.Record {
-		all := records()
-		mu.Lock()
-		defer mu.Unlock()
-		if len(all) == len(of) && (len(all) == 0 || &all[0] == &of[0]) {
-			return now
-		}
+	return whenChanged(records, func(_, all []*metadata.Record, _ []*compact.Record) []*compact.Record {
 		next := make(map[*metadata.Record]*compact.Record, len(all))
-		of, now = all, make([]*compact.Record, len(all))
+		now := make([]*compact.Record, len(all))
 		for i, r := range all {
 			c := known[r]
 			if c == nil || !reflect.DeepEqual(c.Whole(), r) {
@@ -84,6 +77,39 @@ func compacted(records func() []*metadata.Record) func() []*compact.Record {
 		}
 		known = next
 		return now
+	})
+}
+
+// compactedInPlace is compacted for records that are replaced where they stand and never written to: a view does not go
+// over all locks either when one changes. As in a view, records share what most of them lack.
+func compactedInPlace(records func() []*metadata.Record) func() []*compact.Record {
+	var nothing compact.Nothing
+	return whenChanged(records, func(of, all []*metadata.Record, before []*compact.Record) []*compact.Record {
+		now := make([]*compact.Record, len(all))
+		copy(now, before)
+		for i, r := range all {
+			if i >= len(of) || of[i] != r {
+				now[i] = new(compact.New(r, nil, &nothing))
+			}
+		}
+		return now
+	})
+}
+
+// whenChanged makes the compact records anew when the slice of the records is another one.
+func whenChanged(records func() []*metadata.Record,
+	again func(of, all []*metadata.Record, before []*compact.Record) []*compact.Record) func() []*compact.Record {
+	var mu sync.Mutex
+	var of []*metadata.Record
+	var now []*compact.Record
+	return func() []*compact.Record {
+		all := records()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(all) != len(of) || len(all) > 0 && &all[0] != &of[0] {
+			of, now = all, again(of, all, now)
+		}
+		return now
 	}
 }
 
@@ -92,8 +118,13 @@ func (s *scene) config() setup.Config {
 	if err != nil {
 		panic(err)
 	}
+	form := compacted
+	if s.replaced {
+		form = compactedInPlace
+	}
+	s.view = form(read(s, func() []*metadata.Record { return s.locks }))
 	return setup.Config{
-		Locks:     compacted(read(s, func() []*metadata.Record { return s.locks })),
+		Locks:     s.view,
 		Clock:     func() time.Duration { return time.Hour },
 		Queues:    func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },

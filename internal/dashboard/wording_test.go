@@ -110,7 +110,8 @@ func TestForceUnlockWhileStaleSaysWhatToDo(t *testing.T) {
 	}
 	wantWords(t, page, "etcd was last heard at 03:08:41 UTC", "Nothing was done.",
 		"This page looks again every 5 seconds.",
-		"From a host that reaches etcd: mutexctl force-unlock "+stuck, "Back to the lock "+stuck)
+		"From a host that reaches etcd: mutexctl force-unlock --uuid "+uuid(stuck)+" --reason '' "+stuck,
+		"Back to the lock "+stuck)
 	if !strings.Contains(page, `href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
 		t.Error("there is no way back to the lock")
 	}

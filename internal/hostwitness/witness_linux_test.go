@@ -531,7 +531,8 @@ func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
 	gone := self
 	gone.Start--
 	h := w.hold("a", c.Process.Pid, gone)
-	other := w.hold("b", c.Process.Pid+1, self)
+	const nobody = 1<<22 + 1 // no process has such an id, not even one that began when this one did
+	other := w.hold("b", nobody, self)
 	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
 	w.eventually("the metric", func() bool {
 		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`

@@ -28,3 +28,29 @@ func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
 		t.Errorf("another form has %q", typed)
 	}
 }
+
+func TestWithoutScriptsARefusedFormShowsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	s := gentleStage(t)
+	b := newTab(t, s)
+	s.night()
+	b.login("ann@example.org")
+	b.scripts(false)
+	b.open(s.url + "lock?name=" + held)
+	b.click(`.gentle a[href*="/ask?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
+	b.login("")
+	b.click(`form.force button[type="submit"]`)
+	b.until("the refusal", `document.readyState === "complete" && document.body.innerText.includes("Sign in")`)
+	b.says("the deploy waits")
+	b.says("OPS-12")
+	b.login("ann@example.org")
+	// The way back through the history of the browser leads to an empty form: pages are not stored.
+	b.click(`.oops a[href*="/ask?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.do(typeInto("#reason", "the deploy waits"))
+	b.click(`form.force button[type="submit"]`)
+	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+	b.says("asked by ann@example.org")
+}

@@ -5,6 +5,7 @@ package browser
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -106,5 +107,23 @@ func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
 				t.Errorf("/%s at %d px is %d px wide", view, width, wide)
 			}
 		}
+	}
+}
+
+func TestALongOwnerDoesNotWidenTheHistory(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t, s)
+	b.size(1280, 800)
+	b.open(s.url) // the dashboard watches
+	long := strings.Repeat("W", 100)
+	s.hold(lock{name: "billing/settle", owner: long, host: long, purpose: long, held: time.Hour,
+		alert: -time.Minute, unlock: time.Hour})
+	s.shown()
+	s.release("billing/settle")
+	b.open(s.url + "history")
+	b.says("billing/settle")
+	if wide := ask[float64](b, "document.documentElement.scrollWidth"); wide > 1280 {
+		t.Errorf("the page is %v px wide", wide)
 	}
 }

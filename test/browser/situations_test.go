@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,7 +277,8 @@ func TestSituationsOfLists(t *testing.T) {
 	s.show("waiting", "waiting", `document.querySelector(".cycle")`)
 	s.show("owners", "owners", `document.querySelector("table")`)
 	s.show("history", "history", `document.querySelector("table.past")`)
-	s.show("status", "status", `document.querySelector("main h2")`)
+	s.do(clientv3.OpPut(s.layout.Prefix()+"."+strings.Repeat("nobreak", 40), "x"))
+	s.show("status", "status", `document.querySelector("#h-foreign")`)
 	s.show("help", "help", `document.querySelector("main h2")`)
 	s.b.open(s.url + "ask?name=" + held)
 	s.b.do(typeInto("#reason", "the deploy waits"))

@@ -76,22 +76,24 @@ func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return site.Answer{}, o.whenFresh(r, err)
+		return site.Answer{}, o.whenFresh(r, Request{}, err)
 	}
 	return o.show(r, Request{}, "", nil)
 }
 
 // whenFresh adds to a refusal what can be done while the snapshot is stale.
-func (o *Operation) whenFresh(r *site.Request, err error) error {
+func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
+	typed.Name = name
+	typed.Hold = r.URL.Query().Get("hold")
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
 		return err
 	}
 	p := *old
 	p.Name = name
-	p.Command = o.site.Mutexctl(o.action, name)
-	p.Link = o.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(o.site.URLs, r))
+	p.Command = o.command(typed)
+	p.Link = o.site.URLs.LockFrom(name, typed.Hold, pages.FromView(o.site.URLs, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -213,22 +215,42 @@ func (o *Operation) again(r *site.Request, typed Request, name string, err error
 			return a, nil
 		}
 	}
-	err = o.whenFresh(r, err)
+	err = o.whenFresh(r, typed, err)
 	var p *site.Problem
 	if !errors.As(err, &p) {
 		return a, err
 	}
 	same := *p
 	if typed.Name != "" {
-		same.Name = typed.Name
 		same.Link = cmp.Or(p.Link, o.after(r, typed))
 	}
+	keep(&same, typed)
+	return a, &same
+}
+
+// keep adds what was typed to a problem.
+func keep(p *site.Problem, typed Request) {
+	p.Name = cmp.Or(typed.Name, p.Name)
 	for _, s := range []string{oneLine(typed.Reason), oneLine(typed.Ticket)} {
 		if s != "" {
-			same.Typed = append(same.Typed, site.BoxText(s))
+			p.Typed = append(p.Typed, site.BoxText(s))
 		}
 	}
-	return a, &same
+}
+
+// Keep adds to the refusal of a form what was typed into it. A person who has to sign in first is led back to it.
+func (o *Operation) Keep(r *site.Request, refusal error) error {
+	typed, _, err := o.readForm(r)
+	var old *site.Problem
+	if !errors.As(refusal, &old) || typed.Name == "" {
+		return refusal
+	}
+	p := *old
+	if keep(&p, typed); p.Status != http.StatusForbidden && err == nil {
+		p.Link = o.site.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(o.site.URLs, r))
+		p.LinkText = "Open the form again"
+	}
+	return &p
 }
 
 // afterHold is the page of the hold.

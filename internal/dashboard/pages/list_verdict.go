@@ -37,7 +37,7 @@ func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint)
 		return alive
 	}
 	if s.All.Expired > 0 {
-		b.expired = oldestExpired(s.Rows)
+		b.expired = oldestExpired(s)
 	}
 	return b.verdict()
 }
@@ -341,8 +341,8 @@ func (b *banner) quiet() phrase.Sentence {
 }
 
 // oldestExpired is the lock whose deadline passed first.
-func oldestExpired(rows []*locks.Row) (oldest *locks.Row) {
-	for _, r := range rows {
+func oldestExpired(s *locks.Snapshot) (oldest *locks.Row) {
+	for r := range s.Troubled() {
 		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {
 			oldest = r
 		}

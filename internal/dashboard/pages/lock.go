@@ -134,7 +134,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
-	v.Unlock = p.site.Mutexctl("force-unlock", row.Name)
+	v.Unlock = p.site.Mutexctl("force-unlock", row.Name, site.OfHold(row.UUID, "", "")...)
 	v.Done = askedAndExtended(row.Whole(), v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
 	p.fillGentle(&v, r, lock)

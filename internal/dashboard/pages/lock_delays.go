@@ -20,7 +20,8 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 	delays := p.site.Delays(name)
 	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
 		d := &delays[i]
-		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: p.site.Mutexctl("end-delay", d.Lock),
+		command := p.site.Mutexctl("end-delay", d.Lock, site.OfHold(d.UUID, "", "")...)
+		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command,
 			Framed: len(p.site.Config.FrameAncestors) > 0}
 		if p.site.Config.EndDelay != nil && !r.Viewpoint().Stale && r.Caller.MayFor(access.Unlock, d.Owner) {
 			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(p.site.URLs, r))

@@ -59,8 +59,8 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Last = phrase.Say("Nobody has held it, as far as this dashboard knows.")
 	}
 	v.Known = knownSince(v.Life.Since)
-	shell := site.Shell(lock.Name)
-	v.Commands = []Command{{"history", "mutexctl history " + shell}, {"the queue", "mutexctl show " + shell}}
+	v.Commands = []Command{{"history", p.site.Mutexctl("history", lock.Name)},
+		{"the queue", p.site.Mutexctl("show", lock.Name)}}
 	return p.site.Render("free", v)
 }
 

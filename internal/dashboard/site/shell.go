@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,26 +10,46 @@ import (
 
 // Shell quotes a word for a POSIX shell. What could hide in a terminal is written as an escape of $'…'.
 func Shell(word string) string {
-	plainWord := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			strings.ContainsRune("-_./:@%+=,", c)
-	}
-	switch {
-	case word != "" && word[0] != '-' && strings.TrimFunc(word, plainWord) == "":
-		return word
-	case strings.HasPrefix(word, "-"):
+	if strings.HasPrefix(word, "-") {
 		return "-- " + quote(word)
 	}
-	return quote(word)
+	return argument(word)
 }
 
-// Mutexctl is the command line of a lock of this cluster.
-func (s *Site) Mutexctl(command, lock string) string {
+// Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.
+func (s *Site) Mutexctl(command, lock string, flags ...string) string {
 	line := "mutexctl " + command + " "
 	if s.URLs.Cluster != "" {
 		line += "--cluster " + s.URLs.Cluster + " "
 	}
+	for _, word := range flags {
+		line += argument(word) + " "
+	}
 	return line + Shell(lock)
+}
+
+// OfHold are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word if
+// there is none yet, which mutexctl refuses and asks for.
+func OfHold(uuid, reason, ticket string) []string {
+	flags := []string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}
+	if ticket != "" {
+		flags = append(flags, "--ticket", ticket)
+	}
+	return flags
+}
+
+// argument quotes a word that may begin with a dash.
+func argument(word string) string {
+	if word == "" || strings.TrimFunc(word, isPlain) != "" {
+		return quote(word)
+	}
+	return word
+}
+
+// isPlain reports whether a character means only itself in a shell.
+func isPlain(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		strings.ContainsRune("-_./:@%+=,", c)
 }
 
 func quote(word string) string {
