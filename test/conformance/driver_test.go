@@ -100,6 +100,15 @@ type answer struct {
 
 type holder struct{ UUID, Owner, Hostname, Purpose string }
 
+// UnmarshalJSON also takes a uuid alone, as verdicts have it.
+func (h *holder) UnmarshalJSON(text []byte) error {
+	if strings.HasPrefix(string(text), `"`) {
+		return json.Unmarshal(text, &h.UUID)
+	}
+	type plain holder
+	return json.Unmarshal(text, (*plain)(h))
+}
+
 type askedBy struct{ By, Reason string }
 
 // driver is a running driver.

@@ -17,11 +17,11 @@ func etcdChecks() []check {
 	return []check{
 		{name: "etcd hangs for 13 s", rule: "errors-are-not-answers", needs: []string{"queue"},
 			wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
-		{name: "three members, one dies", rule: "waiting", needs: []string{"queue"},
+		{name: "three members, one dies", rule: "waiting", needs: []string{"basic"},
 			wants: "a client fails over to the members that are left", alone: memberDies},
 		{name: "users and roles", rule: "rights-in-etcd", short: true,
 			wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
-		{name: "login renewed", rule: "errors-are-not-answers", needs: []string{"queue"},
+		{name: "login renewed", rule: "errors-are-not-answers", needs: []string{"basic"},
 			wants: "a client logs in again when its token has expired, or users and roles have changed",
 			alone: loginRenewed},
 		{name: "TLS", rule: "a-basic-client", short: true,
@@ -88,8 +88,7 @@ func memberDies(t *testing.T, _ *world, c *client) {
 	s.timeout = 2
 	d := s.open(c)
 	l := d.acquire("members", want{try: true})
-	wait := s.open(c).begin(l.name, want{})
-	s.queued(l.name, 1)
+	next := s.follows(c, l.name)
 	for i := range 3 {
 		m.Kill(i)
 		eventually(t, fmt.Sprintf("alive without member %d", i), func() error { // an election may take its time
@@ -107,8 +106,21 @@ func memberDies(t *testing.T, _ *world, c *client) {
 		m.WaitReady(t)
 	}
 	l.mustRelease()
-	wait.granted().mustRelease()
+	next().mustRelease()
 	s.free(l.name)
+}
+
+// follows has another driver of the client wait for the lock until the function that it returns is called. A client
+// that does not queue begins to wait only then.
+func (s *scene) follows(c *client, name string) (granted func() *lock) {
+	s.t.Helper()
+	d := s.open(c)
+	if !c.claims([]string{"queue"}) {
+		return func() *lock { return d.acquire(name, want{wait: 30}) }
+	}
+	wait := d.begin(name, want{})
+	s.queued(name, 1)
+	return wait.granted
 }
 
 // secured is an etcd with users, of whom "locks" may take locks.
@@ -148,13 +160,12 @@ func users(t *testing.T, _ *world, c *client) {
 	s.free("refused")
 }
 
-// loginRenewed lets the tokens of an idle holder and of a waiter expire.
+// loginRenewed lets the tokens of an idle holder and of a waiter expire, or of a driver that is idle until then.
 func loginRenewed(t *testing.T, _ *world, c *client) {
 	server, s := secured(t, etcdtest.TokenTTL(2))
 	d := s.open(c)
 	l := d.acquire("renewed", want{try: true})
-	wait := s.open(c).begin(l.name, want{})
-	s.queued(l.name, 1)
+	granted := s.follows(c, l.name)
 	for range 2 {
 		idle := time.Now().Add(5 * time.Second)
 		eventually(t, "an idle time", func() error { return past(idle) })
@@ -169,8 +180,7 @@ func loginRenewed(t *testing.T, _ *world, c *client) {
 	idle := time.Now().Add(5 * time.Second)
 	eventually(t, "an idle time", func() error { return past(idle) })
 	l.mustRelease()
-	next := wait.granted()
-	next.mustRelease()
+	granted().mustRelease()
 	s.free(l.name)
 }
 

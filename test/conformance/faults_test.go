@@ -66,8 +66,8 @@ func faults() []*fault {
 				}
 				return m
 			}},
-		{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "counter", behind: true,
-			says: "was lost", txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
+		{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "held by another",
+			behind: true, says: "want held", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
 		{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
 			says: "want held, no holder", short: true, txn: dropCompares("/.tail", pb.Compare_CREATE, true)},
 		{name: "compare of token", about: "alive and release do not compare C(uuid) = T",

@@ -161,6 +161,7 @@ func badInput(t *testing.T, w *world, c *client) {
 		"65 attributes":                     {"attributes": many},
 		"an attribute that is no name":      {"attributes": map[string]any{"Not A Name": 1}},
 		"an attribute that is a field":      {"attributes": map[string]any{"uuid": "x"}},
+		"an attribute that is a member":     {"attributes": map[string]any{"owner": "x"}},
 		"an attribute that is a list":       {"attributes": map[string]any{"list": []int{1}}},
 		"an alert after the auto-unlock":    {"alert_after": 20.0, "unlock_after": 10.0},
 		"a time until auto-unlock below 0":  {"unlock_after": -1.0},

@@ -322,7 +322,8 @@ func cutOff(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).sta
 
 func connectionRefused(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).cutOff) }
 
-// toldInTime wants a holder to be told that its time is over, after a good part of it and before its end.
+// toldInTime wants a holder to be told that its time is over, after a good part of it and before its end. What it still
+// has in etcd then goes with its release.
 func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
 	const life = 30.0
 	s := w.scene(t)
@@ -343,6 +344,10 @@ func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
 	if a := l.alive("still here"); a.Error != "lost" {
 		t.Errorf("alive after the loss was told: %s", a.line)
 	}
+	if a := l.release(); a.Error != "" && a.Error != "lost" { // lost, if an earlier send of the release did it
+		t.Errorf("release after the time was over, of a record that is still there: %s", a.line)
+	}
+	s.free(l.name) // there is no unlocker here
 }
 
 func paused(t *testing.T, w *world, c *client) {
