@@ -43,6 +43,12 @@ func newCrowd(server *servers.Process, plain bool) (*crowd, error) {
 func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly", i%50, i) }
 func uuid(i int) string { return fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i) }
 
+// number is the i of a uuid.
+func number(uuid string) (i int, err error) {
+	_, err = fmt.Sscanf(uuid, "4be0643f-1d98-4573-b7cd-%x", &i)
+	return i, err
+}
+
 // trace is a backtrace of the usual length, which readers of many locks must not keep.
 var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 	"example.com/shop/internal/billing.(*Runner).Invoices\n", 10)

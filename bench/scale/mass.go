@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
@@ -23,19 +25,23 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 	if len(c.tokens) <= massive {
 		return fmt.Errorf("mass needs more than %d locks that stay", massive)
 	}
-	p, _, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
+	p, addr, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
 		"--sweep.min-warning="+minWarning.String())
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
 	all := map[string][]float64{}
+	daemon := program{"unlocker", p, addr}
 	for round := range o.rounds {
-		leases, err := c.leases(ctx)
+		leases, err := 1000.0, error(nil)
+		if os.Getenv("NOLEASES") == "" {
+			leases, err = c.leases(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("leases: %w", err)
 		}
-		quiet, _, err := c.expire(ctx, fmt.Sprintf("quiet%d", round), false)
+		quiet, err := c.expire(ctx, o, daemon, fmt.Sprintf("quiet%d", round), false)
 		if err != nil {
 			return err
 		}
@@ -43,18 +49,20 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 		if err != nil {
 			return err
 		}
-		beside, felt, err := c.expire(ctx, fmt.Sprintf("beside%d", round), true)
+		beside, err := c.expire(ctx, o, daemon, fmt.Sprintf("beside%d", round), true)
 		if err != nil {
 			return err
 		}
 		for key, x := range map[string]float64{
-			"leases": leases, "mass": quiet, "mass times": quiet / leases, "mass beside": beside,
-			"alone p99": alone, "beside p99": felt, "beside times": felt / alone,
+			"leases": leases, "mass": quiet.rate, "mass times": quiet.rate / leases, "mass beside": beside.rate,
+			"mass daemon": quiet.daemon, "mass etcd": quiet.etcd,
+			"alone p99": alone, "beside p99": beside.p99, "beside times": beside.p99 / alone,
 		} {
 			all[key] = append(all[key], x)
 		}
-		fmt.Fprintf(os.Stderr, "round %d: %.0f leases/s, %.0f locks/s (%.1f ×), %.0f beside others, who take %.1f ms "+
-			"instead of %.1f (%.1f ×)\n", round, leases, quiet, quiet/leases, beside, felt, alone, felt/alone)
+		fmt.Fprintf(os.Stderr, "round %d: %.0f leases/s, %.0f locks/s (%.1f ×; %.0f and %.0f µs of daemon and etcd "+
+			"for each), %.0f beside others, who take %.1f ms instead of %.1f (%.1f ×)\n", round, leases, quiet.rate,
+			quiet.rate/leases, quiet.daemon, quiet.etcd, beside.rate, beside.p99, alone, beside.p99/alone)
 	}
 	for key, xs := range all {
 		f[key] = stats.Median(xs)
@@ -62,41 +70,77 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 	return nil
 }
 
-// expire lets locks expire at once and returns how many the daemon removed a second, and, with others, the 99th
-// percentile of what these took meanwhile, in ms.
-func (c *crowd) expire(ctx context.Context, kind string, beside bool) (rate, p99 float64, err error) {
+// expired is what many locks that expired at once did.
+type expired struct {
+	rate         float64 // that the daemon removed a second
+	daemon, etcd float64 // processor time of both for each lock, in µs
+	p99          float64 // of what others took meanwhile, in ms
+}
+
+// expire lets locks expire at once, beside others if wanted.
+func (c *crowd) expire(ctx context.Context, o options, daemon program, kind string, beside bool) (expired, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	taking := time.Duration(1.5 * massive / c.rate * float64(time.Second))
+	var e expired
+	taking := time.Duration(3 * massive / c.rate * float64(time.Second))
 	autoUnlockAt := time.Now().Add(2*minWarning + taking)
-	var took []time.Duration
-	failed := make(chan error, 1)
+	meanwhile := []func() error{
+		func() error { return daemon.profile(ctx, o, kind, 2*time.Second) },
+		func() (err error) {
+			e.daemon, e.etcd, err = c.spent(ctx, daemon)
+			return err
+		},
+	}
 	if beside {
+		meanwhile = append(meanwhile, func() error {
+			took, err := c.others(ctx)
+			e.p99 = milliseconds(stats.Percentile(took, 99))
+			return err
+		})
+	}
+	done := make(chan error, len(meanwhile))
+	for _, f := range meanwhile {
 		go func() {
-			if err := wait(ctx, time.Until(autoUnlockAt.Add(skew))); err != nil {
-				failed <- err
-				return
+			err := wait(ctx, time.Until(autoUnlockAt.Add(skew)))
+			if err == nil {
+				err = f()
 			}
-			var err error
-			took, err = c.others(ctx)
-			failed <- err
+			done <- err
 		}()
 	}
 	removed, err := c.removals(ctx, kind, massive, func(int) time.Time { return autoUnlockAt })
 	cancel()
-	if beside {
-		if othersErr := <-failed; err == nil && othersErr != nil {
-			err = othersErr
+	for range meanwhile {
+		if otherErr := <-done; err == nil && otherErr != nil {
+			err = otherErr
 		}
 	}
 	if err != nil {
-		return 0, 0, err
+		return e, err
 	}
-	last := removed[0]
-	for _, late := range removed {
-		last = max(last, late)
+	e.rate = massive / slices.Max(removed).Seconds()
+	return e, nil
+}
+
+// spent returns the processor time that the daemon and etcd use until ctx ends, in µs for each lock that expires.
+func (c *crowd) spent(ctx context.Context, daemon program) (ours, etcds float64, err error) {
+	processes := [2]*servers.Process{daemon.Process, c.server}
+	var before [2]time.Duration
+	for i, p := range processes {
+		if before[i], err = p.CPU(); err != nil {
+			return 0, 0, err
+		}
 	}
-	return massive / last.Seconds(), milliseconds(stats.Percentile(took, 99)), nil
+	<-ctx.Done()
+	var each [2]float64
+	for i, p := range processes {
+		after, err := p.CPU()
+		if err != nil {
+			return 0, 0, err
+		}
+		each[i] = (after - before[i]).Seconds() * 1e6 / massive
+	}
+	return each[0], each[1], nil
 }
 
 // alone returns the 99th percentile of what others take while no lock expires, in ms.

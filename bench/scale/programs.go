@@ -15,8 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/proctest"
-	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // The unlocker's policy, with times that are short enough for a benchmark.
@@ -120,8 +118,9 @@ type program struct {
 // idle measures what programs use while no lock changes.
 func idle(ctx context.Context, o options, f figures, programs []program) error {
 	const window = 20 * time.Second
-	// until the garbage of the start is collected, and backtraces are fetched
-	if err := wait(ctx, 15*time.Second); err != nil {
+	// until the garbage of the start is collected, and the dashboard has fetched the backtraces of the locks that
+	// alert, 50 a second at most
+	if err := wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
 		return err
 	}
 	before := make([]time.Duration, len(programs))
@@ -149,7 +148,7 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 		}
 		f[p.name+" idle"] = 100 * (after - before[i]).Seconds() / window.Seconds()
 		f[p.name+" memory"], f[p.name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
-		if err := p.profile(ctx, o, window); err != nil {
+		if err := p.profile(ctx, o, "", window); err != nil {
 			return err
 		}
 	}
@@ -157,7 +156,7 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 }
 
 // profile writes what the program's memory and time go to, if that is wanted.
-func (p program) profile(ctx context.Context, o options, window time.Duration) error {
+func (p program) profile(ctx context.Context, o options, kind string, window time.Duration) error {
 	if o.profile == "" {
 		return nil
 	}
@@ -177,7 +176,7 @@ func (p program) profile(ctx context.Context, o options, window time.Duration) e
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(o.profile, p.name+"-"+file), profile, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(o.profile, p.name+"-"+kind+file), profile, 0o644); err != nil {
 			return err
 		}
 	}
@@ -214,14 +213,15 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 // dueFrom is the number of the first lock that is to be removed: none of those that stay has its uuid.
 const dueFrom = 50_000_000
 
-// removals takes n locks and returns for each how long after its due time it was removed.
+// removals takes n locks and returns for each how long after its due time it was removed. It follows the endings, which
+// the removals write: one event for each lock, where its keys would be eight, so that measuring costs little.
 func (c *crowd) removals(ctx context.Context, kind string, n int,
 	autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	gone := c.etcd.Watch(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithFilterPut(),
+	endings := c.etcd.Watch(ctx, c.layout.Histories(), clientv3.WithPrefix(), clientv3.WithFilterDelete(),
 		clientv3.WithCreatedNotify())
-	if r := <-gone; r.Err() != nil {
+	if r := <-endings; r.Err() != nil {
 		return nil, r.Err()
 	}
 	now := time.Now()
@@ -238,23 +238,23 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 	}
 	var late []time.Duration
 	for len(late) < n {
-		r, ok := <-gone
+		r, ok := <-endings
 		if !ok || r.Err() != nil {
 			return nil, fmt.Errorf("%d of %d were removed: %w", len(late), n, ctx.Err())
 		}
 		for _, e := range r.Events {
-			key := c.layout.Parse(string(e.Kv.Key))
-			if key.Kind != protocol.KindField || key.ID != metadata.FieldUUID {
-				continue
-			}
-			var i int
-			if _, err := fmt.Sscanf(key.Lock, kind+"-%05d", &i); err != nil {
+			i, err := number(c.layout.Parse(string(e.Kv.Key)).ID)
+			if err != nil {
 				return nil, err
 			}
-			late = append(late, time.Since(autoUnlockAt(i).Add(skew)))
+			late = append(late, time.Since(autoUnlockAt(i-first).Add(skew)))
 		}
 	}
-	return late, nil
+	left, err := c.etcd.Get(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err == nil && left.Count > 0 {
+		err = fmt.Errorf("%d keys of the removed locks are left", left.Count)
+	}
+	return late, err
 }
 
 // dashboard measures the response times of pages.

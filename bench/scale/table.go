@@ -51,6 +51,8 @@ func rows() []row {
 		{"leases", "10,000 leases expire at once: keys deleted a second", "%.0f", false},
 		{"mass", "10,000 locks expire at once: removed a second by the daemon", "%.0f", false},
 		{"mass times", "… times the leases (P4: ≥ 10)", "%.1f", false},
+		{"mass daemon", "… processor time of the daemon for each, µs", "%.0f", false},
+		{"mass etcd", "… and of etcd", "%.0f", false},
 		{"mass beside", "… removed a second while 16 others work", "%.0f", false},
 		{"alone p99", "16 others take and release locks: p99 ms alone", "%.1f", false},
 		{"beside p99", "… meanwhile", "%.1f", false},
