@@ -107,17 +107,13 @@ func (k *leaseKeeper) KeepAlive(ctx context.Context,
 	return alive, nil
 }
 
+// keep begins without a timer: when many goroutines of a synctest bubble receive from timers that are due already, the
+// race detector of Go 1.26 may crash.
 func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
 	last := time.Now()
 	ttl := firstAnswer
-	for next := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.ctx.Done():
-			return
-		case <-time.After(next):
-		}
+	for {
+		next := 500 * time.Millisecond
 		r, err := k.KeepAliveOnce(ctx, id)
 		switch {
 		case err == nil:
@@ -130,8 +126,13 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 			}
 		case err == rpctypes.ErrLeaseNotFound, time.Since(last) >= ttl:
 			return
-		default:
-			next = 500 * time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.ctx.Done():
+			return
+		case <-time.After(next):
 		}
 	}
 }

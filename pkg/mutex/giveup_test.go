@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -125,35 +124,44 @@ func TestWhoeverGivesUpTellsWhoIsAhead(t *testing.T) {
 	}
 }
 
-// In a queue of more than a hundred, the position in an error is an estimate: here, 100 are ahead and 300 behind.
+// In a queue of more than a hundred, the position in an error is an estimate, which counts the others only: it is exact
+// where nobody is behind.
 func TestPositionInALongQueueIsEstimated(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		put := func(key, value string) {
-			if _, err := q.etcd.Put(t.Context(), key, value); err != nil {
-				t.Fatal(err)
-			}
-		}
-		join := func(n int) {
-			for range n {
-				id := uuid.NewString()
-				put(layout(t).Ticket("a", id), "{}")
-				put(layout(t).Tail("a"), id)
-			}
-		}
-		first := take(t, q.client(), "a")
-		join(locktxn.MaxStanding)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		c := q.client()
-		go func() { _, err := c.Lock(ctx, "a"); ended <- err }()
-		synctest.Wait()
-		join(3 * locktxn.MaxStanding)
-		cancel()
-		held, _ := errors.AsType[*mutex.HeldError](<-ended)
-		if held == nil || held.Position < 20 || held.Position > 250 {
-			t.Errorf("100 are ahead, and it is told: %v", held)
-		}
-		q.unlock(first)
-		q.delete(layout(t).Queue("a"))
-	})
+	for name, test := range map[string]struct{ ahead, behind, least, most int }{
+		"all ahead":              {150, 0, 151, 151},
+		"100 ahead, 300 behind":  {100, 300, 20, 250},
+		"all but some are ahead": {200, 3, 150, 204},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				put := func(key, value string) {
+					if _, err := q.etcd.Put(t.Context(), key, value); err != nil {
+						t.Fatal(err)
+					}
+				}
+				join := func(n int) {
+					for range n {
+						id := uuid.NewString()
+						put(layout(t).Ticket("a", id), "{}")
+						put(layout(t).Tail("a"), id)
+					}
+				}
+				first := take(t, q.client(), "a")
+				join(test.ahead)
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error)
+				c := q.client()
+				go func() { _, err := c.Lock(ctx, "a"); ended <- err }()
+				synctest.Wait()
+				join(test.behind)
+				cancel()
+				held, _ := errors.AsType[*mutex.HeldError](<-ended)
+				if held == nil || held.Position < test.least || held.Position > test.most {
+					t.Errorf("it is told: %v", held)
+				}
+				q.unlock(first)
+				q.delete(layout(t).Queue("a"))
+			})
+		})
+	}
 }

@@ -163,14 +163,25 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 // of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
 func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
+	unread := int(tickets.Count) - len(tickets.Kvs)
 	ahead := 0
+	behind := 0
+	ownUnread := unread > 0
 	for _, kv := range tickets.Kvs {
-		if kv.CreateRevision < p.Revision && c.layout.Parse(string(kv.Key)).ID != holder {
+		switch {
+		case kv.CreateRevision == p.Revision:
+			ownUnread = false
+		case kv.CreateRevision > p.Revision:
+			behind++
+		case c.layout.Parse(string(kv.Key)).ID != holder:
 			ahead++
 		}
 	}
-	if read := len(tickets.Kvs); read > 0 {
-		ahead = ahead * int(tickets.Count) / read
+	if ownUnread {
+		unread--
+	}
+	if ahead > 0 {
+		ahead += unread * ahead / (ahead + behind)
 	}
 	return ahead + 1
 }
