@@ -32,6 +32,12 @@ func Enqueue(l protocol.Layout, lock, uuid string, fields []metadata.Field, tick
 	return t
 }
 
+// Join joins the queue no matter who holds the lock. It reads the record and the delay, and answers as [Enqueue] does
+// when that did not take the lock. Without a record to write, it is a fraction of the size.
+func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+	return Txn{Then: append(holder(l, lock), join(l, lock, uuid, ticket, lease))}
+}
+
 // join puts the ticket and becomes the tail. If the ticket is there already, it reads that.
 func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
@@ -45,7 +51,7 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of [Enqueue], [EnqueueShare] or [Join] when it did not take the lock: the create revision of
+// Joined reads the answer of [Enqueue], [EnqueueShare], [Join] or [JoinShare] when it did not take the lock: the create revision of
 // the ticket, 0 if there is none, and the ticket before it, empty if that is not known. Only the send that put the
 // ticket knows it, not a repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {

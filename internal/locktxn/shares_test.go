@@ -70,7 +70,7 @@ func TestShareByTheQueue(t *testing.T) {
 		enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
 		t.Errorf("it joined at %d behind %q", place, before)
 	}
-	join := locktxn.Join(s.l, "a", attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
+	join := locktxn.JoinShare(s.l, "a", attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
 	r := s.done("join", join)
 	place, before := locktxn.Joined(r)
 	if place != r.Header.Revision || before != "" {

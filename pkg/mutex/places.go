@@ -8,6 +8,7 @@ const maxHanded = 64
 
 // place is what one of this client's own attempts has in a queue: a ticket, which it waits with and then holds with.
 type place struct {
+	lock   string
 	uuid   string
 	ended  chan struct{} // closed when the client knows that the ticket is gone, or gives it up
 	handed bool          // the ticket went together with the hold; to be read when ended is closed
@@ -25,12 +26,13 @@ type place struct {
 type places struct {
 	mu     sync.Mutex
 	all    map[string]*place // by uuid: those that have not ended, and the last that were handed over
+	lines  map[string]int    // by lock: how many of those in all have not ended
 	handed [maxHanded]string // the latter, the oldest at next
 	next   int
 }
 
 // begin has a lease serve the attempt with this uuid, whose ticket may be put from now on.
-func (p *places) begin(l *lease, uuid string) {
+func (p *places) begin(l *lease, lock, uuid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.place != nil && l.place.uuid == uuid {
@@ -38,11 +40,20 @@ func (p *places) begin(l *lease, uuid string) {
 	}
 	p.end(l, false)
 	l.attempt = uuid
-	l.place = &place{uuid: uuid, ended: make(chan struct{})}
+	l.place = &place{lock: lock, uuid: uuid, ended: make(chan struct{})}
 	if p.all == nil {
 		p.all = map[string]*place{}
+		p.lines = map[string]int{}
 	}
 	p.all[uuid] = l.place
+	p.lines[lock]++
+}
+
+// any reports whether one of the client's attempts waits for a lock, or holds it after it waited.
+func (p *places) any(lock string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lines[lock] > 0
 }
 
 // bequeath keeps what a waiter that gives up knows of those ahead, for whoever comes after it.
@@ -70,6 +81,9 @@ func (p *places) end(l *lease, handed bool) {
 	}
 	l.place.handed = handed
 	close(l.place.ended)
+	if p.lines[l.place.lock]--; p.lines[l.place.lock] == 0 {
+		delete(p.lines, l.place.lock)
+	}
 	if handed {
 		delete(p.all, p.handed[p.next])
 		p.handed[p.next] = l.place.uuid

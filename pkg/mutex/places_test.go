@@ -2,10 +2,16 @@ package mutex_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // watched returns how many watches were opened since the last call.
@@ -48,6 +54,55 @@ func TestWaiterBehindOneOfItsOwnClientAsksNobody(t *testing.T) {
 		if n := watched(opened); n != 0 {
 			t.Errorf("%d watches of five turns", n)
 		}
+	})
+}
+
+// Whoever comes when one of its own client waits already joins with its ticket alone, and still names the holder.
+func TestBehindOneOfItsOwnClientNoRecordIsSentToJoin(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		etcd := q.connect(t)
+		var records atomic.Int64
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if txn.writes(layout(t).Field("a", metadata.FieldUUID)) {
+				records.Add(1)
+			}
+			return txn.send(ctx)
+		}}
+		c := newClient(t, etcd)
+		one := q.wait(c)
+		before := records.Load()
+		two := q.wait(c)
+		if n := records.Load() - before; before == 0 || n != 0 {
+			t.Errorf("%d records were sent by the first waiter, %d by the second", before, n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Lock(ctx, "a")
+		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != first.UUID() {
+			t.Errorf("the third gave up with %v", err)
+		}
+		q.unlock(first)
+		q.unlock(q.turn(one))
+		q.unlock(q.turn(two))
+	})
+}
+
+// What a client knows of its own waiters may be out of date: then a newcomer that joins finds the lock free at once.
+func TestBehindOneOfItsOwnClientThatIsGoneTheLockIsTaken(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		c := q.client()
+		one := q.wait(c)
+		q.delete(layout(t).Queue("a")) // the waiter finds out when it looks next
+		q.unlock(first)
+		began := time.Now()
+		l := take(t, c, "a")
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("it got the lock after %v", d)
+		}
+		q.unlock(l)
+		q.unlock(q.turn(one))
 	})
 }
 

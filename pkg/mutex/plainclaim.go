@@ -83,17 +83,23 @@ func (p plainClaim) cancel(ctx context.Context, uuid string) error {
 }
 
 // join takes one request where a lease is at hand. A client whose locks nobody else wants never asks for one.
+//
+// Where the client has a waiter already, the lock is held for all that is known: then nothing tries to take it.
 func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	a := p.a
+	waited := a.c.leases.places.any(a.lock)
 	if a.queue.lease == nil {
 		a.queue.lease = a.c.leases.takeIdle()
 	}
 	if a.queue.lease == nil {
-		l, err := p.acquire(ctx, b, false)
-		if l != nil || err != nil {
-			return l, err
+		if !waited {
+			l, err := p.acquire(ctx, b, false)
+			if l != nil || err != nil {
+				return l, err
+			}
+			a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
 		}
-		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		var err error
 		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return nil, err
 		}
@@ -102,9 +108,8 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 		}
 	}
 	a.queue.ticket = a.newTicket(ctx, b)
-	a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
-	l, r, err := a.commit(ctx, b, a.lock, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.queue.ticket,
-		a.queue.lease.id))
+	a.c.leases.places.begin(a.queue.lease, a.lock, a.draft.UUID)
+	l, r, err := p.enqueue(ctx, b, waited)
 	switch {
 	case locktxn.LeaseGone(err):
 		a.leaveLater()
@@ -118,6 +123,20 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	}
 	a.queue.position = position
 	return nil, nil
+}
+
+// enqueue takes the lock or joins its queue; behind others it sends its ticket only.
+func (p plainClaim) enqueue(ctx context.Context, b bid, behind bool) (*Lock, etcdretry.Answer, error) {
+	a := p.a
+	if !behind {
+		return a.commit(ctx, b, a.lock, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.queue.ticket,
+			a.queue.lease.id))
+	}
+	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.lock, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
+	if err == nil {
+		a.meet(r)
+	}
+	return nil, r, err
 }
 
 func (p plainClaim) inherit(ctx context.Context) (*Lock, error) { return p.takeTurn(ctx) }

@@ -77,7 +77,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		txn := locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields, false)
 		if a.queue.lease != nil {
 			a.queue.ticket = a.newTicket(ctx, b)
-			a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
+			a.c.leases.places.begin(a.queue.lease, a.lock, a.draft.UUID)
 			txn = locktxn.EnqueueShare(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket, a.queue.lease.id)
 		}
 		l, r, err = a.commit(ctx, b, claim.Record, txn)
@@ -97,8 +97,8 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		}
 	}
 	a.queue.ticket = a.newTicket(ctx, b)
-	a.c.leases.places.begin(a.queue.lease, a.draft.UUID)
-	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.lock, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
+	a.c.leases.places.begin(a.queue.lease, a.lock, a.draft.UUID)
+	r, err := a.propose(ctx, locktxn.JoinShare(a.c.layout, a.lock, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
 	if err = s.joined(r, err); err != nil {
 		return nil, err
 	}
