@@ -145,15 +145,12 @@ func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presen
 
 // measureMembers measures the clocks of etcd's members until ctx ends.
 func (o *observer) measureMembers(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
+		rest := o.measureOnce(ctx)
 		select {
 		case <-ctx.Done():
-			return
-		case <-timer.C:
+		case <-time.After(rest):
 		}
-		timer.Reset(o.measureOnce(ctx))
 	}
 }
 
