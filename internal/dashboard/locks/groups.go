@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 )
 
 // Group is the locks of one owner in a result.
@@ -30,42 +28,13 @@ func (g *Group) unknown() int {
 	return 0
 }
 
-// grouping is a result divided among owners, once for all who ask.
-type grouping struct {
-	once   sync.Once
-	groups atomic.Pointer[[]*Group] // nil: nobody has asked yet
-
-	// Those of the snapshot before, and whose locks are others since. Without them, all rows are looked at.
-	before []*Group
-	others map[string]bool
-}
-
-// since has the grouping begin with that of the snapshot before, if there is one.
-func (g *grouping) since(before *grouping, c *changes) {
-	groups := before.groups.Load()
-	if groups == nil {
-		return
-	}
-	g.before = *groups
-	g.others = map[string]bool{}
-	for _, rows := range [][]*Row{c.came, c.went} {
-		for _, r := range rows {
-			g.others[r.Owner] = true
-		}
-	}
-}
-
-// ByOwner divides the result among owners: first who blocks most, then who needs a person.
+// ByOwner divides the result among owners: first who blocks most, then who needs a person. It is done once for all who
+// ask.
 func (r *Result) ByOwner() []*Group {
-	r.grouping.once.Do(func() {
+	r.grouping.Do(func() {
 		all := map[string]*Group{}
-		for _, g := range r.grouping.before {
-			if !r.grouping.others[g.Owner] {
-				all[g.Owner] = g
-			}
-		}
 		for _, some := range inPieces(len(r.Rows), minPiece, func(from, to int) map[string]*Group {
-			return byOwner(r.Rows[from:to], r.grouping.others)
+			return byOwner(r.Rows[from:to])
 		}) {
 			for owner, g := range some {
 				if first := all[owner]; first != nil {
@@ -75,25 +44,20 @@ func (r *Result) ByOwner() []*Group {
 				}
 			}
 		}
-		groups := slices.SortedFunc(maps.Values(all), func(a, b *Group) int {
+		r.groups = slices.Collect(maps.Values(all))
+		slices.SortFunc(r.groups, func(a, b *Group) int {
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
 				cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
 				cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
 		})
-		r.grouping.groups.Store(&groups)
-		r.grouping.before = nil
-		r.grouping.others = nil
 	})
-	return *r.grouping.groups.Load()
+	return r.groups
 }
 
-// byOwner divides some rows: those of these owners, or all where no owners are named.
-func byOwner(rows []*Row, owners map[string]bool) map[string]*Group {
+// byOwner divides some rows.
+func byOwner(rows []*Row) map[string]*Group {
 	all := map[string]*Group{}
 	for _, row := range rows {
-		if owners != nil && !owners[row.Owner] {
-			continue
-		}
 		g := all[row.Owner]
 		if g == nil {
 			g = &Group{Owner: row.Owner, Display: row.Display}

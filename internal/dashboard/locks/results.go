@@ -14,7 +14,8 @@ type Result struct {
 	Counts  Counts
 	Version uint64 // changes with anything that the list shows
 
-	grouping grouping
+	grouping sync.Once
+	groups   []*Group
 }
 
 // maxResults is how many results a snapshot keeps.
@@ -135,26 +136,13 @@ func (r *results) drop(key string, e *entry) {
 	}
 }
 
-// compute finds the rows, beginning with what the query found in the snapshot before.
+// compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
 func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, now time.Time) (*Result, error) {
-	var before *Result
-	if s.changes.few {
-		before = s.results.before[key]
-	}
-	r, err := s.search(ctx, before, q, o, now)
-	if before != nil && err == nil {
-		r.grouping.since(&before.grouping, &s.changes)
-	}
-	return r, err
-}
-
-// search finds the rows. What was found before is only gone through for what changed.
-func (s *Snapshot) search(ctx context.Context, before *Result, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
 	}
 	var r *Result
-	if before != nil {
+	if before := s.results.before[key]; before != nil && s.changes.few {
 		r = sumUp(s.changes.merge(o, before.Rows, s.among(ctx, q, s.changes.came, now)))
 	} else {
 		r = sumUp(s.found(ctx, q, o, now))
