@@ -51,9 +51,9 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of [Enqueue], [EnqueueShare], [Join] or [JoinShare] when it did not take the lock: the create revision of
-// the ticket, 0 if there is none, and the ticket before it, empty if that is not known. Only the send that put the
-// ticket knows it, not a repetition.
+// Joined reads the answer of [Enqueue], [EnqueueShare], [Join] or [JoinShare] when it did not take the lock: the create
+// revision of the ticket, 0 if there is none, and the ticket before it, empty if that is not known. Only the send that
+// put the ticket knows it, not a repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""

@@ -89,8 +89,8 @@ func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// JoinShare joins the queue no matter who holds the lock: there is no room, or too many clients try to claim it at once. It
-// reads the holders and answers as [EnqueueShare] does.
+// JoinShare joins the queue no matter who holds the lock: there is no room, or too many clients try to claim it at
+// once. It reads the holders and answers as [EnqueueShare] does.
 func JoinShare(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
