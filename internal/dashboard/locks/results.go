@@ -155,7 +155,7 @@ func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, n
 }
 
 // found are the rows that the query finds, in order. Rows are read faster by name, because they lie next to each other
-// in memory, but then what is found has to be sorted. A sample tells whether that is little enough.
+// in memory, but then what is found has to be sorted. A sample shows whether that is little enough.
 func (s *Snapshot) found(ctx context.Context, q *Query, o Order, now time.Time) []*Row {
 	sample := make([]*Row, 0, sampled)
 	for i := range min(sampled, len(s.Rows)) {
