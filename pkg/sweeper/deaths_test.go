@@ -41,6 +41,24 @@ func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	}
 }
 
+// A lock that a scan has queued for its deadline, and its holder's death once more, is removed once.
+func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, unlocksAbandoned(time.Minute))
+		s.take("a", time.Second, 2*time.Minute+9*time.Second)
+		s.wait(2*time.Minute + 12*time.Second) // the last scan has queued it for 2 s from now
+		s.state("a")
+		s.wait(time.Minute)
+		if tries := s.tries["a"]; tries != 1 || len(s.removed["a"]) != 1 {
+			t.Errorf("%d removals were sent, %d done", tries, len(s.removed["a"]))
+		}
+		if lines := n.log("lock removed"); len(lines) != 1 || len(n.log("lock not removed")) != 0 {
+			t.Errorf("the log says %v, %v", lines, n.log("lock not removed"))
+		}
+	})
+}
+
 // A sweeper that was not told of a death finds it with the next scan.
 func TestAScanFindsTheAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -122,7 +122,7 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 	for len(batch) < size && s.due.Len() > 0 {
 		next := heap.Pop(&s.due).(candidate)
 		r := s.cfg.Lock(next.lock)
-		if r == nil || slices.ContainsFunc(batch, func(d dueLock) bool { return d.record == r }) {
+		if r == nil || slices.ContainsFunc(batch, func(d dueLock) bool { return d.record.Name == r.Name }) {
 			continue // gone, or queued by a scan and by its holder's death
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)

@@ -306,10 +306,16 @@ func (n *node) locks() iter.Seq[*metadata.Record] {
 	}
 }
 
+// lock returns another copy each time.
 func (n *node) lock(name string) *metadata.Record {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	return n.records[name]
+	r := n.records[name]
+	if r == nil {
+		return nil
+	}
+	copied := *r
+	return &copied
 }
 
 func (n *node) fresh() sweeper.Freshness {
