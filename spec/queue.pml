@@ -23,6 +23,9 @@
  * puts a missing tail back, live with POLL), QUIT_BLIND and HEAL_UNSEEN (the tail is put back to a ticket that may be gone, drain),
  * HEAL_BLIND (the tail is put back although there is one, Q1)
  *
+ * EARLY: a waiter behind a holder of its own process sends its turn once before it knows of the release. EARLY_WAITER must FAIL: it does
+ * so behind another waiter (Q1).
+ *
  * HELD: a client that knows nothing of the queue has the lock at first. POLL: it takes the lock again whenever it can.
  */
 #ifndef N
@@ -191,6 +194,9 @@ proctype Client(byte c) {
 #ifdef EDGE
 	byte seen = 0;
 #endif
+#ifdef EARLY
+	byte tried = 0;
+#endif
 	d_step { leased[c] = 1; waiting[c] = 1 };
 	if
 	:: d_step { t_enqueue(c, pred) };
@@ -215,9 +221,28 @@ wait:	skip;           /* behind pred; both tickets are watched */
 #ifndef NO_HEAL
 	:: wr[c] && !tail -> goto heal
 #endif
+#ifdef EARLY_WAITER
+	:: wr[c] && wr[pred] && tried != pred -> goto early
+#elif defined(EARLY)
+	:: wr[c] && lk == pred && mark[pred] && tried != pred -> goto early
+#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
 	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
+
+#ifdef EARLY
+early:	tried = pred;
+	if
+	:: d_step { t_acquire(c, pred) };
+		if
+		:: lk == c -> goto held
+		:: lk != c && !wr[c] -> goto lost
+		:: lk != c && wr[c] -> goto wait        /* it was there before the release */
+		fi
+	:: d_step { faults > 0 -> faults--; t_acquire(c, pred); doubt = 1 }; goto quit
+	:: d_step { faults > 0 && !la_p[c] -> faults--; la_p[c] = 1; la_pred[c] = pred; doubt = 1 }; goto quit
+	fi;
+#endif
 
 scan:	skip;
 	d_step {        /* the newest older ticket, holders' included */

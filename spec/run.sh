@@ -77,6 +77,9 @@ done
 passes queue safety -DFAULTS=2
 passes queue safety -DFAULTS=2 -DLATE_ENQ -DOWN_LEASE
 passes queue safety -DFAULTS=1 -DN=4
+passes queue safety -DFAULTS=2 -DEARLY
+passes queue live -DFAULTS=2 -DN=2 -DEARLY
+breaks queue safety -DFAULTS=1 -DHELD -DEARLY -DEARLY_WAITER
 passes queue live -DFAULTS=2 -DN=2
 passes queue drain -DFAULTS=2 -DN=2
 passes queue drain -DFAULTS=2 -DN=2 -DLATE_ENQ -DOWN_LEASE

@@ -44,6 +44,8 @@ type queueEntry struct {
 
 	before string // uuid of the ticket before it; empty when there is none or it is not known
 	first  bool   // for certain; no ticket ever gets in before it
+
+	refusedAfter string // uuid of the hold whose release the turn overtook
 }
 
 // claimer takes one kind of lock for an acquisition: [plainClaim] or [shareClaim]. It is chosen once. What does not
@@ -63,8 +65,9 @@ type claimer interface {
 	// both results are nil, the wait goes on.
 	advance(ctx context.Context, events []*clientv3.Event) (*Lock, error)
 
-	// inherit takes the lock that the ticket ahead handed over. If both results are nil, the wait goes on.
-	inherit(ctx context.Context) (*Lock, error)
+	// inherit takes the lock that the ticket ahead handed over or, early, is about to hand over. If both results are
+	// nil, the wait goes on.
+	inherit(ctx context.Context, early bool) (*Lock, error)
 
 	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
 	ends() []etcdretry.Watched

@@ -222,3 +222,119 @@ func TestHandOversBetweenTwoOfOneClient(t *testing.T) {
 		}
 	})
 }
+
+// answering sends a transaction as it is.
+type answering func() (*clientv3.TxnResponse, error)
+
+// sending sends one transaction, or what a test makes of it.
+type sending func(ctx context.Context, send answering) (*clientv3.TxnResponse, error)
+
+// through returns a client of the line's etcd, whose releases and turns go through these functions.
+func (q *line) through(release, turn sending) *mutex.Client {
+	etcd := q.connect(q.TB)
+	record := layout(q).Record("a")
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		send := func() (*clientv3.TxnResponse, error) { return txn.send(ctx) }
+		switch {
+		case len(txn.thenOps) > 0 && txn.thenOps[0].IsDelete() && string(txn.thenOps[0].KeyBytes()) == record:
+			return release(ctx, send)
+		case txn.writes(layout(q).Field("a", metadata.FieldUUID)):
+			return turn(ctx, send)
+		}
+		return send()
+	}}
+	return newClient(q, etcd)
+}
+
+// The turn of the next waiter follows a release of the same client without waiting for its answer.
+func TestTurnBehindOneOfItsOwnClientFollowsTheRelease(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		slow := func(_ context.Context, send answering) (*clientv3.TxnResponse, error) {
+			r, err := send()
+			time.Sleep(100 * time.Millisecond)
+			return r, err
+		}
+		first := take(t, q.client(), "a")
+		c := q.through(slow, slow)
+		one := q.wait(c)
+		two := q.wait(c)
+		q.unlock(first)
+		l := q.turn(one)
+		began := time.Now()
+		go q.unlock(l)
+		next := q.turn(two)
+		if d := time.Since(began); d > 150*time.Millisecond {
+			t.Errorf("it got the lock after %v", d)
+		}
+		q.unlock(next)
+	})
+}
+
+// A turn that arrives before the release is refused, and comes again after the answer. Those that follow wait longer,
+// so that few are sent in vain.
+func TestTurnThatOvertakesTheReleaseComesAgain(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		var turns, refused atomic.Int64
+		c := q.through(func(_ context.Context, send answering) (*clientv3.TxnResponse, error) {
+			time.Sleep(10 * time.Millisecond)
+			r, err := send()
+			time.Sleep(30 * time.Millisecond)
+			return r, err
+		}, func(_ context.Context, send answering) (*clientv3.TxnResponse, error) {
+			turns.Add(1)
+			r, err := send()
+			if err == nil && !r.Succeeded {
+				refused.Add(1)
+			}
+			return r, err
+		})
+		first := take(t, q.client(), "a")
+		waiters := []*waiter{q.wait(c), q.wait(c)}
+		q.unlock(first)
+		for range 50 {
+			l := q.turn(waiters[0])
+			waiters = append(waiters[1:], q.wait(c))
+			q.unlock(l)
+		}
+		for _, w := range waiters {
+			q.unlock(q.turn(w))
+		}
+		if turns.Load() < 50 || refused.Load() < 5 || refused.Load() > 10 {
+			t.Errorf("%d turns were sent, %d of them refused", turns.Load(), refused.Load())
+		}
+	})
+}
+
+// A release of which only the answer is lost has been followed by the turn: it is still no loss.
+func TestTurnFollowsAReleaseWhoseAnswerIsLost(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		lost := true
+		c := q.through(func(ctx context.Context, send answering) (*clientv3.TxnResponse, error) {
+			r, err := send()
+			if lost {
+				lost = false
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return r, err
+		}, func(_ context.Context, send answering) (*clientv3.TxnResponse, error) {
+			return send()
+		})
+		first := take(t, q.client(), "a")
+		one := q.wait(c)
+		two := q.wait(c)
+		q.unlock(first)
+		l := q.turn(one)
+		released := make(chan error)
+		began := time.Now()
+		go func() { released <- l.Unlock() }()
+		next := q.turn(two)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("it got the lock after %v", d)
+		}
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		q.unlock(next)
+	})
+}

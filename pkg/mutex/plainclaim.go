@@ -139,7 +139,16 @@ func (p plainClaim) enqueue(ctx context.Context, b bid, behind bool) (*Lock, etc
 	return nil, r, err
 }
 
-func (p plainClaim) inherit(ctx context.Context) (*Lock, error) { return p.takeTurn(ctx) }
+func (p plainClaim) inherit(ctx context.Context, early bool) (*Lock, error) {
+	if !early {
+		return p.takeTurn(ctx)
+	}
+	l, r, err := p.sendTurn(ctx)
+	if l == nil && err == nil && len(r.Keys(2).Kvs) == 0 {
+		err = errPositionLost
+	}
+	return l, err
+}
 
 func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	a := p.a
@@ -205,12 +214,7 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 // takeTurn takes the lock that was handed over, or that the first in the queue found free.
 func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	a := p.a
-	b, err := a.bid()
-	if err != nil {
-		return nil, err
-	}
-	txn := locktxn.TakeTurn(a.c.layout, a.queue.position, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
-	l, r, err := a.commit(ctx, b, a.lock, txn)
+	l, r, err := p.sendTurn(ctx)
 	switch {
 	case l != nil || err != nil:
 		return l, err
@@ -223,4 +227,15 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	a.queue.before = ""
 	a.keepTail(ctx, r, 3)
 	return nil, nil
+}
+
+// sendTurn takes the lock if those ahead are gone and it is free.
+func (p plainClaim) sendTurn(ctx context.Context) (*Lock, etcdretry.Answer, error) {
+	a := p.a
+	b, err := a.bid()
+	if err != nil {
+		return nil, etcdretry.Answer{}, err
+	}
+	txn := locktxn.TakeTurn(a.c.layout, a.queue.position, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
+	return a.commit(ctx, b, a.lock, txn)
 }

@@ -60,13 +60,19 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 func (a *acquisition) awaitOwn(ctx context.Context, ahead *place) (*Lock, error) {
 	tick := time.NewTimer(etcdretry.Jitter(waiterRecheck))
 	defer tick.Stop()
+	releasing := ahead.releasing
+	if a.queue.refusedAfter == ahead.uuid {
+		releasing = nil
+	}
 	select {
 	case <-ctx.Done():
 		return nil, nil
+	case <-releasing:
+		return a.awaitRelease(ctx, ahead)
 	case <-ahead.ended:
 		switch {
 		case ahead.handed:
-			return a.claimer.inherit(ctx)
+			return a.claimer.inherit(ctx, false)
 		case ahead.first:
 			a.queue.first = true
 		case ahead.before != "":
@@ -77,6 +83,25 @@ func (a *acquisition) awaitOwn(ctx context.Context, ahead *place) (*Lock, error)
 	case <-tick.C:
 	}
 	return a.claimer.advance(ctx, nil)
+}
+
+// awaitRelease has the turn follow a release of this client's own without waiting for the answer, so that both may come
+// with one commit of etcd. If the turn arrives first, it is refused, and comes again after the answer.
+func (a *acquisition) awaitRelease(ctx context.Context, ahead *place) (*Lock, error) {
+	select {
+	case <-ctx.Done():
+		return nil, nil
+	case <-ahead.ended:
+		return nil, nil
+	case <-time.After(a.c.leases.places.headStart()):
+	}
+	l, err := a.claimer.inherit(ctx, true)
+	refused := l == nil && err == nil
+	if refused {
+		a.queue.refusedAfter = ahead.uuid
+	}
+	a.c.leases.places.followed(refused)
+	return l, err
 }
 
 // follow watches the ticket ahead, or the ends of holds if this one is the first. Its own ticket, without which it is

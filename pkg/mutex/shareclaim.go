@@ -214,7 +214,7 @@ func (s shareClaim) cancel(ctx context.Context, uuid string) error {
 	return err
 }
 
-func (s shareClaim) inherit(ctx context.Context) (*Lock, error) { return s.checkRoom(ctx) }
+func (s shareClaim) inherit(ctx context.Context, _ bool) (*Lock, error) { return s.checkRoom(ctx) }
 
 func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	a := s.a

@@ -116,6 +116,9 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 			return r, err == nil, err
 		}
 	}
+	if l.origin.lease != nil {
+		l.c.leases.places.release(l.origin.lease)
+	}
 	r, err = l.c.retry.SendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
 	return r, l.origin.cancel == nil, err
 }
