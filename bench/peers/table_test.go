@@ -59,7 +59,7 @@ func TestTargetsAreJudgedByTheMedianRatio(t *testing.T) {
 			"then: time of one client, of raw put and delete":   true, "P1: time of one client, of etcd's Mutex": false,
 			"P1: commits of one client": false,
 		}},
-		{"64 clients", contest.Work{Clients: 64}, map[string][]float64{us: {70}, shared: {100}, perLock: {30}},
+		{"64 clients", contest.Work{Clients: 64}, map[string][]float64{us: {80}, shared: {100}, perLock: {30}},
 			map[string]bool{
 				"P2: rate of 64 clients, of etcd's Mutex": true, "P2: rate of 64 clients, of a session per lock": false,
 			}},

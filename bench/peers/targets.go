@@ -72,7 +72,7 @@ func judge(w contest.Work, turns []contest.Turn) (all []verdict) {
 		commits("P1: commits of one client", 2.1) // the ends of short turns count, too; another commit would make it 3
 		against("then: time of one client, of raw put and delete", rawLimit, 1.25, true)
 	default:
-		against("P2: rate of 64 clients, of etcd's Mutex", shared, 0.70, false)
+		against("P2: rate of 64 clients, of etcd's Mutex", shared, 0.80, false)
 		against("P2: rate of 64 clients, of a session per lock", perLock, 3, false)
 	}
 	return all

@@ -31,6 +31,8 @@ type Client struct {
 	streams     atomic.Int64 // which of etcd's watch streams to use, see follow
 	began       time.Time
 	reconnected atomic.Int64 // when, in nanoseconds since it began
+
+	acquiring, releasing *group
 }
 
 // New returns a client that uses etcd, which stays the caller's.
@@ -41,7 +43,7 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	if o.Unanswered == nil {
 		o.Unanswered = func(time.Time, error) {}
 	}
-	return &Client{etcd: etcd, opts: o, began: time.Now()}
+	return &Client{etcd: etcd, opts: o, began: time.Now(), acquiring: newGroup(etcd), releasing: newGroup(etcd)}
 }
 
 // leastAttempt is the shortest attempt, except where the caller's own deadline is sooner.

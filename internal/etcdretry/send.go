@@ -104,11 +104,19 @@ func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn
 	defer cancel(nil)
 	limit := time.AfterFunc(most, func() { cancel(context.DeadlineExceeded) })
 	defer limit.Stop()
-	resp, err := txn.Commit(private{attempt}, c.etcd)
+	resp, err := c.send(private{attempt}, txn)
 	if err != nil && context.Cause(attempt) == context.DeadlineExceeded {
 		err = context.DeadlineExceeded
 	}
 	return resp, err
+}
+
+// send sends one request, perhaps with others in it.
+func (c *Client) send(ctx context.Context, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
+	if txn.Only == "" {
+		return txn.Commit(ctx, c.etcd)
+	}
+	return c.commitGrouped(ctx, txn)
 }
 
 // private is a context whose deadline is not sent to etcd. It would be a header that differs in every request, and a

@@ -20,6 +20,10 @@ import (
 type Txn struct {
 	If         []clientv3.Cmp
 	Then, Else []clientv3.Op
+
+	// Only names the record that the transaction alone is about, if it may share a request with transactions about
+	// others: what it compares and writes belongs to that record, or to one attempt.
+	Only string
 }
 
 // Commit sends the transaction.

@@ -30,7 +30,9 @@ func (p plainClaim) try(ctx context.Context, b bid, _ int) (*Lock, error) {
 
 func (p plainClaim) acquire(ctx context.Context, b bid, barge bool) (*Lock, error) {
 	a := p.a
-	l, _, err := a.commit(ctx, b, a.lock, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, barge))
+	txn := locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, barge)
+	txn.Only = a.lock
+	l, _, err := a.commit(ctx, b, a.lock, txn)
 	return l, err
 }
 

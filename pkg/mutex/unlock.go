@@ -100,7 +100,9 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 	if l.origin.lease != nil || l.origin.adopted && metadata.IsUUID(l.held.UUID) {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
-	return locktxn.Release(l.c.layout, l.held)
+	txn := locktxn.Release(l.c.layout, l.held)
+	txn.Only = l.held.Lock
+	return txn
 }
 
 // sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
