@@ -2,7 +2,6 @@ package locks
 
 import (
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -10,24 +9,23 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// blockSize is how many rows a new block has. Larger blocks cost more where locks change, smaller ones where none do.
-const blockSize = 256
-
-// block holds the rows of neighbouring locks, and what they add up to. A snapshot takes over the blocks of the one
-// before in which nothing changed. So it costs what changed and, for every other lock, one pointer compared and copied.
+// block holds the rows of neighbouring locks: a run of the list by name. A snapshot takes over the blocks of the one
+// before in which nothing changed. So it costs what changed and, for every other lock, one pointer compared.
 type block struct {
-	locks    []*compact.Record
-	rows     []*Row // of the locks, in their order
-	all      Counts
-	next     time.Time // when one of the rows changes by itself; zero = never
-	version  uint64    // a sum, so that it does not depend on the blocks
-	troubled []*Row    // those that need a person, or soon will
+	run
+	locks    []*compact.Record // of the rows, in their order
+	next     time.Time         // when one of the rows changes by itself; zero = never
+	troubled []*Row            // those that need a person, or soon will
 }
 
 // piece is a block on its way into a snapshot.
 type piece struct {
-	block
-	kept       bool   // nothing changed: the block is one of the snapshot before
+	*block
+	making *making // nil: nothing changed, and the block is one of the snapshot before
+}
+
+// making is how a block comes into being.
+type making struct {
 	old        []*Row // those of the snapshot before whose names lie in the block
 	came, went []*Row // how the rows differ from these
 }
@@ -35,26 +33,26 @@ type piece struct {
 // plan divides locks into the blocks of the next snapshot. Of those that change, the rows are not made yet.
 func (s *Snapshot) plan(locks []*compact.Record, changed []bool) []piece {
 	pieces := make([]piece, 0, len(s.blocks)+1)
-	row := 0 // of s, where the next block begins
 	rest := locks
 	for i := 0; i < len(s.blocks); {
-		b := &s.blocks[i]
+		b := s.blocks[i]
 		n := len(b.locks)
 		last := i+1 == len(s.blocks)
 		if !changed[i] && n <= len(rest) && (!last || n == len(rest)) && slices.Equal(rest[:n], b.locks) {
-			pieces = append(pieces, piece{block: *b, kept: true})
-			row, rest = row+n, rest[n:]
+			pieces = append(pieces, piece{block: b})
+			rest = rest[n:]
 			i++
 			continue
 		}
-		from, taken := row, 0
-		for i < len(s.blocks) && taken < blockSize/2 {
-			row, i = row+len(s.blocks[i].rows), i+1
+		var old []*Row
+		taken := 0
+		for i < len(s.blocks) && taken < runSize/2 {
+			old, i = slices.Concat(old, s.blocks[i].rows), i+1
 			if taken = len(rest); i < len(s.blocks) {
 				taken = indexOfLock(rest, s.blocks[i].locks[0].Name)
 			}
 		}
-		pieces = appendPieces(pieces, s.Rows[from:row], rest[:taken])
+		pieces = appendPieces(pieces, old, rest[:taken])
 		rest = rest[taken:]
 	}
 	return appendPieces(pieces, nil, rest)
@@ -65,16 +63,16 @@ func appendPieces(pieces []piece, old []*Row, locks []*compact.Record) []piece {
 	if len(locks) == 0 && len(old) == 0 {
 		return pieces
 	}
-	n := max(1, len(locks)/blockSize)
+	n := max(1, len(locks)/runSize)
 	for i := range n {
 		from, to := len(locks)*i/n, len(locks)*(i+1)/n
-		p := piece{old: old}
-		p.locks = locks[from:to]
+		m := &making{old: old}
 		if i+1 < n {
 			end, _ := indexOf(old, locks[to].Name)
-			p.old, old = old[:end], old[end:]
+			m.old, old = old[:end], old[end:]
 		}
-		pieces = append(pieces, p)
+		// A copy, or the block would keep the list of all locks of its time in memory.
+		pieces = append(pieces, piece{&block{locks: slices.Clone(locks[from:to])}, m})
 	}
 	return pieces
 }
@@ -91,20 +89,15 @@ func indexOfLock(locks []*compact.Record, name string) int {
 // because its state changes by itself before that moment.
 func (s *Snapshot) changed(waiting map[string]Queue, at time.Time) []bool {
 	changed := make([]bool, len(s.blocks))
-	ends := make([]int, len(s.blocks))
-	end := 0
-	for i := range s.blocks {
-		b := &s.blocks[i]
-		end += len(b.rows)
-		ends[i] = end
+	for i, b := range s.blocks {
 		changed[i] = !b.next.IsZero() && !at.Before(b.next)
 	}
 	mark := func(lock string) {
-		if row, found := indexOf(s.Rows, lock); found {
-			changed[sort.SearchInts(ends, row+1)] = true
+		if row, found := s.Rows.named(lock); found {
+			changed[s.Rows.runAt(row)] = true
 		}
 		for row, end := s.shares(lock); row < end; row++ {
-			changed[sort.SearchInts(ends, row+1)] = true
+			changed[s.Rows.runAt(row)] = true
 		}
 	}
 	for lock, now := range waiting {
@@ -120,12 +113,14 @@ func (s *Snapshot) changed(waiting map[string]Queue, at time.Time) []bool {
 	return changed
 }
 
-// build makes the rows: the old one of each lock that did not change.
-func (p *piece) build(waiting map[string]Queue, from *Source, at staleness.Moment) {
-	old := p.old
+// make makes the rows: the old one of each lock that did not change.
+func (p *piece) make(waiting map[string]Queue, from *Source, at staleness.Moment) {
+	m := p.making
+	old := m.old
+	p.rows = make([]*Row, len(p.locks))
 	for i, lock := range p.locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
-			p.went, old = append(p.went, old[0]), old[1:]
+			m.went, old = append(m.went, old[0]), old[1:]
 		}
 		var before *Row
 		if len(old) > 0 && old[0].Name == lock.Name {
@@ -133,17 +128,16 @@ func (p *piece) build(waiting map[string]Queue, from *Source, at staleness.Momen
 		}
 		r := update(before, lock, waiting, from, at)
 		if r != before {
-			if p.came = append(p.came, r); before != nil {
-				p.went = append(p.went, before)
+			if m.came = append(m.came, r); before != nil {
+				m.went = append(m.went, before)
 			}
 		}
 		p.rows[i] = r
-		p.all.add(r)
-		p.version += r.Fingerprint
 		p.next = Earlier(p.next, r.next)
 		if r.Display.Troubled() {
 			p.troubled = append(p.troubled, r)
 		}
 	}
-	p.went = append(p.went, old...)
+	m.went = append(m.went, old...)
+	p.total() // while the rows are in the processor's cache
 }

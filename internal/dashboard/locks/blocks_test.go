@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -65,7 +66,7 @@ func (w *world) turn() {
 		case 0:
 			w.locks = slices.Delete(w.locks, i, i+1)
 		case 1: // a whole range ends
-			w.locks = slices.Delete(w.locks, i, min(len(w.locks), i+w.random.IntN(3*blockSize)))
+			w.locks = slices.Delete(w.locks, i, min(len(w.locks), i+w.random.IntN(3*runSize)))
 		case 2:
 			w.locks[i] = w.record(name)
 		case 3:
@@ -75,15 +76,15 @@ func (w *world) turn() {
 			w.put(w.record(fmt.Sprintf("%s#%d", lock, 1+w.random.IntN(12))))
 			w.queue(lock)
 		case 5: // many are taken beside each other
-			for j := range w.random.IntN(2 * blockSize) {
+			for j := range w.random.IntN(2 * runSize) {
 				w.put(w.record(fmt.Sprintf("%s-%03d", name, j)))
 			}
 		default:
 			w.queue(name)
 		}
 	}
-	w.locks = w.locks[:min(len(w.locks), 40*blockSize)]
-	for len(w.locks) < blockSize { // or not much would be left
+	w.locks = w.locks[:min(len(w.locks), 40*runSize)]
+	for len(w.locks) < runSize { // or not much would be left
 		w.put(w.record(fmt.Sprintf("a-%05d", w.count)))
 	}
 }
@@ -118,7 +119,7 @@ func (w *world) snapshot(last *Snapshot) *Snapshot {
 }
 
 func TestASnapshotIsTheSameWhateverItTookOver(t *testing.T) {
-	for _, locks := range []int{0, 1, blockSize, 20 * blockSize} {
+	for _, locks := range []int{0, 1, runSize, 20 * runSize} {
 		w := newWorld(locks)
 		grown := w.snapshot(nil)
 		query := ParseQuery("owner:owner-3")
@@ -141,6 +142,8 @@ func TestASnapshotIsTheSameWhateverItTookOver(t *testing.T) {
 			compareSnapshots(t, where, grown, fresh)
 			for _, o := range orders {
 				compareRows(t, fmt.Sprintf("%s, by %s", where, o), grown.InOrder(o), fresh.InOrder(o))
+				compareGroups(t, fmt.Sprintf("%s, by %s", where, o), &Result{Rows: grown.InOrder(o)},
+					&Result{Rows: fresh.InOrder(o)})
 			}
 			got, err := grown.Result(t.Context(), query, orders[0], w.now)
 			if err != nil {
@@ -151,11 +154,12 @@ func TestASnapshotIsTheSameWhateverItTookOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			compareRows(t, where+", a search", got.Rows, want.Rows)
+			compareGroups(t, where+", a search", got, want)
 			if got.Version != want.Version || !reflect.DeepEqual(got.Counts, want.Counts) {
 				t.Fatalf("%s, a search: %+v, want %+v", where, got.Counts, want.Counts)
 			}
 			troubled += grown.All.Alerting
-			for _, r := range grown.Rows {
+			for r := range grown.Rows.All() {
 				if before.Find(r.Name) == r {
 					taken++
 				}
@@ -171,49 +175,130 @@ func compareSnapshots(t *testing.T, where string, got, want *Snapshot) {
 	t.Helper()
 	compareRows(t, where, got.Rows, want.Rows)
 	sound := func(r *Row) bool { return !r.Display.Troubled() }
-	troubled := slices.DeleteFunc(slices.Clone(want.Rows), sound)
-	compareRows(t, where+", troubled", slices.Collect(got.Troubled()), troubled)
+	troubled := slices.DeleteFunc(slices.Collect(want.Rows.All()), sound)
+	compareRows(t, where+", troubled", rowsOf(slices.Collect(got.Troubled())), rowsOf(troubled))
 	if !reflect.DeepEqual(got.All, want.All) || !got.Next.Equal(want.Next) || got.Version != want.Version {
 		t.Fatalf("%s: %+v, next %v, want %+v, next %v", where, got.All, got.Next, want.All, want.Next)
 	}
 	if !reflect.DeepEqual(got.Worst(), want.Worst()) {
 		t.Fatalf("%s: the worst is %+v, want %+v", where, got.Worst(), want.Worst())
 	}
-	at := 0
 	for i, b := range got.blocks {
-		if len(b.rows) == 0 || len(b.rows) > 2*blockSize || len(b.rows) != len(b.locks) || b.rows[0] != got.Rows[at] {
-			t.Fatalf("%s: block %d of %d rows is not the snapshot's", where, i, len(b.rows))
+		if got.Rows.runs[i] != &b.run || len(b.rows) != len(b.locks) {
+			t.Fatalf("%s: block %d of %d rows and %d locks is not the snapshot's", where, i, len(b.rows), len(b.locks))
 		}
-		at += len(b.rows)
-	}
-	if few := 1 + 2*len(got.Rows)/blockSize; at != len(got.Rows) || len(got.blocks) > few {
-		t.Fatalf("%s: %d rows in %d blocks, want %d in at most %d", where, at, len(got.blocks), len(got.Rows), few)
 	}
 }
 
-func compareRows(t *testing.T, where string, got, want []*Row) {
+// compareRows compares two lists, of which the first may have grown, and looks at its runs.
+func compareRows(t *testing.T, where string, got, want Rows) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d rows, want %d", where, len(got), len(want))
+	if got.Len() != want.Len() {
+		t.Fatalf("%s: %d rows, want %d", where, got.Len(), want.Len())
 	}
-	for i := range got {
-		if got[i] != want[i] && !reflect.DeepEqual(got[i], want[i]) {
-			t.Fatalf("%s: row %d is %+v, want %+v", where, i, got[i], want[i])
+	next, stop := iter.Pull(want.All())
+	defer stop()
+	i := 0
+	for k, run := range got.runs {
+		if n := len(run.rows); n == 0 || n > 2*runSize || n < runSize/2 && k+1 < len(got.runs) {
+			t.Fatalf("%s: run %d of %d has %d rows", where, k, len(got.runs), n)
+		}
+		for _, r := range run.rows {
+			if want, _ := next(); r != want && !reflect.DeepEqual(r, want) {
+				t.Fatalf("%s: row %d is %+v, want %+v", where, i, r, want)
+			}
+			if got.At(i) != r {
+				t.Fatalf("%s: row %d is another one by its index", where, i)
+			}
+			i++
+		}
+	}
+}
+
+func compareGroups(t *testing.T, where string, got, want *Result) {
+	t.Helper()
+	if !reflect.DeepEqual(got.ByOwner(), want.ByOwner()) {
+		t.Fatalf("%s: the groups are %+v, want %+v", where, got.ByOwner(), want.ByOwner())
+	}
+}
+
+// TestAListThatShrinksAndGrowsIsTheSameAsANewOne changes few rows at a time, until none is left, and puts them back.
+func TestAListThatShrinksAndGrowsIsTheSameAsANewOne(t *testing.T) {
+	for _, o := range []Order{{By: "name", Reverse: true}, {By: "alert"}} {
+		w := newWorld(6 * runSize)
+		in := slices.Collect(w.snapshot(nil).Rows.All())
+		var out []*Row
+		list := rowsOf(o.Sort(in))
+		step := func(from, to *[]*Row, n int) {
+			var moved []*Row
+			for range min(n, len(*from)) {
+				i := w.random.IntN(len(*from))
+				r := (*from)[i]
+				*from = slices.Delete(*from, i, i+1)
+				at, _ := indexOf(*to, r.Name)
+				*to = slices.Insert(*to, at, r)
+				at, _ = indexOf(moved, r.Name)
+				moved = slices.Insert(moved, at, r)
+			}
+			c := changes{few: true, went: moved}
+			if to == &in {
+				c = changes{few: true, came: moved}
+			}
+			list = c.merge(o, list, c.came)
+			compareRows(t, fmt.Sprintf("by %s, %d rows", o, len(in)), list, rowsOf(o.Sort(in)))
+		}
+		for len(in) > 0 {
+			step(&in, &out, 1+w.random.IntN(50))
+		}
+		for len(out) > 0 {
+			step(&out, &in, 1+w.random.IntN(50))
+		}
+	}
+}
+
+// TestASliceOfAListHasTheRowsBetweenItsEnds tries all slices of a list of several runs that begin or end near the end
+// of a run.
+func TestASliceOfAListHasTheRowsBetweenItsEnds(t *testing.T) {
+	for _, n := range []int{0, 1, runSize, 3*runSize + 7} {
+		rows := make([]*Row, n)
+		for i := range rows {
+			rows[i] = &Row{Record: compact.Of(&metadata.Record{Name: fmt.Sprintf("%04d", i)})}
+		}
+		list := rowsOf(rows)
+		ends := append([]int{0}, list.ends...)
+		var near []int
+		for _, end := range ends {
+			for i := max(0, end-2); i <= min(n, end+2); i++ {
+				near = append(near, i)
+			}
+		}
+		for _, from := range near {
+			for _, to := range near {
+				if from <= to && !slices.Equal(list.Slice(from, to), rows[from:to]) {
+					t.Errorf("%d rows: the slice from %d to %d is another one", n, from, to)
+				}
+			}
+			if i, found := list.named(fmt.Sprintf("%04d", from)); i != from || found != (from < n) {
+				t.Errorf("%d rows: the one named %d is at %d (%v)", n, from, i, found)
+			}
+			if i, found := list.named(fmt.Sprintf("%04d!", from)); i != min(n, from+1) || found {
+				t.Errorf("%d rows: one that follows the one named %d would be at %d (%v)", n, from, i, found)
+			}
 		}
 	}
 }
 
 func TestGroupsOfPiecesAreThoseOfAllRows(t *testing.T) {
 	w := newWorld(4000)
-	rows := w.snapshot(nil).InOrder(Order{By: MostUrgent})
-	want := byOwner(rows)
+	rows := slices.Collect(w.snapshot(nil).InOrder(Order{By: MostUrgent}).All())
+	want := map[string]*Group{}
+	for _, g := range byOwner(rows) {
+		want[g.Owner] = &g
+	}
 	for _, at := range []int{0, 1, 30, 2000, len(rows)} {
-		got := byOwner(rows[:at])
-		for owner, g := range byOwner(rows[at:]) {
-			if got[owner] == nil {
-				got[owner] = &Group{Owner: owner, Display: g.Display}
-			}
-			got[owner].join(g)
+		got := map[string]*Group{}
+		for _, g := range slices.Concat(byOwner(rows[:at]), byOwner(rows[at:])) {
+			join(got, &g)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("divided at %d: %v, want %v", at, got, want)

@@ -33,15 +33,18 @@ func (g *Group) unknown() int {
 func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
 		all := map[string]*Group{}
-		for _, some := range inPieces(len(r.Rows), minPiece, func(from, to int) map[string]*Group {
-			return byOwner(r.Rows[from:to])
-		}) {
-			for owner, g := range some {
-				if first := all[owner]; first != nil {
-					first.join(g)
-				} else {
-					all[owner] = g
+		runs := r.Rows.runs
+		for _, some := range inPieces(len(runs), minPiece/runSize, func(from, to int) map[string]*Group {
+			groups := map[string]*Group{}
+			for _, run := range runs[from:to] {
+				for i := range run.byOwner() {
+					join(groups, &run.groups[i])
 				}
+			}
+			return groups
+		}) {
+			for _, g := range some {
+				join(all, g)
 			}
 		}
 		r.groups = slices.Collect(maps.Values(all))
@@ -54,15 +57,23 @@ func (r *Result) ByOwner() []*Group {
 	return r.groups
 }
 
+// byOwner divides the rows of a run. The groups are shared by all lists with the run.
+func (r *run) byOwner() []Group {
+	r.grouping.Do(func() { r.groups = byOwner(r.rows) })
+	return r.groups
+}
+
 // byOwner divides some rows.
-func byOwner(rows []*Row) map[string]*Group {
-	all := map[string]*Group{}
+func byOwner(rows []*Row) (all []Group) {
+	places := map[string]int{}
 	for _, row := range rows {
-		g := all[row.Owner]
-		if g == nil {
-			g = &Group{Owner: row.Owner, Display: row.Display}
-			all[row.Owner] = g
+		i, known := places[row.Owner]
+		if !known {
+			i = len(all)
+			places[row.Owner] = i
+			all = append(all, Group{Owner: row.Owner, Display: row.Display})
 		}
+		g := &all[i]
 		if g.add(row); row.Display.urgency() < g.Display.urgency() {
 			g.Display = row.Display
 		}
@@ -73,11 +84,16 @@ func byOwner(rows []*Row) map[string]*Group {
 	return all
 }
 
-// join adds the rows of the same owner that follow.
-func (g *Group) join(o *Group) {
-	g.sum(&o.Counts)
-	if o.Display.urgency() < g.Display.urgency() {
-		g.Display = o.Display
+// join adds the group of some rows that follow, which stays as it is.
+func join(all map[string]*Group, next *Group) {
+	g := all[next.Owner]
+	if g == nil {
+		g = &Group{Owner: next.Owner, Display: next.Display}
+		all[next.Owner] = g
 	}
-	g.Rows = append(g.Rows, o.Rows[:min(len(o.Rows), maxGroupRows-len(g.Rows))]...)
+	g.sum(&next.Counts)
+	if next.Display.urgency() < g.Display.urgency() {
+		g.Display = next.Display
+	}
+	g.Rows = append(g.Rows, next.Rows[:min(len(next.Rows), maxGroupRows-len(g.Rows))]...)
 }

@@ -40,17 +40,32 @@ func (s *Snapshot) worst() *Impact {
 			}
 		}
 	}
-	for r := range s.Troubled() {
-		if r.Waiters == 0 && (troubled == nil || troubled.Waiters == 0) {
+	if troubled == nil || troubled.Waiters == 0 {
+		if r := s.worstAlone(); r != nil {
 			troubled = s.first(troubled, &Impact{r.Name, []*Row{r}, Queue{}})
 		}
 	}
 	return s.either(troubled, sound)
 }
 
+// worstAlone is the troubled lock that matters most among those that nobody waits for; nil: there is none.
+func (s *Snapshot) worstAlone() *Row {
+	var worst *Row
+	var most rank
+	for r := range s.Troubled() {
+		if r.Waiters > 0 {
+			continue
+		}
+		if k := s.rank(r.Name, r, Queue{}); worst == nil || k.compare(most) < 0 {
+			worst, most = r, k
+		}
+	}
+	return worst
+}
+
 // either is the troubled lock, unless far more is lost at the sound one. Both may be nil.
 func (s *Snapshot) either(troubled, sound *Impact) *Impact {
-	if troubled == nil || sound != nil && s.lost(sound) > s.lost(troubled) {
+	if troubled == nil || sound != nil && s.lost(sound.Row(), sound.Queue) > s.lost(troubled.Row(), troubled.Queue) {
 		return sound
 	}
 	return troubled
@@ -73,21 +88,41 @@ func (s *Snapshot) worstOf(parts []Part) *Impact {
 
 // first is the one of two that matters more. The first may be nil.
 func (s *Snapshot) first(a, b *Impact) *Impact {
-	if a == nil {
+	if a == nil || s.rank(b.Lock, b.Row(), b.Queue).compare(s.rank(a.Lock, a.Row(), a.Queue)) <= 0 {
 		return b
 	}
-	if cmp.Or(cmp.Compare(min(1, b.Waiters), min(1, a.Waiters)), cmp.Compare(s.lost(b), s.lost(a)),
-		cmp.Compare(a.Row().Display.urgency(), b.Row().Display.urgency()), cmp.Compare(a.Lock, b.Lock)) < 0 {
-		return a
+	return a
+}
+
+// rank is how much a lock matters.
+type rank struct {
+	waited  int // 1: somebody waits for it
+	lost    int64
+	urgency int64
+	lock    string
+}
+
+// compare is negative if the lock matters more than the other one.
+func (k rank) compare(o rank) int {
+	switch { // not cmp.Or, which would read all names
+	case k.waited != o.waited:
+		return cmp.Compare(o.waited, k.waited)
+	case k.lost != o.lost:
+		return cmp.Compare(o.lost, k.lost)
 	}
-	return b
+	return cmp.Or(cmp.Compare(k.urgency, o.urgency), cmp.Compare(k.lock, o.lock))
+}
+
+// rank is that of a lock with its most urgent row and its queue.
+func (s *Snapshot) rank(lock string, r *Row, q Queue) rank {
+	return rank{min(1, q.Waiters), s.lost(r, q), r.Display.urgency(), lock}
 }
 
 // lost is roughly how many seconds of processes a lock has cost so far. One that nobody waits for counts since it is
 // overdue, as if one did.
-func (s *Snapshot) lost(i *Impact) int64 {
-	since := i.Longest
-	if r := i.Row(); i.Waiters == 0 {
+func (s *Snapshot) lost(r *Row, q Queue) int64 {
+	since := q.Longest
+	if q.Waiters == 0 {
 		switch r.Display {
 		case Expiring:
 		case Abandoned:
@@ -96,7 +131,7 @@ func (s *Snapshot) lost(i *Impact) int64 {
 			since = Earlier(r.Verdict.AlertAt, r.Verdict.AutoUnlockAt)
 		}
 	}
-	return Lost(max(1, i.Waiters), since, s.at)
+	return Lost(max(1, q.Waiters), since, s.at)
 }
 
 // Lost is how many seconds as many processes lose that all wait since an instant. That is the most that those in a

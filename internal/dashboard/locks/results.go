@@ -10,7 +10,7 @@ import (
 
 // Result is what a query found in a snapshot, sorted.
 type Result struct {
-	Rows    []*Row
+	Rows    Rows
 	Counts  Counts
 	Version uint64 // changes with anything that the list shows
 
@@ -150,61 +150,56 @@ func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, n
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	r.Version += Hash(uint64(len(s.Rows)))
+	r.Version += Hash(uint64(s.Rows.Len()))
 	return r, nil
 }
 
 // found are the rows that the query finds, in order. Rows are read faster by name, because they lie next to each other
 // in memory, but then what is found has to be sorted. A sample shows whether that is little enough.
-func (s *Snapshot) found(ctx context.Context, q *Query, o Order, now time.Time) []*Row {
+func (s *Snapshot) found(ctx context.Context, q *Query, o Order, now time.Time) Rows {
+	all := s.Rows.Len()
 	sample := make([]*Row, 0, sampled)
-	for i := range min(sampled, len(s.Rows)) {
-		sample = append(sample, s.Rows[i*len(s.Rows)/min(sampled, len(s.Rows))])
+	for i := range min(sampled, all) {
+		sample = append(sample, s.Rows.At(i*all/min(sampled, all)))
 	}
 	if len(s.among(ctx, q, sample, now)) > sampled/8 {
-		return s.among(ctx, q, s.InOrder(o), now)
+		return rowsOf(s.matching(ctx, q, s.InOrder(o), now))
 	}
-	return o.Sort(s.among(ctx, q, s.Rows, now))
+	return rowsOf(o.Sort(s.matching(ctx, q, s.Rows, now)))
 }
 
 // sampled is how many rows are looked at to guess how many a query finds.
 const sampled = 256
 
-// sumUp is the result with these rows. Its version does not depend on the pieces.
-func sumUp(rows []*Row) *Result {
-	r := &Result{Rows: rows}
-	type sum struct {
-		counts  Counts
-		version uint64
-	}
-	for _, piece := range inPieces(len(rows), minPiece, func(from, to int) (one sum) {
-		for _, row := range rows[from:to] {
-			one.counts.add(row)
-			one.version += row.Fingerprint
-		}
-		return one
-	}) {
-		r.Counts.sum(&piece.counts)
-		r.Version += piece.version
-	}
-	return r
+// sumUp is the result with these rows.
+func sumUp(rows Rows) *Result {
+	all := rows.total()
+	return &Result{Rows: rows, Counts: all.counts, Version: all.version}
 }
 
-// among are those of the rows that the query finds, or some of them when ctx ended.
-func (s *Snapshot) among(ctx context.Context, q *Query, rows []*Row, now time.Time) []*Row {
+// matching are those of the rows that the query finds, or some of them when ctx ended.
+func (s *Snapshot) matching(ctx context.Context, q *Query, rows Rows, now time.Time) []*Row {
+	return slices.Concat(inPieces(len(rows.runs), minPiece/runSize, func(from, to int) (found []*Row) {
+		for _, r := range rows.runs[from:to] {
+			found = append(found, s.among(ctx, q, r.rows, now)...)
+		}
+		return found
+	})...)
+}
+
+// among is [Snapshot.matching] for few rows.
+func (s *Snapshot) among(ctx context.Context, q *Query, rows []*Row, now time.Time) (found []*Row) {
 	every := rowsBetweenLooks
 	if q.regexps > 0 {
 		every = 1
 	}
-	return slices.Concat(inPieces(len(rows), minPiece, func(from, to int) (found []*Row) {
-		for i, row := range rows[from:to] {
-			if i%every == 0 && ctx.Err() != nil {
-				return nil
-			}
-			if q.Matches(row, s.asOf(row, now)) {
-				found = append(found, row)
-			}
+	for i, row := range rows {
+		if i%every == 0 && ctx.Err() != nil {
+			return nil
 		}
-		return found
-	})...)
+		if q.Matches(row, s.asOf(row, now)) {
+			found = append(found, row)
+		}
+	}
+	return found
 }

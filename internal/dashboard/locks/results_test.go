@@ -40,7 +40,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
 		}
 		<-answered
-		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {
+		if failed != nil || found.Rows.Len() != 1 || found.Rows.At(0).Name != "billing/1" {
 			t.Errorf("the other reader gets %+v, %v", found, failed)
 		}
 	})

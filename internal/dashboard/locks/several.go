@@ -58,7 +58,7 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 			return all
 		})}
 	s.Worst = sync.OnceValue(func() *Impact { return s.worstOf(parts) })
-	rows := make([][]*Row, len(parts))
+	lists := make([]reader, len(parts))
 	total := 0
 	for i, p := range parts {
 		all := p.Snapshot.All
@@ -73,10 +73,10 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 			s.frozen[p.Cluster] = p.Frozen
 		}
 		s.troubled = append(s.troubled, p.Snapshot.troubled...)
-		rows[i] = p.Snapshot.Rows
-		total += len(rows[i])
+		lists[i] = reader{runs: p.Snapshot.Rows.runs}
+		total += p.Snapshot.Rows.Len()
 	}
-	s.Rows = mergeRows(rows, total)
+	s.Rows = mergeRows(lists, total)
 	if last != nil && sameFrozen(last, s) {
 		s.changes = differences(last.Rows, s.Rows)
 		s.sorted.before = last.sorted.finished()
@@ -106,44 +106,63 @@ func before(a, b *Row) int {
 	return strings.Compare(a.Cluster, b.Cluster)
 }
 
+// reader reads a list row by row.
+type reader struct {
+	runs []*run // those that are not read to their end
+	at   int    // the next row, in the first of them
+}
+
+// row is the next row, or nil at the end.
+func (l *reader) row() *Row {
+	if len(l.runs) == 0 {
+		return nil
+	}
+	return l.runs[0].rows[l.at]
+}
+
+// next goes on, and returns the row that it leaves behind.
+func (l *reader) next() *Row {
+	r := l.row()
+	if l.at++; l.at == len(l.runs[0].rows) {
+		l.runs, l.at = l.runs[1:], 0
+	}
+	return r
+}
+
 // mergeRows puts sorted lists into one.
-func mergeRows(lists [][]*Row, total int) []*Row {
+func mergeRows(lists []reader, total int) Rows {
 	out := make([]*Row, 0, total)
 	for {
-		first := -1
-		for i, list := range lists {
-			if len(list) > 0 && (first < 0 || before(list[0], lists[first][0]) < 0) {
-				first = i
+		var first *reader
+		for i := range lists {
+			if l := &lists[i]; l.row() != nil && (first == nil || before(l.row(), first.row()) < 0) {
+				first = l
 			}
 		}
-		if first < 0 {
-			return out
+		if first == nil {
+			return rowsOf(out)
 		}
-		out = append(out, lists[first][0])
-		lists[first] = lists[first][1:]
+		out = append(out, first.next())
 	}
 }
 
 // differences are the rows that only one of two sorted lists has.
-func differences(old, now []*Row) changes {
+func differences(old, now Rows) changes {
 	var came, went []*Row
-	all := len(now)
-	for len(old) > 0 && len(now) > 0 {
-		if old[0] == now[0] {
-			old, now = old[1:], now[1:]
-			continue
-		}
-		switch c := before(old[0], now[0]); {
-		case c < 0:
-			went, old = append(went, old[0]), old[1:]
-		case c > 0:
-			came, now = append(came, now[0]), now[1:]
+	was := reader{runs: old.runs}
+	is := reader{runs: now.runs}
+	for was.row() != nil || is.row() != nil {
+		switch a, b := was.row(), is.row(); {
+		case a == b:
+			was.next()
+			is.next()
+		case b == nil || a != nil && before(a, b) <= 0:
+			went = append(went, was.next())
 		default:
-			went, came = append(went, old[0]), append(came, now[0])
-			old, now = old[1:], now[1:]
+			came = append(came, is.next())
 		}
 	}
-	return newChanges(append(came, now...), append(went, old...), all)
+	return newChanges(came, went, now.Len())
 }
 
 // asOf is the moment that a row is looked at from: now, or when its cluster was last heard.

@@ -55,7 +55,7 @@ func (s *Snapshot) Shares(lock string) []*Row {
 	}
 	var found []*Row
 	from, to := s.shares(lock)
-	for _, r := range s.Rows[from:to] {
+	for _, r := range s.Rows.Slice(from, to) {
 		if r.Share != nil && r.Share.Lock == lock {
 			found = append(found, r)
 		}
@@ -65,8 +65,8 @@ func (s *Snapshot) Shares(lock string) []*Row {
 
 // shares is where the rows stand whose names are those of shares of the lock.
 func (s *Snapshot) shares(lock string) (from, to int) {
-	from, _ = indexOf(s.Rows, lock+"#1")
-	to, _ = indexOf(s.Rows, lock+"#:") // ":" follows "9"
+	from, _ = s.Rows.named(lock + "#1")
+	to, _ = s.Rows.named(lock + "#:") // ":" follows "9"
 	return from, to
 }
 

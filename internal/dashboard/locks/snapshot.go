@@ -4,8 +4,6 @@ package locks
 
 import (
 	"iter"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 
 // Snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
 type Snapshot struct {
-	Rows    []*Row // by name
+	Rows    Rows   // by name
 	All     Counts // of the rows
 	Queues  map[string][]metadata.Waiter
 	Cycles  func() []deadlock.Cycle // found when they are first asked for
@@ -30,7 +28,7 @@ type Snapshot struct {
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
 	locks        []*compact.Record    // of which the snapshot was built
-	blocks       []block              // of the rows; none in the snapshot of several clusters
+	blocks       []*block             // the runs of the rows; none in the snapshot of several clusters
 	troubled     [][]*Row             // those that need a person, or soon will
 	waiting      map[string]Queue     // the queues, summed up
 	queueVersion uint64
@@ -41,16 +39,11 @@ type Snapshot struct {
 
 // Find returns the lock with this name, or nil.
 func (s *Snapshot) Find(name string) *Row {
-	i, found := indexOf(s.Rows, name)
+	i, found := s.Rows.named(name)
 	if !found {
 		return nil
 	}
-	return s.Rows[i]
-}
-
-// indexOf is where the row of a lock stands, or would stand, among rows that are sorted by name.
-func indexOf(rows []*Row, name string) (i int, found bool) {
-	return slices.BinarySearchFunc(rows, name, func(r *Row, name string) int { return strings.Compare(r.Name, name) })
+	return s.Rows.At(i)
 }
 
 // Source is where the locks come from.
@@ -133,7 +126,7 @@ func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time
 // sorted and found.
 func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, from *Source,
 	at staleness.Moment) *Snapshot {
-	s := &Snapshot{Rows: make([]*Row, len(locks)), at: at.Wall, locks: locks, Queues: queues,
+	s := &Snapshot{at: at.Wall, locks: locks, Queues: queues,
 		waiting: make(map[string]Queue, len(queues)),
 		Cycles:  sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	for lock, queue := range queues {
@@ -145,22 +138,15 @@ func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata
 	s.sorted.before = last.sorted.finished()
 	s.results.before = last.results.finished()
 	pieces := last.plan(locks, last.changed(s.waiting, at.Wall))
-	var made []*piece
-	row := 0
-	for i := range pieces {
-		p := &pieces[i]
-		rows := s.Rows[row : row+len(p.locks)]
-		if p.kept {
-			copy(rows, p.rows)
-		} else {
+	var made []piece
+	for _, p := range pieces {
+		if p.making != nil {
 			made = append(made, p)
 		}
-		p.rows, p.locks = rows, locks[row:row+len(rows)]
-		row += len(rows)
 	}
-	inPieces(len(made), minPiece/blockSize, func(first, end int) struct{} {
-		for _, p := range made[first:end] {
-			p.build(s.waiting, from, at)
+	inPieces(len(made), minPiece/runSize, func(first, end int) struct{} {
+		for i := range made[first:end] {
+			made[first+i].make(s.waiting, from, at)
 		}
 		return struct{}{}
 	})
@@ -171,23 +157,26 @@ func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata
 
 // sum adds up the blocks of the snapshot.
 func (s *Snapshot) sum(pieces []piece) {
-	s.blocks = make([]block, 0, len(pieces))
+	s.blocks = make([]*block, 0, len(pieces))
+	runs := make([]*run, 0, len(pieces))
 	var came, went []*Row
-	for i := range pieces {
-		p := &pieces[i]
-		came, went = append(came, p.came...), append(went, p.went...)
+	for _, p := range pieces {
+		if m := p.making; m != nil {
+			came, went = append(came, m.came...), append(went, m.went...)
+		}
 		if len(p.rows) == 0 {
 			continue
 		}
-		s.All.sum(&p.all)
-		s.Version += p.version
+		s.blocks, runs = append(s.blocks, p.block), append(runs, &p.run)
 		s.Next = Earlier(s.Next, p.next)
 		if len(p.troubled) > 0 {
 			s.troubled = append(s.troubled, p.troubled)
 		}
-		s.blocks = append(s.blocks, p.block)
 	}
-	s.changes = newChanges(came, went, len(s.Rows))
+	s.Rows = listOf(runs)
+	all := s.Rows.total()
+	s.All, s.Version = all.counts, all.version
+	s.changes = newChanges(came, went, s.Rows.Len())
 }
 
 // Troubled goes over the rows that need a person, or soon will, in any order.

@@ -4,28 +4,27 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sort"
 	"sync"
 )
 
 // sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows
 // change, so a sorting is made from the one before.
 type sortings struct {
-	before map[Order][]*Row // of the snapshot before
+	before map[Order]Rows // of the snapshot before
 
 	mu   sync.Mutex
-	done map[Order][]*Row
+	done map[Order]Rows
 }
 
 // finished are the sortings that lists have asked for.
-func (s *sortings) finished() map[Order][]*Row {
+func (s *sortings) finished() map[Order]Rows {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.done)
 }
 
 // InOrder returns all rows sorted. The first one to ask waits; the others wait with it.
-func (s *Snapshot) InOrder(o Order) []*Row {
+func (s *Snapshot) InOrder(o Order) Rows {
 	if o == (Order{By: "name"}) { // as the rows of a snapshot are
 		return s.Rows
 	}
@@ -38,10 +37,10 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	if ok && s.changes.few {
 		rows = s.changes.merge(o, rows, s.changes.came)
 	} else {
-		rows = o.Sort(s.Rows)
+		rows = rowsOf(o.Sort(s.Rows.Slice(0, s.Rows.Len())))
 	}
 	if s.sorted.done == nil {
-		s.sorted.done = map[Order][]*Row{}
+		s.sorted.done = map[Order]Rows{}
 	}
 	s.sorted.done[o] = rows
 	return rows
@@ -51,22 +50,6 @@ func (o Order) less(a, b *Row) bool {
 	x := o.position(a)
 	y := o.position(b)
 	return o.compare(&x, &y) < 0
-}
-
-// countBefore is how many of the rows, which are in this order, come before r. It searches in steps that double, which
-// is fast if r stands near the front.
-func (o Order) countBefore(rows []*Row, r *Row) int {
-	p := o.position(r)
-	behind := func(i int) bool {
-		at := o.position(rows[i])
-		return o.compare(&at, &p) >= 0
-	}
-	end := 1
-	for end < len(rows) && !behind(end) {
-		end *= 2
-	}
-	from := end / 2
-	return from + sort.Search(min(end, len(rows))-from, func(i int) bool { return behind(from + i) })
 }
 
 // sortKey is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
