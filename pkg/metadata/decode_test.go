@@ -151,3 +151,20 @@ func TestProblemReadsAsASentence(t *testing.T) {
 		t.Errorf("%v, want %s", d.Problems, want)
 	}
 }
+
+func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
+	for _, around := range []string{" ", "a", "\x7f", "ä", "\xff"} {
+		for c := range 256 {
+			if c == '"' || c == '\\' {
+				continue
+			}
+			for before := range 18 {
+				text := strings.Repeat(around, before) + string([]byte{byte(c)}) + strings.Repeat(around, 17-before)
+				d := metadata.Decode("a", []metadata.Field{{Name: "metadata", Value: `{"purpose":"` + text + `"}`}})
+				if refused := hasProblem(d, "metadata", "not a JSON object"); refused != (c < ' ') {
+					t.Fatalf("%q: refused %v", text, refused)
+				}
+			}
+		}
+	}
+}

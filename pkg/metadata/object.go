@@ -80,7 +80,11 @@ type scanner struct {
 	plain bool // valid UTF-8, so a text without escapes can be used as it is
 }
 
-func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t\r\n") }
+func (s *scanner) space() {
+	if s.rest != "" && s.rest[0] <= ' ' { // most documents have none, and this is asked between all parts of them
+		s.rest = strings.TrimLeft(s.rest, " \t\r\n")
+	}
+}
 
 // skip takes c and the white space before it, if c comes next.
 func (s *scanner) skip(c byte) bool {
@@ -172,7 +176,17 @@ func (s *scanner) raw() (text string, escaped, ok bool) {
 	return "", false, false
 }
 
+// hasControl reports whether a byte is a control character, of which a text has none. Eight bytes at a time: backtraces
+// are most of what is read.
 func hasControl(text string) bool {
+	const each = 0x0101010101010101
+	for ; len(text) >= 8; text = text[8:] {
+		w := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		if (w-each*' ')&^w&(each*0x80) != 0 { // borrowed from the highest bit of a byte that had it clear: less than ' '
+			return true
+		}
+	}
 	for i := range len(text) {
 		if text[i] < ' ' {
 			return true
