@@ -183,7 +183,7 @@ func hasControl(text string) bool {
 	for ; len(text) >= 8; text = text[8:] {
 		w := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
 			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
-		if (w-each*' ')&^w&(each*0x80) != 0 { // borrowed from the highest bit of a byte that had it clear: less than ' '
+		if (w-each*' ')&^w&(each*0x80) != 0 { // the highest bit of a byte is set by the borrow alone
 			return true
 		}
 	}

@@ -165,7 +165,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	if unlock := v.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Recorded = h.site.Config.Waiters != nil

@@ -42,9 +42,10 @@ func (a *API) writeTable(w io.Writer, rows locks.Rows, several bool) error {
 		if a.site.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		cells = append(cells[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
+		v := row.Verdict()
+		cells = append(cells[:0], row.Name, string(v.State), row.Owner, row.Hostname,
 			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
-			instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters, instantCell(row.Longest))
+			instantCell(v.AlertAt), instantCell(v.AutoUnlockAt), waiters, instantCell(row.Longest))
 		if several {
 			cells = append(cells, row.Cluster)
 		}

@@ -87,7 +87,7 @@ func indexOfLock(locks []*compact.Record, name string) int {
 
 // changed reports for each block whether a row in it changes although its lock does not: because its queue does, or
 // because its state changes by itself before that moment.
-func (s *Snapshot) changed(waiting map[string]Queue, at time.Time) []bool {
+func (s *Snapshot) changed(waiting queues, at time.Time) []bool {
 	changed := make([]bool, len(s.blocks))
 	for i, b := range s.blocks {
 		changed[i] = !b.next.IsZero() && !at.Before(b.next)
@@ -100,13 +100,13 @@ func (s *Snapshot) changed(waiting map[string]Queue, at time.Time) []bool {
 			changed[s.Rows.runAt(row)] = true
 		}
 	}
-	for lock, now := range waiting {
-		if !now.same(s.waiting[lock]) {
+	for lock, now := range waiting.byLock {
+		if !now.same(s.waiting.of(lock)) {
 			mark(lock)
 		}
 	}
-	for lock := range s.waiting {
-		if _, still := waiting[lock]; !still {
+	for lock := range s.waiting.byLock {
+		if waiting.byLock[lock] == nil {
 			mark(lock)
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Snapshot) changed(waiting map[string]Queue, at time.Time) []bool {
 }
 
 // make makes the rows: the old one of each lock that did not change.
-func (p *piece) make(waiting map[string]Queue, from *Source, at staleness.Moment) {
+func (p *piece) make(waiting queues, from *Source, at staleness.Moment) {
 	m := p.making
 	old := m.old
 	p.rows = make([]*Row, len(p.locks))

@@ -22,7 +22,7 @@ type sharedLock struct{ cluster, name string }
 
 func (c *Counts) add(r *Row) {
 	c.Total++
-	switch r.Verdict.State {
+	switch r.state() {
 	case staleness.Held:
 		c.Held++
 	case staleness.Alerting:

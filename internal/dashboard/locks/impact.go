@@ -128,7 +128,7 @@ func (s *Snapshot) lost(r *Row, q Queue) int64 {
 		case Abandoned:
 			since = protocol.EndedAt(r.Death)
 		default:
-			since = Earlier(r.Verdict.AlertAt, r.Verdict.AutoUnlockAt)
+			since = Earlier(r.alertAt(), r.autoUnlockAt())
 		}
 	}
 	return Lost(max(1, q.Waiters), since, s.at)

@@ -61,9 +61,9 @@ func (o Order) position(r *Row) position {
 	case "held":
 		p.At = Instant(r.LockedAt)
 	case "alert":
-		p.At = Instant(r.Verdict.AlertAt)
+		p.At = Instant(r.alertAt())
 	case "unlock":
-		p.At = Instant(r.Verdict.AutoUnlockAt)
+		p.At = Instant(r.autoUnlockAt())
 	case "waiters": // most of them first, then the longest wait
 		p.Group = -r.waiters()
 		p.At = Instant(r.Longest)

@@ -52,7 +52,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 		{Name: "An INVOICE"}, {Owner: "Invoices"}, {Name: "A", Hostname: "invoice-1"}, {Name: "a", Purpose: "INvoice"},
 		{Name: "\xffinvoice"},
 	} {
-		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, Queue{}, nil)
+		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, &Queue{}, nil)
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
 			q := ParseQuery(text)
 			if got := q.Matches(row, time.Time{}); got != want {

@@ -55,9 +55,9 @@ func (r *Row) urgency() int64 {
 // immutable.
 type Row struct {
 	*compact.Record
-	Cluster     string // that the lock is in; empty where there is only one
-	Queue              // of those who wait for the lock
-	Verdict     staleness.Verdict
+	Cluster     string             // that the lock is in; empty where there is only one
+	*Queue                         // of those who wait for the lock; never nil
+	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
 	Display     DisplayState
 	next        time.Time        // when Display changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
@@ -83,10 +83,34 @@ func QueueOf(queue []metadata.Waiter) Queue {
 	return q
 }
 
-func (q Queue) same(o Queue) bool { return q.Waiters == o.Waiters && q.Longest.Equal(o.Longest) }
+// queues are those of all locks.
+type queues struct {
+	byLock map[string]*Queue
+	nobody *Queue // that of a lock for which nobody waits, shared by their rows
+}
 
-// NewRow judges the lock at the moment. before is an older row of the lock, or nil.
-func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting Queue, before *Row) *Row {
+func queuesOf(all map[string][]metadata.Waiter) queues {
+	q := queues{make(map[string]*Queue, len(all)), &Queue{}}
+	for lock, queue := range all {
+		one := QueueOf(queue)
+		q.byLock[lock] = &one
+	}
+	return q
+}
+
+// of is the queue of a lock; never nil.
+func (q queues) of(lock string) *Queue {
+	if queue := q.byLock[lock]; queue != nil {
+		return queue
+	}
+	return q.nobody
+}
+
+func (q *Queue) same(o *Queue) bool { return q.Waiters == o.Waiters && q.Longest.Equal(o.Longest) }
+
+// NewRow judges the lock at the moment. The row keeps its queue, which is not nil. before is an older row of the lock,
+// or nil.
+func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting *Queue, before *Row) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
 	row.text = searchText(r, before)
 	row.judge(p, at)
@@ -105,15 +129,20 @@ func (r *Row) In(cluster string) *Row {
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	var whole metadata.Record
 	r.Fill(&whole)
-	r.Verdict = staleness.Judge(&whole, p, at)
-	r.Display = DisplayState(r.Verdict.State)
-	r.next = r.Verdict.Next
-	if soon := r.Verdict.ExpiringAt(&whole); !soon.IsZero() {
+	v := staleness.Judge(&whole, p, at)
+	r.Display = DisplayState(v.State)
+	r.next = v.Next
+	if soon := v.ExpiringAt(&whole); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
 		}
+	}
+	v.Next = time.Time{} // which is in r.next
+	if r.verdict = nil; r.Verdict() != v {
+		other := v // which few locks have
+		r.verdict = &other
 	}
 	r.Looked = r.AcknowledgedAt(at.Wall)
 	if r.Looked != nil {
@@ -129,7 +158,7 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	if r.Looked != nil {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Looked.Revision))
 	}
-	if off := r.Verdict.ClockOff; off != 0 {
+	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
 	}
 	if r.Cluster != "" {
@@ -137,10 +166,42 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 }
 
+// Verdict is what the lock was judged to be, but for its Next.
+func (r *Row) Verdict() staleness.Verdict {
+	if r.verdict != nil {
+		return *r.verdict
+	}
+	return staleness.Verdict{State: r.state(), AlertAt: r.AlertAt, AutoUnlockAt: r.AutoUnlockAt}
+}
+
+// state is that of the verdict.
+func (r *Row) state() staleness.State {
+	if r.Display == Expiring {
+		return staleness.Held
+	}
+	return staleness.State(r.Display)
+}
+
+// alertAt is that of the verdict.
+func (r *Row) alertAt() time.Time {
+	if r.verdict != nil {
+		return r.verdict.AlertAt
+	}
+	return r.AlertAt
+}
+
+// autoUnlockAt is that of the verdict.
+func (r *Row) autoUnlockAt() time.Time {
+	if r.verdict != nil {
+		return r.verdict.AutoUnlockAt
+	}
+	return r.AutoUnlockAt
+}
+
 // deadline is the next thing that happens to the lock by itself; zero = nothing.
 func (r *Row) deadline() time.Time {
-	if r.Display == Held && !r.Verdict.AlertAt.IsZero() {
-		return r.Verdict.AlertAt
+	if r.Display == Held && !r.alertAt().IsZero() {
+		return r.alertAt()
 	}
 	return r.UnlockAt()
 }
@@ -148,18 +209,23 @@ func (r *Row) deadline() time.Time {
 // TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero
 // for one that does not.
 func (r *Row) TroubledAt() time.Time {
-	switch r.Verdict.State {
+	switch r.state() {
 	case staleness.Alerting, staleness.Expired:
-		return Earlier(r.Verdict.AlertAt, r.Verdict.AutoUnlockAt)
+		return Earlier(r.alertAt(), r.autoUnlockAt())
 	case staleness.Abandoned:
-		return Earlier(protocol.EndedAt(r.Death), r.Verdict.AlertAt)
+		return Earlier(protocol.EndedAt(r.Death), r.alertAt())
 	}
 	return time.Time{}
 }
 
 // UnlockAt is when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder has
 // ended; zero = never.
-func (r *Row) UnlockAt() time.Time { return Earlier(r.Verdict.AutoUnlockAt, r.Verdict.RemoveAt) }
+func (r *Row) UnlockAt() time.Time {
+	if r.verdict != nil {
+		return Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
+	}
+	return r.AutoUnlockAt
+}
 
 // says reports whether a word, in lower case, is in what a list shows of the lock.
 func (r *Row) says(word string) bool {

@@ -30,7 +30,7 @@ type Snapshot struct {
 	locks        []*compact.Record    // of which the snapshot was built
 	blocks       []*block             // the runs of the rows; none in the snapshot of several clusters
 	troubled     [][]*Row             // those that need a person, or soon will
-	waiting      map[string]Queue     // the queues, summed up
+	waiting      queues               // summed up
 	queueVersion uint64
 	changes      changes // since the snapshot before
 	results      results
@@ -127,13 +127,10 @@ func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time
 func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, from *Source,
 	at staleness.Moment) *Snapshot {
 	s := &Snapshot{at: at.Wall, locks: locks, Queues: queues,
-		waiting: make(map[string]Queue, len(queues)),
+		waiting: queuesOf(queues),
 		Cycles:  sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
-	for lock, queue := range queues {
-		s.waiting[lock] = QueueOf(queue)
-	}
 	if last == nil || at.Wall.Before(last.at) {
-		last = &Snapshot{}
+		last = &Snapshot{waiting: queuesOf(nil)}
 	}
 	s.sorted.before = last.sorted.finished()
 	s.results.before = last.results.finished()
@@ -193,12 +190,12 @@ func (s *Snapshot) Troubled() iter.Seq[*Row] {
 }
 
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *compact.Record, waiting map[string]Queue, from *Source, at staleness.Moment) *Row {
+func update(before *Row, lock *compact.Record, waiting queues, from *Source, at staleness.Moment) *Row {
 	if before == nil || before.Record != lock {
 		queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-		return NewRow(lock, from.Policy, at, waiting[queue], before).In(from.Cluster)
+		return NewRow(lock, from.Policy, at, waiting.of(queue), before).In(from.Cluster)
 	}
-	now := waiting[before.Share.QueueName(lock.Name)]
+	now := waiting.of(before.Share.QueueName(lock.Name))
 	if now.same(before.Queue) && (before.next.IsZero() || at.Wall.Before(before.next)) {
 		return before
 	}

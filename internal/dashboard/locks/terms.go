@@ -140,7 +140,7 @@ func stateTerm(value string) (matcher, error) {
 		}
 	}
 	return func(r *Row, _ time.Time) bool {
-		return wanted[string(r.Verdict.State)] || wanted[string(r.Display)]
+		return wanted[string(r.state())] || wanted[string(r.Display)]
 	}, nil
 }
 
@@ -244,11 +244,11 @@ func (r *Row) length(key string, now time.Time) (d time.Duration, known bool) {
 	case "held":
 		return now.Sub(r.LockedAt), !r.LockedAt.IsZero()
 	case "alert":
-		return r.Verdict.AlertAt.Sub(now), !r.Verdict.AlertAt.IsZero()
+		return r.alertAt().Sub(now), !r.alertAt().IsZero()
 	case "unlock":
-		return r.Verdict.AutoUnlockAt.Sub(now), !r.Verdict.AutoUnlockAt.IsZero()
+		return r.autoUnlockAt().Sub(now), !r.autoUnlockAt().IsZero()
 	case "expired":
-		return now.Sub(r.Verdict.AutoUnlockAt), r.Verdict.State == staleness.Expired
+		return now.Sub(r.autoUnlockAt()), r.state() == staleness.Expired
 	default: // wait
 		return now.Sub(r.Longest), !r.Longest.IsZero()
 	}

@@ -52,14 +52,14 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
-		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Whole(), r.Verdict),
+		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Whole(), r.Verdict()),
 		Unlock: at.Unlock(r.UnlockAt()), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: r.Share.Words(), Clock: clockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
+		Share: r.Share.Words(), Clock: clockOff(r.Verdict().ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
+	v.Late = r.Display != locks.Held && !r.Verdict().AlertAt.IsZero() && !r.Verdict().AlertAt.After(at.AsOf)
 	v.cutName(r.Share != nil)
 	if r.Owner != "" {
 		v.OwnerURL = l.link(p.site.URLs,

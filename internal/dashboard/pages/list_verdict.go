@@ -186,11 +186,11 @@ func (b *banner) impact() phrase.Sentence {
 	}
 	switch r.Display {
 	case locks.Expired:
-		said = said.Say(" expired ").Time(b.at.Since(r.Verdict.AutoUnlockAt))
+		said = said.Say(" expired ").Time(b.at.Since(r.Verdict().AutoUnlockAt))
 	case locks.Abandoned:
 		said = said.Say(" is abandoned")
 	case locks.Alerting:
-		said = said.Say(" has been alerting for ").Time(b.at.Lasting(r.Verdict.AlertAt))
+		said = said.Say(" has been alerting for ").Time(b.at.Lasting(r.Verdict().AlertAt))
 	default:
 		said = said.Say(" is about to be auto-unlocked")
 	}
@@ -282,11 +282,11 @@ func (b *banner) next() phrase.Sentence {
 
 // nextAlert says when people will be alerted about a lock that is in the way as it was meant to be.
 func (b *banner) nextAlert(r *locks.Row) phrase.Sentence {
-	alert := b.at.Alert(r.Verdict.AlertAt)
+	alert := b.at.Alert(r.Verdict().AlertAt)
 	switch {
 	case alert == nil:
 		return phrase.Say(" It never alerts.")
-	case !r.Verdict.AlertsAtUnlock():
+	case !r.Verdict().AlertsAtUnlock():
 		return phrase.Say(" Alert ").Time(alert).Say(".")
 	case staleness.KeptAlive(r.Whole()):
 		return phrase.Say(" If it falls silent, alert ").Time(alert).Say(".")
@@ -343,7 +343,8 @@ func (b *banner) quiet() phrase.Sentence {
 // oldestExpired is the lock whose deadline passed first.
 func oldestExpired(s *locks.Snapshot) (oldest *locks.Row) {
 	for r := range s.Troubled() {
-		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {
+		if r.Display == locks.Expired &&
+			(oldest == nil || r.Verdict().AutoUnlockAt.Before(oldest.Verdict().AutoUnlockAt)) {
 			oldest = r
 		}
 	}
@@ -355,7 +356,7 @@ func oldestExpired(s *locks.Snapshot) (oldest *locks.Row) {
 func (b *banner) expiredSentence(explained bool) phrase.Sentence {
 	said := phrase.Say(phrase.Plural(b.all.Expired, "lock", "locks") + " expired")
 	if !b.at.Stale {
-		said = said.Say(" by ").Time(b.at.Age(b.expired.Verdict.AutoUnlockAt))
+		said = said.Say(" by ").Time(b.at.Age(b.expired.Verdict().AutoUnlockAt))
 	}
 	said = said.Say(": ").Link(text.Clip(b.expired.Name, site.MaxNameShown),
 		b.urls.Of(b.expired).Lock(b.expired.Name, b.expired.UUID)).Say(".")
@@ -375,7 +376,7 @@ func (b *banner) removal(r *locks.Row) phrase.Sentence {
 		return onlyWatches(mode)
 	}
 	grace := b.policy.ClockSkew + b.policy.MinWarning + 5*time.Second
-	if b.at.Now.Sub(r.Verdict.AutoUnlockAt) > grace {
+	if b.at.Now.Sub(r.Verdict().AutoUnlockAt) > grace {
 		return phrase.Say("It should have been removed.")
 	}
 	return phrase.Say("It is about to be removed.")

@@ -128,7 +128,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	if row.Malformed() {
 		v.Fate = fate(row)
 	}
-	v.Clock = clockOff(row.Verdict.ClockOff)
+	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
 	p.fillTrace(&v, c, lock)
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)

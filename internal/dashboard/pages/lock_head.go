@@ -13,7 +13,7 @@ import (
 
 // blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
 func blocked(r *locks.Row, at phrase.Viewpoint, counted bool) phrase.Sentence {
-	said := WaitingSentence(r.Queue, at, counted)
+	said := WaitingSentence(*r.Queue, at, counted)
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !r.Display.Troubled() {
 		return said
 	}
@@ -40,7 +40,7 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Se
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
 func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
-	f := diagnosis.Facts{Record: row.Whole(), Judged: row.Verdict, Now: lock.Viewpoint(r.Viewpoint()).AsOf,
+	f := diagnosis.Facts{Record: row.Whole(), Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
 		Every: diagnosis.Every(row.Whole(), lock.Document.Fields)}
 	f.Compare(past)
 	s := r.Snapshot()

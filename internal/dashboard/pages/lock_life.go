@@ -120,7 +120,7 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 		}
 		l.add(at, "held", r.Alive.At, phrase.Say("The holder called alive"), progress)
 	}
-	if alert := r.Verdict.AlertAt; !alert.After(at.AsOf) {
+	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, phrase.Say("Alert: its holder expected to be done by then"))
 	}
 	if r.Asked != nil {

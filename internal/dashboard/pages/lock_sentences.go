@@ -33,15 +33,15 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 		s = s.Say(" for ").Time(held)
 	}
 	s = s.Say(".")
-	unlock := at.Next(r.Verdict.AutoUnlockAt)
+	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	switch {
 	case unlock == nil:
 		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
 	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict.AutoUnlockAt)).Say(".")
+		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict().AutoUnlockAt)).Say(".")
 	case unlock.Kind == "":
 		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
-	case r.Verdict.State != staleness.Held || !r.Verdict.AlertsAtUnlock():
+	case r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock():
 		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
 	case !staleness.KeptAlive(r.Whole()):
 		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
@@ -56,10 +56,10 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 
 // sayAlert adds when people are alerted, or since when they are.
 func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
-	switch alert := r.Verdict.AlertAt; {
-	case r.Verdict.State == staleness.Alerting:
+	switch alert := r.Verdict().AlertAt; {
+	case r.Verdict().State == staleness.Alerting:
 		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
-	case r.Verdict.State == staleness.Held && alert.After(at.AsOf):
+	case r.Verdict().State == staleness.Held && alert.After(at.AsOf):
 		return s.Say(" Alert ").Time(at.Alert(alert)).Say(".")
 	}
 	return s
@@ -69,16 +69,16 @@ func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sente
 func fate(r *locks.Row) string {
 	var s strings.Builder
 	switch {
-	case r.AlertAt.IsZero() && r.Verdict.AlertAt.IsZero():
+	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():
 		s.WriteString("It never alerts as a lock, only as a malformed one. ")
 	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict.AlertAt) + ". ")
+		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict().AlertAt) + ". ")
 	}
 	switch {
-	case r.AutoUnlockAt.IsZero() && r.Verdict.AutoUnlockAt.IsZero():
+	case r.AutoUnlockAt.IsZero() && r.Verdict().AutoUnlockAt.IsZero():
 		s.WriteString("It is never removed for a deadline that cannot be read: somebody must unlock it.")
 	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict.AutoUnlockAt) + ".")
+		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict().AutoUnlockAt) + ".")
 	default:
 		s.WriteString("It is removed at its deadline like any other.")
 	}
@@ -99,7 +99,7 @@ func clockOff(off time.Duration) string {
 // skewSentence says what it means for the lock that its holder's clock differs from the one here.
 func skewSentence(r *locks.Row, now time.Time) string {
 	ahead := r.LockedAt.Sub(now)
-	switch off := r.Verdict.ClockOff; {
+	switch off := r.Verdict().ClockOff; {
 	case off < 0:
 		return "clock skew -" + text.Duration(-off) +
 			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is " +

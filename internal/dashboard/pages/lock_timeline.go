@@ -31,8 +31,8 @@ type mark struct {
 // newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
 func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	start := r.LockedAt
-	unlock := r.Verdict.AutoUnlockAt
-	alert := r.Verdict.AlertAt
+	unlock := r.Verdict().AutoUnlockAt
+	alert := r.Verdict().AlertAt
 	if start.IsZero() {
 		return nil
 	}
@@ -65,7 +65,7 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	if !alert.IsZero() {
 		part("alerting", alert, alertUntil)
 	}
-	if r.Verdict.State == staleness.Expired {
+	if r.Verdict().State == staleness.Expired {
 		part("expired", unlock, at.AsOf)
 	}
 	part("future", at.AsOf, to)
@@ -78,7 +78,7 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.After(from) && r.Alive.At.Before(to) {
 		add("alive", "last alive", r.Alive.At, at.Since(r.Alive.At))
 	}
-	if !r.Verdict.AlertsAtUnlock() {
+	if !r.Verdict().AlertsAtUnlock() {
 		add("alert", "alert", alert, at.Alert(alert))
 	}
 	ended := endOfHolder(r, from, to)

@@ -56,7 +56,7 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 // afterDeath says what becomes of a lock whose holder has ended.
 func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, known bool) phrase.Sentence {
 	mode, agree := commonMode(unlockers)
-	switch left := at.Next(r.Verdict.RemoveAt); {
+	switch left := at.Next(r.Verdict().RemoveAt); {
 	case known && len(unlockers) == 0 && !at.Stale:
 		return phrase.Say("No unlocker is running: unlock it by hand.")
 	case left == nil || agree && mode != "auto-unlock":

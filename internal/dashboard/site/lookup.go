@@ -150,7 +150,8 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 			r.Seen.Arrived = 0
 		}
 	}
-	return locks.NewRow(compact.Of(r), s.Config.Policy, moment, locks.QueueOf(waiters), before).In(s.URLs.Cluster)
+	queue := locks.QueueOf(waiters)
+	return locks.NewRow(compact.Of(r), s.Config.Policy, moment, &queue, before).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
