@@ -305,3 +305,49 @@ func TestGroupsOfPiecesAreThoseOfAllRows(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsOfWhatDidNotChangeAreTakenOver changes locks in one place at a time: one, or so many that runs come and go.
+func TestGroupsOfWhatDidNotChangeAreTakenOver(t *testing.T) {
+	w := newWorld(10 * stretchRuns * runSize)
+	group := func(s *Snapshot) *Result {
+		r, err := s.Result(t.Context(), ParseQuery(""), Order{By: "name"}, w.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ByOwner()
+		return r
+	}
+	grown := w.snapshot(nil)
+	before := group(grown)
+	for turn := range 12 {
+		w.locks = slices.Clone(w.locks)
+		i := w.random.IntN(len(w.locks) - runSize)
+		switch name := w.locks[i].Name; turn % 3 {
+		case 0:
+			w.locks[i] = w.record(name)
+		case 1:
+			w.locks = slices.Delete(w.locks, i, i+runSize)
+		default:
+			for j := range 2 * runSize {
+				w.put(w.record(fmt.Sprintf("%s-%03d", name, j)))
+			}
+		}
+		grown = w.snapshot(grown)
+		now := group(grown)
+		compareGroups(t, fmt.Sprint("turn ", turn), now, group(w.snapshot(nil)))
+		known := map[*Group]bool{}
+		for _, part := range *before.stretches.Load() {
+			known[&part.groups[0]] = true
+		}
+		others := 0
+		for _, part := range *now.stretches.Load() {
+			if !known[&part.groups[0]] {
+				others++
+			}
+		}
+		if others == 0 || others > 3 {
+			t.Errorf("turn %d: %d stretches were grouped anew", turn, others)
+		}
+		before = now
+	}
+}

@@ -32,21 +32,21 @@ func (g *Group) unknown() int {
 // ask.
 func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
-		all := map[string]*Group{}
-		runs := r.Rows.runs
-		for _, some := range inPieces(len(runs), minPiece/runSize, func(from, to int) map[string]*Group {
-			groups := map[string]*Group{}
-			for _, run := range runs[from:to] {
-				for i := range run.byOwner() {
-					join(groups, &run.groups[i])
-				}
+		parts := stretchesOf(r.Rows.runs, r.older)
+		r.older = nil
+		inPieces(len(parts), minPiece/runSize/stretchRuns, func(from, to int) struct{} {
+			for i := range parts[from:to] {
+				parts[from+i].group()
 			}
-			return groups
-		}) {
-			for _, g := range some {
-				join(all, g)
+			return struct{}{}
+		})
+		all := map[string]*Group{}
+		for _, part := range parts {
+			for i := range part.groups {
+				join(all, &part.groups[i])
 			}
 		}
+		r.stretches.Store(&parts)
 		r.groups = slices.Collect(maps.Values(all))
 		slices.SortFunc(r.groups, func(a, b *Group) int {
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
@@ -55,6 +55,57 @@ func (r *Result) ByOwner() []*Group {
 		})
 	})
 	return r.groups
+}
+
+// stretchRuns is how many runs a new stretch has.
+const stretchRuns = 16
+
+// stretch is runs that follow each other in a list, and their groups. Where lists have many runs, most of which stay as
+// they are, adding up stretches is faster.
+type stretch struct {
+	runs   []*run
+	groups []Group // nil: not known yet
+}
+
+// stretchesOf divides runs. The stretches of an older list are taken over where the runs are the same.
+func stretchesOf(runs []*run, older []stretch) []stretch {
+	begins := make(map[*run]*stretch, len(older))
+	for i := range older {
+		begins[older[i].runs[0]] = &older[i]
+	}
+	parts := make([]stretch, 0, len(older)+len(runs)/stretchRuns+1)
+	for len(runs) > 0 {
+		var groups []Group
+		n := 1
+		same := begins[runs[0]]
+		if same != nil && len(same.runs) <= len(runs) && slices.Equal(same.runs, runs[:len(same.runs)]) {
+			n, groups = len(same.runs), same.groups
+		} else {
+			for n < min(len(runs), stretchRuns) && begins[runs[n]] == nil {
+				n++
+			}
+		}
+		parts = append(parts, stretch{runs[:n], groups})
+		runs = runs[n:]
+	}
+	return parts
+}
+
+// group finds the groups of the stretch.
+func (s *stretch) group() {
+	if s.groups != nil {
+		return
+	}
+	all := map[string]*Group{}
+	for _, r := range s.runs {
+		groups := r.byOwner()
+		for i := range groups {
+			join(all, &groups[i])
+		}
+	}
+	for _, g := range all {
+		s.groups = append(s.groups, *g)
+	}
 }
 
 // byOwner divides the rows of a run. The groups are shared by all lists with the run.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,8 +15,10 @@ type Result struct {
 	Counts  Counts
 	Version uint64 // changes with anything that the list shows
 
-	grouping sync.Once
-	groups   []*Group
+	grouping  sync.Once
+	groups    []*Group
+	older     []stretch                 // of what the query found in the snapshot before, until they are grouped
+	stretches atomic.Pointer[[]stretch] // nil until then
 }
 
 // maxResults is how many results a snapshot keeps.
@@ -138,11 +141,18 @@ func (r *results) drop(key string, e *entry) {
 
 // compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
 func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, now time.Time) (*Result, error) {
+	before := s.results.before[key]
+	var older []stretch
+	if before != nil {
+		if known := before.stretches.Load(); known != nil {
+			older = *known
+		}
+	}
 	if len(q.Terms) == 0 {
-		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
+		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version, older: older}, nil
 	}
 	var r *Result
-	if before := s.results.before[key]; before != nil && s.changes.few {
+	if before != nil && s.changes.few {
 		r = sumUp(s.changes.merge(o, before.Rows, s.among(ctx, q, s.changes.came, now)))
 	} else {
 		r = sumUp(s.found(ctx, q, o, now))
@@ -151,6 +161,7 @@ func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, n
 		return nil, err
 	}
 	r.Version += Hash(uint64(s.Rows.Len()))
+	r.older = older
 	return r, nil
 }
 
