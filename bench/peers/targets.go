@@ -78,11 +78,11 @@ func judge(w contest.Work, turns []contest.Turn) (all []verdict) {
 	return all
 }
 
-// handOverTargets are the least ratios to etcd's Mutex (docs/adr/0010).
+// handOverTargets are the least ratios to etcd's Mutex (docs/benchmarks.md, P3).
 var handOverTargets = []struct {
 	waiters int
 	bound   float64
-}{{2, 10}, {10, 2.5}, {100, 0.8}, {1000, 1.75}}
+}{{2, 10}, {10, 2.5}, {100, 1}, {1000, 2}}
 
 // targets is the table of all verdicts.
 func targets(all []verdict) string {
