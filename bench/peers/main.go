@@ -31,6 +31,7 @@ type options struct {
 	waiters string
 	only    string
 	steps   bool
+	proto   bool
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
@@ -50,6 +51,8 @@ func main() {
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
+	flag.BoolVar(&o.proto, "prototype", false,
+		"also measure a prototype of the release that hands the lock over, which was not built (docs/adr/0024)")
 	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,
@@ -162,8 +165,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	others := o.flush == 0
 	wanted := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
-			return only.MatchString(name) &&
-				partOf(name, o.steps)
+			return name == overhanding || only.MatchString(name) && partOf(name, o.steps)
 		})
 	}
 	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
@@ -172,6 +174,9 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	}
 	running = append(running, etcd)
 	all = etcdContestants(etcd)
+	if o.proto {
+		all = append(all, overhanders(etcd))
+	}
 	for suffix, flush := range map[string]bool{"": false, ", fsync": true} {
 		if !others || !wanted("redislock"+suffix, "redsync"+suffix) {
 			continue
