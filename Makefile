@@ -105,10 +105,6 @@ bench-memory: build ## memory, start and idle processor time of unlocker and das
 bench-mass: build ## 10,000 locks that expire at once beside 11,000 others, in both layouts, against etcd's leases
 	cd bench && go run ./scale -bin $(CURDIR)/bin -layouts own,plain -locks 11000 -parts mass $(ARGS)
 
-.PHONY: bench-fleet
-bench-fleet: ## what ten million locks cost several clusters: measured on one, then simulated; ARGS="-locks 1000000 -clusters 1,2,4"
-	cd bench && go run ./fleet $(ARGS)
-
 .PHONY: bench-deaths
 bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, and who loses one when cut off (installs Redis where it is missing); ARGS="-rounds 50"
 	@.ci/need redis-server redis-server

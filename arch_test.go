@@ -45,8 +45,6 @@ func table() []room {
 			"what our programs read and remove, others may: by the same store"},
 		{"pkg/leader", []string{"pkg/metadata", "pkg/mutex", "pkg/inspect"},
 			"a leader holds a lock, and is seen like any holder: by what users have"},
-		{"pkg/route", []string{"pkg/metadata", "pkg/mutex", "internal/protocol", "internal/locktxn",
-			"internal/etcdretry", "internal/text"}, "which cluster has a lock is decided above the client of one"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex", "internal/text"},
 			"metrics of the client come by its hooks"},
 		{"pkg/mutexotel", []string{"pkg/metadata", "pkg/mutex"},
@@ -156,7 +154,7 @@ func table() []room {
 		{"internal/cli/term", []string{"internal/text"}, "what is laid out for a terminal may be about anything"},
 		{"internal/cli/childproc", []string{"internal/text"}, "a command runs alike under whatever lock"},
 		{"internal/cli", []string{
-			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/route", "pkg/sweeper",
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
 			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
 			"internal/lockview", "internal/diagnosis", "internal/holdtimes", "internal/holderproc", "internal/flags",
 			"internal/text", "internal/build",
@@ -205,8 +203,7 @@ func libraries() []library {
 		{"go.opentelemetry.io", below("pkg/mutexotel"), "OpenTelemetry is no dependency of who does not use it"},
 		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "pkg/route", "internal/daemon",
-			"internal/cli"),
+		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},

@@ -142,15 +142,6 @@ for mutant in ALL PUT_LATER CLIENT_BLIND LOOK_FIRST END_BLIND OLD_LEASE END_NOBO
 breaks delay safety -DREPLACE -DGUARD_MOD
 passes delay safety -DREPLACE -DGUARD_MOD -DNO_D3 -DALL
 
-# A segment moves between two clusters: there, and back, and there again.
-passes route safety -DHOLDS=1
-passes route safety -DNC=1
-for mutant in NO_CLAIM CLAIM_LOOK CLAIM_ENDS CLAIM_OLD CLEAR_FIRST CLEAR_NEWER CLEAR_BLIND SAME_MOVE FINISH_EARLY FINISH_STRANGER \
-	FINISH_HELD; do
-	breaks route safety -DHOLDS=1 -DNO_R2 -D$mutant
-done
-for mutant in TOKENS_BLIND FINISH_TOKENS STALE_STAYS; do breaks route safety -DHOLDS=1 -D$mutant; done
-
 # A hand-over in the release, which was not built.
 passes handover safety -DFAULTS=2
 passes handover safety -DFAULTS=1 -DRELEASE_BLIND
@@ -158,8 +149,6 @@ passes handover safety -DFAULTS=1 -DNO_AGAIN
 for mutant in TOKEN_CREATE TOKEN_MOD NO_LEASE GRANT_BLIND LEAVE_BLIND CONFIRM_BLIND NO_LOCAL; do breaks handover safety -D$mutant; done
 
 if [ "$full" = full ]; then
-	passes route safety
-	passes route safety -DHOLDS=1 -DBUMPS=2
 	passes lock safety -DFAULTS=3
 	passes lock safety -DFAULTS=1 -DNS=2
 	passes lock safety -DFAULTS=1 -DNA=2

@@ -39,7 +39,7 @@ func main() {
 	flag.StringVar(&o.layouts, "layouts", "own",
 		"how records are written: own (four keys, one of them a document), plain (eight keys), or own,plain")
 	flag.StringVar(&o.parts, "parts", "load,changes,programs,unlocker,dashboard",
-		"what to measure; also mass: 10,000 locks that expire at once")
+		"what to measure; also waiters: 4000 of them, and mass: 10,000 locks that expire at once")
 	flag.StringVar(&o.bin, "bin", "../bin", "directory with the programs unlocker and mutexdash")
 	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything in the part mass takes its turn")
@@ -120,7 +120,7 @@ func grow(ctx context.Context, o options, layout string, sizes []int) (columns [
 
 // parts are what can be measured once the locks are there, in order.
 func parts() []string {
-	return []string{"load", "changes", "programs", "unlocker", "dashboard", "mass"}
+	return []string{"load", "changes", "waiters", "programs", "unlocker", "dashboard", "mass"}
 }
 
 func (o options) checkParts() error {
@@ -159,6 +159,7 @@ func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 		{"generate", func(ctx context.Context, f figures) error { return c.growTo(ctx, n, f) }},
 		{"load", c.load},
 		{"changes", c.changes},
+		{"waiters", c.waiters},
 		{"programs", func(ctx context.Context, f figures) error { return c.programs(ctx, o, f) }},
 		{"unlocker", func(ctx context.Context, f figures) error { return c.unlocker(ctx, o, f) }},
 		{"dashboard", func(ctx context.Context, f figures) error { return c.dashboard(ctx, o, f) }},

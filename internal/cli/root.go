@@ -70,7 +70,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
 		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newSuggest(a), newPeriods(a),
-		newTasks(a), newCheck(a), newClusters(a), newRoute(a),
+		newTasks(a), newCheck(a), newClusters(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newEtcdSetup(a),

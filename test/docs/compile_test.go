@@ -102,12 +102,6 @@ func given() map[string]string {
 				inspector *inspect.Inspector
 				state     *inspect.State
 			)`,
-		"docs/howto/several-clusters.md": `
-			var (
-				ctx      context.Context
-				eu1, eu2 *mutex.Client
-			)
-			func sendInvoices(context.Context) error`,
 		"docs/howto/migrate.md": `
 			var (
 				ctx     context.Context
@@ -157,7 +151,6 @@ func packages() map[string]string {
 		"redislock":    "github.com/bsm/redislock",
 		"signal":       "os/signal",
 		"slog":         "log/slog",
-		"route":        "github.com/clustermutex/unlocker/pkg/route",
 		"sql":          "database/sql",
 		"sync":         "sync",
 		"synctest":     "testing/synctest",
