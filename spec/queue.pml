@@ -23,8 +23,8 @@
  * puts a missing tail back, live with POLL), QUIT_BLIND and HEAL_UNSEEN (the tail is put back to a ticket that may be gone, drain),
  * HEAL_BLIND (the tail is put back although there is one, Q1)
  *
- * EARLY: a waiter behind a holder of its own process sends its turn once before it knows of the release. EARLY_WAITER must FAIL: it does
- * so behind another waiter (Q1).
+ * MIXED: client 1 is a plain client, as the listing of docs/protocol.md has it: it deletes its ticket when it takes its turn, and when the
+ * ticket before it goes it looks once. The owner of that ticket holds the lock: it was the first, and so is client 1 now. Otherwise scan.
  *
  * HELD: a client that knows nothing of the queue has the lock at first. POLL: it takes the lock again whenever it can.
  */
@@ -105,7 +105,15 @@ inline t_acquire(c_, p_) {
 #endif
 		assert(!cancelled[c_]);                                 /* Q3 */
 		assert(wr[c_] && FIRST(c_));                            /* Q1 */
+#ifdef MIXED
+		lk = c_;
+		if
+		:: c_ == 1 -> wr[c_] = 0; if :: tail == c_ -> tail = 0; taillost = taillost || !NOWAITER :: else -> skip fi
+		:: else -> mark[c_] = 1
+		fi
+#else
 		lk = c_; mark[c_] = 1
+#endif
 	:: else -> skip
 	fi
 }
@@ -194,9 +202,6 @@ proctype Client(byte c) {
 #ifdef EDGE
 	byte seen = 0;
 #endif
-#ifdef EARLY
-	byte tried = 0;
-#endif
 	d_step { leased[c] = 1; waiting[c] = 1 };
 	if
 	:: d_step { t_enqueue(c, pred) };
@@ -216,33 +221,23 @@ wait:	skip;           /* behind pred; both tickets are watched */
 #ifdef NO_MARK
 		goto take
 #else
+#ifdef MIXED
+		if
+		:: c == 1 && lk == pred -> goto head
+		:: c == 1 && lk != pred -> goto scan
+		:: c != 1 && mark[pred] -> goto take
+		:: c != 1 && !mark[pred] -> goto scan
+		fi
+#else
 		if :: mark[pred] -> goto take :: else -> goto scan fi
+#endif
 #endif
 #ifndef NO_HEAL
 	:: wr[c] && !tail -> goto heal
 #endif
-#ifdef EARLY_WAITER
-	:: wr[c] && wr[pred] && tried != pred -> goto early
-#elif defined(EARLY)
-	:: wr[c] && lk == pred && mark[pred] && tried != pred -> goto early
-#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
 	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
-
-#ifdef EARLY
-early:	tried = pred;
-	if
-	:: d_step { t_acquire(c, pred) };
-		if
-		:: lk == c -> goto held
-		:: lk != c && !wr[c] -> goto lost
-		:: lk != c && wr[c] -> goto wait        /* it was there before the release */
-		fi
-	:: d_step { faults > 0 -> faults--; t_acquire(c, pred); doubt = 1 }; goto quit
-	:: d_step { faults > 0 && !la_p[c] -> faults--; la_p[c] = 1; la_pred[c] = pred; doubt = 1 }; goto quit
-	fi;
-#endif
 
 scan:	skip;
 	d_step {        /* the newest older ticket, holders' included */
@@ -285,7 +280,11 @@ heal:	skip;           /* nothing keeps newcomers behind this waiter */
 	d_step { t_heal(pred); pred = 0 };
 	goto scan;
 
-take:	if
+take:	skip;
+#ifdef MIXED
+	if :: c == 1 -> pred = 0 :: else -> skip fi;
+#endif
+	if
 	:: d_step { t_acquire(c, pred);
 #ifdef EDGE
 		seen = lkdel

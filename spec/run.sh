@@ -77,9 +77,11 @@ done
 passes queue safety -DFAULTS=2
 passes queue safety -DFAULTS=2 -DLATE_ENQ -DOWN_LEASE
 passes queue safety -DFAULTS=1 -DN=4
-passes queue safety -DFAULTS=2 -DEARLY
-passes queue live -DFAULTS=2 -DN=2 -DEARLY
-breaks queue safety -DFAULTS=1 -DHELD -DEARLY -DEARLY_WAITER
+passes queue safety -DFAULTS=2 -DMIXED
+passes queue safety -DFAULTS=1 -DN=4 -DMIXED
+passes queue live -DFAULTS=2 -DN=2 -DMIXED
+passes queue drain -DFAULTS=2 -DN=2 -DMIXED
+for mutant in NO_TICKET_GUARD NO_TAIL_GUARD NO_LEASE EDGE; do breaks queue safety -DMIXED -D$mutant; done
 passes queue live -DFAULTS=2 -DN=2
 passes queue drain -DFAULTS=2 -DN=2
 passes queue drain -DFAULTS=2 -DN=2 -DLATE_ENQ -DOWN_LEASE
@@ -100,11 +102,12 @@ breaks queue live -DFAULTS=1 -DN=2 -DPOLL -DHELD -DNO_HEAL
 breaks queue live -DFAULTS=1 -DN=2 -DPOLL -DHELD -DNO_HEAL -DDROP_TAIL
 
 # Permits, readers and writers.
-for mix in 1 2 3; do passes permits safety -DFAULTS=2 -DMIX=$mix; done
+for mix in 1 2 3 5; do passes permits safety -DFAULTS=2 -DMIX=$mix; done
 passes permits safety -DFAULTS=1 -DMIX=1 -DNO_SLOT_GUARD
 passes permits live -DFAULTS=2 -DMIX=4
 passes permits live -DFAULTS=0 -DMIX=1
 passes permits drain -DFAULTS=2 -DMIX=4
+for property in live drain; do passes permits $property -DFAULTS=2 -DMIX=6; done
 for mutant in NO_RANGE_GUARD STALE_CLAIM NO_TICKET_GUARD NO_TAIL_GUARD NO_CANCEL_GUARD; do breaks permits safety -DFAULTS=1 -DMIX=1 -D$mutant; done
 for mutant in NO_RANGE_GUARD NO_LOCK_GUARD NO_SLOT_GUARD JOIN_IN_DOUBT; do breaks permits safety -DFAULTS=1 -DMIX=2 -D$mutant; done
 breaks permits drain -DFAULTS=1 -DMIX=4 -DNO_SWEEPER

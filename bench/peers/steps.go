@@ -83,7 +83,7 @@ func (s *stepper) Lock(ctx context.Context, name string) (func() error, error) {
 	if s.short {
 		fields[len(fields)-1].Value = "x"
 	}
-	take := locktxn.Acquire(s.layout, name, s.draft.UUID, fields[:s.keys], false)
+	take := locktxn.Acquire(s.layout, locktxn.Sole(name), s.draft.UUID, fields[:s.keys], false)
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	r, err := s.part(take).Commit(ctx, s.etcd)

@@ -171,7 +171,7 @@ func (c *crowd) others(ctx context.Context) (took []time.Duration, err error) {
 			if err != nil {
 				return err
 			}
-			resp, err := locktxn.Acquire(c.layout, name(i), uuid(i), fields, false).Commit(context.Background(), client)
+			resp, err := locktxn.Acquire(c.layout, locktxn.Sole(name(i)), uuid(i), fields, false).Commit(context.Background(), client)
 			if err != nil {
 				return err
 			}

@@ -81,7 +81,7 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := locktxn.Acquire(w.l, lock, uuid, fields, false).Commit(w.Context(), w.etcd); err != nil {
+	if _, err := locktxn.Acquire(w.l, locktxn.Sole(lock), uuid, fields, false).Commit(w.Context(), w.etcd); err != nil {
 		w.Fatal(err)
 	}
 	return w.record(lock)

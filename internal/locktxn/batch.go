@@ -51,7 +51,7 @@ type BatchLock struct {
 func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range locks {
-		one := take(l, p.Lock, p.UUID, p.Fields)
+		one := take(l, Sole(p.Lock), p.UUID, p.Fields)
 		switch {
 		case p.Barge:
 		case p.Tail == 0:

@@ -40,36 +40,6 @@ func Nest(ts []Txn) Txn {
 	return Txn{Then: ops}
 }
 
-// Acquire takes the lock if nobody holds it, no delay keeps it back, nobody queues for it (unless barge is set) and
-// this attempt was not cancelled. Else it reads the record, which is the holder's, or this attempt's own where an
-// earlier send of it committed, and the delay.
-func Acquire(l protocol.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
-	t := take(l, lock, uuid, fields)
-	if !barge {
-		t.If = append(t.If, absent(l.Tail(lock)))
-	}
-	return t
-}
-
-// take is what all acquisitions have in common.
-func take(l protocol.Layout, lock, uuid string, fields []metadata.Field) Txn {
-	record := l.Record(lock)
-	delay := l.Delay(lock)
-	t := Txn{
-		If: []clientv3.Cmp{
-			absent(record + metadata.FieldUUID),
-			absent(l.Cancelled(uuid)),
-			absent(delay),
-		},
-		Then: make([]clientv3.Op, len(fields), len(fields)+1),
-		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithPrefix()), clientv3.OpGet(delay)},
-	}
-	for i, f := range fields {
-		t.Then[i] = clientv3.OpPut(record+f.Name, f.Value)
-	}
-	return t
-}
-
 // Hold names one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a late
 // transaction of an older hold never touches a newer one.
 type Hold struct {
@@ -142,27 +112,6 @@ func ReleaseInDoubt(l protocol.Layout, queue string, h Hold, lease clientv3.Leas
 	t.Then = append(t.Then, settle...)
 	t.Else = settle
 	return t
-}
-
-// Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it
-// can be committed. The tombstone lives as long as the lease.
-func Cancel(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
-	mark := clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))
-	return Txn{
-		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
-		Then: []clientv3.Op{mark, remove(l, lock)},
-		Else: []clientv3.Op{mark},
-	}
-}
-
-// Withdraw takes back what an acquisition may have got, as [Cancel] does, but does not keep a late send of it from
-// being committed. There is no put in any branch: the way out when etcd is out of space.
-func Withdraw(l protocol.Layout, lock, uuid string) Txn {
-	return Txn{
-		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
-		Then: []clientv3.Op{remove(l, lock)},
-		Else: []clientv3.Op{read(l, lock)},
-	}
 }
 
 // ReadHold reads whether h is held, and what others may have written into its record: the keys from its alert to an

@@ -110,7 +110,7 @@ func (s store) lease() clientv3.LeaseID {
 }
 
 func (s store) acquire(lock, uuid string) locktxn.Txn {
-	return locktxn.Acquire(s.l, lock, uuid, []metadata.Field{
+	return locktxn.Acquire(s.l, locktxn.Sole(lock), uuid, []metadata.Field{
 		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past},
 		{Name: metadata.FieldAutoUnlockAt, Value: soon},
 		{Name: metadata.FieldMetadata, Value: `{"owner":"billing"}`},
@@ -166,23 +166,23 @@ func TestAcquire(t *testing.T) {
 
 	s.put(s.l.Tail("b"), other)
 	s.refused("acquire past a queue", s.acquire("b", mine))
-	s.done("acquire that barges", locktxn.Acquire(s.l, "b", mine,
+	s.done("acquire that barges", locktxn.Acquire(s.l, locktxn.Sole("b"), mine,
 		[]metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
 	s.hold("bb", other) // its queue is another
 }
 
 func TestCancelledAttemptNeverHolds(t *testing.T) {
 	s := start(t)
-	s.commit(locktxn.Cancel(s.l, "a", mine, s.lease())) // nothing to delete yet
+	s.commit(locktxn.Cancel(s.l, locktxn.Sole("a"), mine, s.lease())) // nothing to delete yet
 	s.refused("acquire after the cancel", s.acquire("a", mine))
 	s.hold("a", other)
-	s.commit(locktxn.Cancel(s.l, "a", mine, s.lease())) // of an attempt that never got the lock
+	s.commit(locktxn.Cancel(s.l, locktxn.Sole("a"), mine, s.lease())) // of an attempt that never got the lock
 	if r := s.record("a"); r.UUID != other {
 		t.Errorf("the cancel of one attempt took the lock from another: %+v", r)
 	}
 
 	s.hold("b", "00000000-0000-4000-8000-000000000003")
-	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, "b", "00000000-0000-4000-8000-000000000003", s.lease()))
+	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, locktxn.Sole("b"), "00000000-0000-4000-8000-000000000003", s.lease()))
 	if left := s.keys("b/"); len(left) > 0 {
 		t.Errorf("the cancelled attempt left %v", left)
 	}
@@ -260,7 +260,7 @@ func TestNeighboursSurvive(t *testing.T) {
 				"release":      locktxn.Release(s.l, holds[0]),
 				"auto-unlock":  locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")),
 				"force-unlock": locktxn.ForceUnlock(s.l, s.removal(s.record("a"), "ann")),
-				"cancel":       locktxn.Cancel(s.l, "a", holds[0].UUID, s.lease()),
+				"cancel":       locktxn.Cancel(s.l, locktxn.Sole("a"), holds[0].UUID, s.lease()),
 			}[how])
 			if left := s.keys("a/"); len(left) > 0 {
 				t.Errorf("left: %v", left)

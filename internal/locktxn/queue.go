@@ -17,25 +17,29 @@ type Position struct {
 	Revision int64  // create revision of the ticket
 }
 
-// Enqueue takes the lock as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket and
-// becomes the tail.
+// Enqueue takes what is claimed as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket
+// and becomes the tail. A lock that several can hold is queued for only where others queue already: there may be room,
+// by another claim.
 //
-// Else it reads the record and the delay, then answers in a nested transaction, see [Joined].
-func Enqueue(l protocol.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+// Else it reads the holders, then answers in a nested transaction, see [Joined].
+func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
-	t := take(l, lock, uuid, fields)
-	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have joined
-	// An earlier send may also have taken the lock: a holder must not queue behind itself.
-	mine := clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)
-	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil,
-		[]clientv3.Op{join(l, lock, uuid, ticket, lease)}))
+	t := take(l, c, uuid, fields)
+	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid))) // an earlier send may have joined
+	queued := join(l, c.Lock, uuid, ticket, lease)
+	if c.Shares {
+		queued = clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil, []clientv3.Op{queued})
+	}
+	// An earlier send may also have made the claim: a holder must not queue behind itself.
+	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
+	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{queued}))
 	return t
 }
 
-// Join joins the queue no matter who holds the lock. It reads the record and the delay, and answers as [Enqueue] does
-// when that did not take the lock. Without a record to write, it is a fraction of the size.
-func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
-	return Txn{Then: append(holder(l, lock), join(l, lock, uuid, ticket, lease))}
+// Join joins the queue no matter who holds the lock. It reads the holders, and answers as [Enqueue] does when that did
+// not take the lock. Without a record to write, it is a fraction of the size.
+func Join(l protocol.Layout, c Claim, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+	return Txn{Then: append(c.holders(l), join(l, c.Lock, uuid, ticket, lease))}
 }
 
 // join puts the ticket and becomes the tail. If the ticket is there already, it reads that.
@@ -51,9 +55,9 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of [Enqueue], [EnqueueShare], [Join] or [JoinShare] when it did not take the lock: the create
-// revision of the ticket, 0 if there is none, and the ticket before it, empty if that is not known. Only the send that
-// put the ticket knows it, not a repetition.
+// Joined reads the answer of [Enqueue] or [Join] when it did not take the lock: the create revision of the ticket, 0 if
+// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, not a
+// repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
@@ -78,49 +82,48 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	return r.Header.Revision, before
 }
 
-// TakeTurn takes the lock for the first in the queue. before is the ticket that was ahead and is gone; empty for none.
-// The ticket stays, with the mark of a holder: its deletion hands the lock over.
+// Turn takes what is claimed for the first in the queue. before is the ticket that was ahead and is gone; empty for
+// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes: the next
+// waiter is the first then, and there may be room for it, too.
 //
-// Else it reads the record, the delay, the ticket and the tail: without the ticket the position is lost, without the
-// tail newcomers overtake the queue, see [RestoreTail].
-func TakeTurn(l protocol.Layout, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
+// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
+// without the tail newcomers overtake the queue, see [RestoreTail].
+func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
-	t := take(l, p.Lock, p.UUID, fields)
+	t := take(l, c, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(key), "=", p.Revision))
 	if before != "" {
 		t.If = append(t.If, absent(l.Ticket(p.Lock, before)))
 	}
-	ticket.Holding = true
-	ticket.TimeoutAt = metadata.Time{}
-	t.Then = append(t.Then, clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)))
+	if c.Shares {
+		t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
+	} else {
+		ticket.Holding = true
+		ticket.TimeoutAt = metadata.Time{}
+		t.Then = append(t.Then, clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)))
+	}
 	t.Else = append(t.Else, clientv3.OpGet(key), readTailKey(l, p.Lock))
 	return t
 }
 
-// ReadAhead reads what a waiter must know. While the ticket before its own is there: both tickets, its own first, and
-// the tail. Otherwise its own ticket, the lock's uuid key, the tail and the newest ticket older than its own: none
-// means that it is the first.
+// Look reads what a waiter must know. While the ticket before its own is there: its own, the tail and that ticket.
+// Otherwise the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the newest ticket
+// older than its own: none means that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
-func ReadAhead(l protocol.Layout, p Position, before string) Txn {
-	t := ReadFirst(l, p)
-	own := t.Then[0]
-	tail := t.Then[2]
-	t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
+func Look(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
+	own := []clientv3.Op{clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), readTailKey(l, p.Lock)}
+	t := Txn{Then: append(c.holders(l), own...)}
+	if !first {
+		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
+	}
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
 		t.If = []clientv3.Cmp{absent(ticket)}
-		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket), tail}
+		t.Else = append(own, clientv3.OpGet(ticket, clientv3.WithKeysOnly()))
 	}
 	return t
-}
-
-// ReadFirst is [ReadAhead] for the first in the queue: it reads its own ticket, the lock's uuid key and the tail.
-func ReadFirst(l protocol.Layout, p Position) Txn {
-	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
-	return Txn{Then: []clientv3.Op{own, uuid, readTailKey(l, p.Lock)}}
 }
 
 // readTailKey reads whether there is a tail.
@@ -242,7 +245,7 @@ func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
 			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay)},
-		Else: holder(l, k.Lock),
+		Else: Claim{Lock: k.Lock, Shares: k.Shares}.holders(l),
 	}
 	if k.Shares {
 		from, end := l.Shares(k.Lock)
@@ -250,7 +253,6 @@ func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 		t.If = append(t.If, noneSince(k.Revision)(from, end))
 		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()),
 			clientv3.OpGet(first, clientv3.WithRange(last), clientv3.WithCountOnly()))
-		t.Else = holders(l, k.Lock)
 	}
 	for _, uuid := range tickets {
 		count := clientv3.OpGet(l.Ticket(k.Lock, uuid), clientv3.WithCountOnly())
@@ -274,19 +276,14 @@ func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 // queue for each, which grows with the square of their number when many give up at once.
 const MaxStanding = 100
 
-// ReadStanding reads the record, the delay, and the keys of up to [MaxStanding] tickets with the number of all.
-func ReadStanding(l protocol.Layout, lock string) Txn {
-	return Txn{Then: append(holder(l, lock), some(l, lock))}
+// Standing reads the holders, and the keys of up to [MaxStanding] tickets with the number of all.
+func Standing(l protocol.Layout, c Claim) Txn {
+	return Txn{Then: append(c.holders(l), some(l, c.Lock))}
 }
 
 // some reads the first tickets by their keys, which say nothing about their ages.
 func some(l protocol.Layout, lock string) clientv3.Op {
 	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
-}
-
-// holder reads the record of a lock and its delay.
-func holder(l protocol.Layout, lock string) []clientv3.Op {
-	return []clientv3.Op{read(l, lock), clientv3.OpGet(l.Delay(lock))}
 }
 
 // leave deletes the ticket, and the tail if that is the attempt's own: if the attempt is the first, nobody else waits
@@ -305,23 +302,6 @@ func HandOver(l protocol.Layout, h Hold) Txn {
 	return t
 }
 
-// CancelQueued is [Cancel] of an attempt that may be in the queue. It has tried to leave before: a tail of its own is
-// one that came late.
-func CancelQueued(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
-	t := Cancel(l, lock, uuid, lease)
-	t.Then = append(t.Then, leave(l, lock, uuid)...)
-	t.Else = append(t.Else, leave(l, lock, uuid)...)
-	return t
-}
-
-// WithdrawQueued is [Withdraw] of an attempt that may be in the queue.
-func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
-	t := Withdraw(l, lock, uuid)
-	t.Then = append(t.Then, leave(l, lock, uuid)...)
-	t.Else = append(t.Else, leave(l, lock, uuid)...)
-	return t
-}
-
 // Queue reads the keys of the tickets and then the tail.
 func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
@@ -331,12 +311,4 @@ func Queue(l protocol.Layout, lock string) Txn {
 // whether anybody queues.
 func QueueLength(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
-}
-
-// AcquirePast takes the lock past a tail behind which nobody queues, and deletes that tail, seen at this mod revision.
-func AcquirePast(l protocol.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
-	t := take(l, lock, uuid, fields)
-	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(lock)), "=", tail))
-	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
-	return t
 }

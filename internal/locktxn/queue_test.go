@@ -19,7 +19,7 @@ func fieldsOf(uuid string) []metadata.Field {
 }
 
 func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {
-	return locktxn.Enqueue(s.l, lock, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
+	return locktxn.Enqueue(s.l, locktxn.Sole(lock), uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
 }
 
 // queued enqueues an attempt and expects the answer that before is ahead of it.
@@ -35,7 +35,7 @@ func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn
 }
 
 func (s store) turn(p locktxn.Position, before string, lease clientv3.LeaseID) locktxn.Txn {
-	return locktxn.TakeTurn(s.l, p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
+	return locktxn.Turn(s.l, locktxn.Sole(p.Lock), p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
 }
 
 func TestLine(t *testing.T) {
@@ -51,7 +51,7 @@ func TestLine(t *testing.T) {
 
 	s.refused("a turn while the lock is held", s.turn(two, "", lease))
 	s.done("release", locktxn.Release(s.l, first))
-	s.refused("acquire past the line", locktxn.Acquire(s.l, "a", mine, fieldsOf(mine), false))
+	s.refused("acquire past the line", locktxn.Acquire(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), false))
 	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
 	s.refused("a turn with the ticket of another",
 		s.turn(locktxn.Position{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
@@ -87,7 +87,7 @@ func TestEnqueueSentAgain(t *testing.T) {
 	s.done("enqueue that takes a free lock", s.enqueue("b", attempt(3), lease))
 	s.refused("the same, sent again", s.enqueue("b", attempt(3), lease))
 
-	s.commit(locktxn.CancelQueued(s.l, "b", attempt(4), lease))
+	s.commit(locktxn.Cancel(s.l, locktxn.Sole("b"), attempt(4), lease))
 	resp = s.refused("enqueue after its cancel", s.enqueue("b", attempt(4), lease))
 	if revision, _ := locktxn.Joined(resp); revision != 0 {
 		t.Errorf("a cancelled attempt has a ticket of revision %d", revision)
@@ -129,17 +129,22 @@ func TestLookAhead(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	resp := s.commit(locktxn.ReadAhead(s.l, three, two.UUID))
+	resp := s.commit(locktxn.Look(s.l, locktxn.Sole("a"), three, two.UUID, false))
 	want("own ticket", resp, 0, ".queue/a/"+attempt(5))
-	want("the one before", resp, 1, ".queue/a/"+attempt(2))
+	want("the tail", resp, 1, ".queue/a/.tail")
+	want("the one before", resp, 2, ".queue/a/"+attempt(2))
 	s.commit(locktxn.Leave(s.l, "a", two.UUID))
-	resp = s.commit(locktxn.ReadAhead(s.l, three, two.UUID))
-	want("the lock", resp, 1, "a/uuid")
-	want("the tail", resp, 2, ".queue/a/.tail")
-	want("the newest one before", resp, 3, ".queue/a/"+attempt(9))
-	resp = s.commit(locktxn.ReadAhead(s.l, one, ""))
-	want("before the first", resp, 3)
-	resp = s.commit(locktxn.ReadStanding(s.l, "a"))
+	resp = s.commit(locktxn.Look(s.l, locktxn.Sole("a"), three, two.UUID, false))
+	want("the holder", resp, 0, keys(s.commit(locktxn.Holders(s.l, locktxn.Sole("a"))), 0)...)
+	want("own ticket", resp, 2, ".queue/a/"+attempt(5))
+	want("the tail", resp, 3, ".queue/a/.tail")
+	want("the newest one before", resp, 4, ".queue/a/"+attempt(9))
+	resp = s.commit(locktxn.Look(s.l, locktxn.Sole("a"), one, "", false))
+	want("before the first", resp, 4)
+	if len(s.commit(locktxn.Look(s.l, locktxn.Sole("a"), one, "", true)).Responses) != 4 {
+		t.Error("the first reads the queue")
+	}
+	resp = s.commit(locktxn.Standing(s.l, locktxn.Sole("a")))
 	want("the tickets", resp, 2, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.QueueLength(s.l, "a"))
 	if n := resp.Responses[0].GetResponseRange().Count; n != 2 {
@@ -204,8 +209,8 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 	s.put(s.l.Tail("a"), mine)
 	tail := s.commit(locktxn.Queue(s.l, "a")).Responses[1].GetResponseRange().Kvs[0].ModRevision
 	s.put(s.l.Tail("a"), other)
-	s.refused("acquire past another tail than was seen", locktxn.AcquirePast(s.l, "a", mine, fieldsOf(mine), tail))
-	s.done("acquire past the tail", locktxn.AcquirePast(s.l, "a", mine, fieldsOf(mine), tail+1))
+	s.refused("acquire past another tail than was seen", locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail))
+	s.done("acquire past the tail", locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail+1))
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -11,23 +11,23 @@ import (
 
 // permit claims a share of lock a by what was counted at a revision.
 func (s store) permit(number int, uuid string, counted int64) locktxn.Txn {
-	return locktxn.AcquireShare(s.l, share(number, counted), uuid, fieldsOf(uuid), false)
+	return locktxn.Acquire(s.l, share(number, counted), uuid, fieldsOf(uuid), false)
 }
 
 func share(number int, counted int64) locktxn.Claim {
-	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Counts: true, Counted: counted}
+	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Shares: true, Counts: true, Counted: counted}
 }
 
 func reader(number int) locktxn.Claim {
-	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number)}
+	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Shares: true}
 }
 
 func writer(counted int64) locktxn.Claim {
-	return locktxn.Claim{Lock: "a", Record: "a", Counts: true, Counted: counted}
+	return locktxn.Claim{Lock: "a", Record: "a", Shares: true, Counts: true, Counted: counted}
 }
 
 func (s store) claim(c locktxn.Claim, uuid string) locktxn.Txn {
-	return locktxn.AcquireShare(s.l, c, uuid, fieldsOf(uuid), false)
+	return locktxn.Acquire(s.l, c, uuid, fieldsOf(uuid), false)
 }
 
 func TestClaimOfWhatWasCounted(t *testing.T) {
@@ -61,7 +61,7 @@ func TestShareByTheQueue(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
 	enqueue := func(c locktxn.Claim, uuid string) locktxn.Txn {
-		return locktxn.EnqueueShare(s.l, c, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
+		return locktxn.Enqueue(s.l, c, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
 	}
 	first := s.done("a free lock", enqueue(writer(0), attempt(1))).Header.Revision
 
@@ -70,7 +70,7 @@ func TestShareByTheQueue(t *testing.T) {
 		enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
 		t.Errorf("it joined at %d behind %q", place, before)
 	}
-	join := locktxn.JoinShare(s.l, "a", attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
+	join := locktxn.Join(s.l, reader(1), attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
 	r := s.done("join", join)
 	place, before := locktxn.Joined(r)
 	if place != r.Header.Revision || before != "" {
@@ -86,8 +86,8 @@ func TestShareByTheQueue(t *testing.T) {
 	}
 
 	turn := func(n int, at int64, c locktxn.Claim) locktxn.Txn {
-		return locktxn.TakeShare(s.l, c, locktxn.Position{Lock: "a", UUID: attempt(n), Revision: at},
-			fieldsOf(attempt(n)))
+		return locktxn.Turn(s.l, c, locktxn.Position{Lock: "a", UUID: attempt(n), Revision: at}, "",
+			fieldsOf(attempt(n)), metadata.Ticket{}, lease)
 	}
 	s.refused("a turn while the writer holds", turn(2, place, reader(1)))
 	s.done("release", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: attempt(1), Token: first}))
@@ -106,17 +106,17 @@ func TestCancelOfAShareReadsWhatIsToBeTakenBack(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
 	s.done("a permit", s.permit(3, attempt(1), 0))
-	r := s.done("cancel", locktxn.CancelShare(s.l, "a", attempt(1), lease))
+	r := s.done("cancel", locktxn.Cancel(s.l, reader(3), attempt(1), lease))
 	if kvs := r.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 || string(kvs[len(kvs)-1].Value) != attempt(1) {
 		t.Errorf("it does not read the record: %v", kvs)
 	}
-	s.done("take back", locktxn.Withdraw(s.l, "a#3", attempt(1)))
+	s.done("take back", locktxn.Withdraw(s.l, locktxn.Sole("a#3"), attempt(1)))
 	s.refused("a late claim", s.permit(3, attempt(1), 1<<40))
 	s.refused("a late claim of another share", s.claim(reader(1), attempt(1)))
 	s.done("a claim past a dead tail", func() locktxn.Txn {
 		s.done("a dead tail", locktxn.Txn{Then: []clientv3.Op{clientv3.OpPut(s.l.Tail("a"), "x")}})
 		r := s.done("look", locktxn.Queue(s.l, "a"))
-		return locktxn.AcquireSharePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)),
+		return locktxn.AcquirePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)),
 			r.Responses[1].GetResponseRange().Kvs[0].ModRevision)
 	}())
 	if left := s.keys(".queue/"); len(left) > 0 {

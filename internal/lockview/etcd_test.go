@@ -39,7 +39,7 @@ func (h holders) take(lock, uuid string, change ...func(*metadata.Draft)) locktx
 	if err != nil {
 		h.Fatal(err)
 	}
-	resp := h.commit(locktxn.Acquire(layout, lock, uuid, fields, true))
+	resp := h.commit(locktxn.Acquire(layout, locktxn.Sole(lock), uuid, fields, true))
 	return locktxn.Hold{Lock: lock, UUID: uuid, Token: resp.Header.Revision}
 }
 

@@ -110,7 +110,7 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 // taking takes a lock whose owner is its uuid.
 func (h holders) taking(lock string, i int) locktxn.Txn {
 	at := metadata.FormatTime(time.Unix(int64(1_553_600_000+i), 0))
-	return locktxn.Acquire(layout, lock, uuid(i), []metadata.Field{
+	return locktxn.Acquire(layout, locktxn.Sole(lock), uuid(i), []metadata.Field{
 		{Name: metadata.FieldUUID, Value: uuid(i)}, {Name: metadata.FieldAlertAt, Value: at},
 		{Name: metadata.FieldAutoUnlockAt, Value: at},
 		{Name: metadata.FieldMetadata, Value: `{"owner":"` + uuid(i) + `"}`},

@@ -107,17 +107,8 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 		return nil, bid{}, err
 	}
 	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
-	a.claimer = newClaimer(a)
 	b, err := a.bid()
 	return a, b, err
-}
-
-// newClaimer chooses the claimer of an acquisition.
-func newClaimer(a *acquisition) claimer {
-	if a.set.kind.shared() {
-		return shareClaim{a}
-	}
-	return plainClaim{a}
 }
 
 // notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -17,14 +16,13 @@ import (
 // acquisition is one call that wants one lock. Its uuid becomes that of the hold. It gets a new one, for another
 // attempt, when an outcome stayed unknown or its position in the queue was lost.
 type acquisition struct {
-	c       *Client
-	caller  context.Context // for hooks
-	claimer claimer
-	lock    string
-	set     settings
-	draft   metadata.Draft // but for the times
-	site    callSite       // of the call
-	outer   *Lock          // the innermost hold under which it is made
+	c      *Client
+	caller context.Context // for hooks
+	lock   string
+	set    settings
+	draft  metadata.Draft // but for the times
+	site   callSite       // of the call
+	outer  *Lock          // the innermost hold under which it is made
 
 	// What etcd answered last.
 	seen    int64 // revision
@@ -44,59 +42,6 @@ type queueEntry struct {
 
 	before string // uuid of the ticket before it; empty when there is none or it is not known
 	first  bool   // for certain; no ticket ever gets in before it
-
-	refusedAfter string // uuid of the hold whose release the turn overtook
-}
-
-// claimer takes one kind of lock for an acquisition: [plainClaim] or [shareClaim]. It is chosen once. What does not
-// depend on the kind (bids, doubt, the position in the queue, giving up) is the acquisition's.
-type claimer interface {
-	// try sends the bid once, without queueing, after so many refusals. errStale asks for another bid after a pause,
-	// errRivals for another one at once.
-	try(ctx context.Context, b bid, refusals int) (*Lock, error)
-
-	// tryPast takes a lock that nobody holds past a tail behind which nobody queues, seen at this mod revision.
-	tryPast(ctx context.Context, b bid, tail int64) (*Lock, error)
-
-	// join takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
-	join(ctx context.Context, b bid) (*Lock, error)
-
-	// advance acts on events of the keys that a waiter follows, or, without events, on whatever may have happened. If
-	// both results are nil, the wait goes on.
-	advance(ctx context.Context, events []*clientv3.Event) (*Lock, error)
-
-	// inherit takes the lock that the ticket ahead handed over or, early, is about to hand over. If both results are
-	// nil, the wait goes on.
-	inherit(ctx context.Context, early bool) (*Lock, error)
-
-	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
-	ends() []etcdretry.Watched
-
-	// keepsTicket reports whether the ticket stays while the lock is held: then its end hands the lock over.
-	keepsTicket() bool
-
-	// cancel ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it and nothing
-	// will be, and it stands in no queue. It needs the name of the lock only.
-	cancel(ctx context.Context, uuid string) error
-
-	// explain adds to an error what is known of the holders.
-	explain(held *HeldError)
-
-	// inTheWay returns which of the holders would have to finish for this acquisition to get the lock.
-	inTheWay(of []metadata.Document) []metadata.Document
-
-	// known is what a waiter keeps of the holders, to ask whether they are still the same.
-	known(holders) locktxn.Known
-
-	// inBatch reports whether the lock can be taken in one transaction with others, and with the caller's own writes.
-	inBatch() bool
-
-	// standing reads the holders, then the keys of tickets, see [locktxn.ReadStanding]. It needs the name of the lock
-	// only.
-	standing() locktxn.Txn
-
-	// standingOf are the holders that an answer has first, and the number of operations that read them.
-	standingOf(etcdretry.Answer) (holders, int)
 }
 
 // maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
@@ -134,7 +79,7 @@ func (a *acquisition) bid() (bid, error) {
 // end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	for n := 0; ; n++ {
-		l, err := a.claimer.try(ctx, b, n)
+		l, err := a.tryOnce(ctx, b, n)
 		switch {
 		case l != nil || err != errStale && err != errRivals:
 			return l, err
@@ -145,6 +90,24 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 			return nil, err
 		}
 	}
+}
+
+// tryOnce sends the bid without queueing, after so many refusals.
+func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, error) {
+	claim := a.next(refusals)
+	l, r, err := a.commit(ctx, b, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, b.fields, a.set.barge))
+	if l != nil || err != nil {
+		return l, err
+	}
+	doubt := a.doubt
+	a.abandonInDoubt()
+	switch {
+	case !a.holders.room(a.set.kind):
+		return nil, a.heldError()
+	case !claim.Shares, !doubt && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
+		return a.tryPast(ctx)
+	}
+	return nil, errRivals
 }
 
 // tryPast takes a lock that has room and was refused: others queue for it, or the last of them died and left the tail
@@ -168,7 +131,17 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.claimer.tryPast(ctx, b, tail[0].ModRevision)
+	claim := a.next(0)
+	l, _, err := a.commit(ctx, b, claim, locktxn.AcquirePast(a.c.layout, claim, a.draft.UUID, b.fields,
+		tail[0].ModRevision))
+	if l != nil || err != nil {
+		return l, err
+	}
+	a.abandonInDoubt()
+	if !a.holders.room(a.set.kind) {
+		return nil, a.heldError()
+	}
+	return nil, errStale // somebody came between
 }
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
@@ -188,16 +161,16 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.A
 	return r, err
 }
 
-// commit sends a transaction that takes the lock by this record or reads the holders, until there is an answer: a hold,
-// or what it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
-func (a *acquisition) commit(ctx context.Context, b bid, record string,
+// commit sends a transaction that takes what is claimed or reads the holders, until there is an answer: a hold, or what
+// it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
+func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
 	txn locktxn.Txn) (*Lock, etcdretry.Answer, error) {
 	r, err := a.propose(ctx, txn)
 	if err != nil {
 		return nil, r, err
 	}
 	if r.Succeeded {
-		l, err := a.hold(b, record, r.Header.Revision, a.draft.AutoUnlockAt)
+		l, err := a.hold(b, claim.Record, r.Header.Revision, a.draft.AutoUnlockAt)
 		return l, r, err
 	}
 	a.meet(r)
@@ -208,7 +181,7 @@ func (a *acquisition) commit(ctx context.Context, b bid, record string,
 // meet keeps the holders, which an answer has first.
 func (a *acquisition) meet(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
-	a.holders, _ = a.claimer.standingOf(r)
+	a.holders = a.c.holders(a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
 }
 
@@ -239,7 +212,7 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 		a.doubt = false
 	}
 	switch lease := a.queue.lease; {
-	case a.queue.position.Revision != 0 && a.claimer.keepsTicket():
+	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket is kept, with its mark
 		l.origin.lease = lease
 	case lease != nil && l.origin.cancel != nil:
 		c.leases.drop(lease)
@@ -271,8 +244,11 @@ func (a *acquisition) abandon() {
 
 // canceller cancels this attempt, whatever the acquisition goes on with.
 func (a *acquisition) canceller() func(context.Context) error {
+	c := a.c
+	lock := a.lock
+	kind := a.set.kind
 	uuid := a.draft.UUID
-	return func(ctx context.Context) error { return a.claimer.cancel(ctx, uuid) }
+	return func(ctx context.Context) error { return c.cancelClaim(ctx, lock, kind, uuid) }
 }
 
 // cancelLater cancels this attempt in the background.
@@ -297,13 +273,6 @@ func (a *acquisition) leaveLater() {
 	}
 	a.queue = queueEntry{}
 	a.draft.UUID = uuid.NewString()
-}
-
-// heldError names the holder by the last answer.
-func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
-	a.claimer.explain(held)
-	return held
 }
 
 // explain says what was tried, where the error does not say it itself.

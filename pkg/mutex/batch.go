@@ -167,7 +167,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 // withdraw gives back those of the locks that are held, when others are not any more.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
-		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
+		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, locktxn.Sole(a.lock), a.draft.UUID)); err != nil {
 			a.cancelLater()
 		}
 	}
@@ -239,7 +239,7 @@ func (b *batch) queued(ctx context.Context) error {
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
-	if !a.claimer.inBatch() {
+	if a.set.kind.shared() {
 		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
 	}
 	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}

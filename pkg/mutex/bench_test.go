@@ -298,7 +298,7 @@ func BenchmarkDelayCompare(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		txn := locktxn.Acquire(l, lock, id, fields, false)
+		txn := locktxn.Acquire(l, locktxn.Sole(lock), id, fields, false)
 		if !compare {
 			delay := l.Delay(lock)
 			txn.If = slices.DeleteFunc(txn.If, func(c clientv3.Cmp) bool { return string(c.KeyBytes()) == delay })

@@ -26,8 +26,8 @@ type exits struct {
 
 // exitKey tells which waiters can leave together.
 type exitKey struct {
-	lock        string
-	keepsTicket bool // they read the same
+	lock   string
+	shares bool // they read the same
 }
 
 // exit is one waiter that gives up.
@@ -42,9 +42,11 @@ type exit struct {
 	err   error
 }
 
-// leave takes an attempt out of its queue, and answers with what its claimer reads of the holders and the tickets.
+// leave takes an attempt out of its queue, and answers with the holders and the tickets, see
+// [locktxn.Standing].
 func (x *exits) leave(ctx context.Context, a *acquisition) (etcdretry.Answer, error) {
-	key := exitKey{a.lock, a.claimer.keepsTicket()}
+	claim := a.set.kind.claim(a.lock)
+	key := exitKey{a.lock, claim.Shares}
 	e := &exit{uuid: a.draft.UUID, told: make(chan struct{})}
 	if !x.enter(key, e) {
 		select {
@@ -56,7 +58,7 @@ func (x *exits) leave(ctx context.Context, a *acquisition) (etcdretry.Answer, er
 			<-e.told
 		}
 	}
-	standing := a.claimer.standing().Then
+	standing := locktxn.Standing(x.c.layout, claim).Then
 	if e.sends {
 		defer x.pass(key)
 		if ctx.Err() != nil {

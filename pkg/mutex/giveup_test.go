@@ -91,39 +91,6 @@ func TestTailOfThoseWhoGiveUpTogether(t *testing.T) {
 	}
 }
 
-// A waiter behind one of its own client that gives up takes over what that one knew of those ahead. It does not read
-// the queue for that.
-func TestWhoeverGivesUpTellsWhoIsAhead(t *testing.T) {
-	for name, n := range map[string]int{"the first": 0, "one in the middle": 1} {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a")
-				etcd := q.connect(t)
-				reads := countReads(etcd, layout(t).Queue("a")+"/")
-				c := newClient(t, etcd)
-				var waiters []*waiter
-				for range 3 {
-					waiters = append(waiters, q.wait(c))
-				}
-				time.Sleep(time.Second)
-				reads.Store(0)
-				waiters[n].cancel()
-				<-waiters[n].got
-				synctest.Wait()
-				if n := reads.Load(); n > 1 { // by the one that gives up
-					t.Errorf("the queue was read %d times", n)
-				}
-				q.unlock(first)
-				for i, w := range waiters {
-					if i != n {
-						q.unlock(q.turn(w))
-					}
-				}
-			})
-		})
-	}
-}
-
 // In a queue of more than a hundred, the position in an error is an estimate, which counts the others only: it is exact
 // where nobody is behind.
 func TestPositionInALongQueueIsEstimated(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
@@ -24,27 +25,16 @@ type holders struct {
 	delays map[int]metadata.Delay // those of shares, by number
 }
 
-// holders are those in an answer: operation op read the record of the lock, the next one those of the shares, and the
-// third the delays.
-func (c *Client) holders(lock string, a etcdretry.Answer, op int) holders {
-	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
-	kvs := a.Keys(op + 1).Kvs
-	for len(kvs) > 0 {
-		name := c.layout.Parse(string(kvs[0].Key)).Lock
-		n := 1
-		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
-			n++
-		}
-		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			d := metadata.Decode(name, locktxn.Fields(c.layout, &clientv3.GetResponse{Kvs: kvs[:n]}))
-			if d.Token != 0 {
-				h.shares[number] = d
-			}
-		}
-		kvs = kvs[n:]
+// holders are those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
+func (c *Client) holders(lock string, k kind, a etcdretry.Answer) holders {
+	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, 0)}
+	if !k.shared() {
+		h.delay = c.delay(lock, a, 1)
+		return h
 	}
-	h.delay = c.delay(lock, a, op+2)
-	for _, kv := range a.Keys(op + 2).Kvs {
+	h.shares = c.shares(lock, a.Keys(1).Kvs)
+	h.delay = c.delay(lock, a, 2)
+	for _, kv := range a.Keys(2).Kvs {
 		name := c.layout.Parse(string(kv.Key)).Lock
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
 			if h.delays == nil {
@@ -54,6 +44,26 @@ func (c *Client) holders(lock string, a etcdretry.Answer, op int) holders {
 		}
 	}
 	return h
+}
+
+// shares are those of a lock, by number, from the keys of all of them in their order.
+func (c *Client) shares(lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
+	shares := map[int]metadata.Document{}
+	for len(kvs) > 0 {
+		name := c.layout.Parse(string(kvs[0].Key)).Lock
+		n := 1
+		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
+			n++
+		}
+		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
+			d := metadata.Decode(name, locktxn.Fields(c.layout, &clientv3.GetResponse{Kvs: kvs[:n]}))
+			if d.Token != 0 {
+				shares[number] = d
+			}
+		}
+		kvs = kvs[n:]
+	}
+	return shares
 }
 
 // delay is the delay of a lock among those that operation op read; nil when there is none.
@@ -193,7 +203,7 @@ func (h *holders) vacant(skip int) int {
 
 // claim is what to ask for when these are the holders.
 func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
-	c := locktxn.Claim{Lock: lock, Record: lock, Counts: true, Counted: h.revision}
+	c := locktxn.Claim{Lock: lock, Record: lock, Shares: true, Counts: true, Counted: h.revision}
 	switch k.name {
 	case metadata.HoldsShared:
 		c.Record = metadata.ShareName(lock, h.vacant(skip))

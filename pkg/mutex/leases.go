@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,9 +35,8 @@ type lease struct {
 	kept  context.Context // ends when it is not kept alive any more
 	since time.Time       // when it became idle
 	once  sync.Once       // revoke
-	place *place          // of the attempt that it serves, nil if it serves none; see places
 
-	attempt string // that it serves or served last. mu of places guards it
+	attempt atomic.Pointer[string] // uuid of the one that it serves or served last
 }
 
 // leases are those of a client.
@@ -46,7 +46,6 @@ type leases struct {
 	ctx        context.Context // ends when the client is closed
 	background *background
 	cleanups   *cleanups
-	places     places
 
 	mu    sync.Mutex
 	ended bool // close has begun
@@ -102,6 +101,17 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	return l, nil
 }
 
+// serve notes the attempt whose ticket a lease may carry from now on.
+func (p *leases) serve(l *lease, uuid string) { l.attempt.Store(&uuid) }
+
+// serves returns the attempt that the lease serves or served last, empty if there was none.
+func (l *lease) serves() string {
+	if uuid := l.attempt.Load(); uuid != nil {
+		return *uuid
+	}
+	return ""
+}
+
 func (p *leases) add(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +129,6 @@ func (p *leases) remove(l *lease) {
 
 // giveBack keeps a lease, to which nothing is attached, for the next wait.
 func (p *leases) giveBack(l *lease) {
-	p.places.leave(l, false)
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
@@ -163,9 +172,8 @@ func (p *leases) dropIdle() {
 // drop revokes a lease in the background, with everything that is attached to it or may still come to be.
 func (p *leases) drop(l *lease) {
 	l.once.Do(func() {
-		attempt := p.places.leave(l, false)
 		l.stop()
-		p.cleanups.later(cleanup{uuid: attempt, until: time.Now().Add(protocol.TicketTTL),
+		p.cleanups.later(cleanup{uuid: l.serves(), until: time.Now().Add(protocol.TicketTTL),
 			do: func(ctx context.Context) error { return p.revoke(ctx, l) }})
 	})
 }

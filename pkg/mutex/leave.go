@@ -17,6 +17,87 @@ import (
 // maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
 const maxLeaves = 5
 
+// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
+func (a *acquisition) giveUp(ctx context.Context, err error) error {
+	position := a.queue.position
+	first := a.queue.first
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.doubt {
+		a.leaveLater()
+		switch {
+		case known:
+		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
+			return a.explain(ended(ctx))
+		default:
+			return a.explain(err)
+		}
+		held := a.heldError()
+		held.Err = ended(ctx)
+		return held
+	}
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	r, err := a.c.exits.leave(left, a)
+	if err != nil {
+		a.leaveLater()
+		held := a.heldError()
+		held.Err = ended(ctx)
+		return held
+	}
+	a.c.leases.giveBack(a.queue.lease)
+	a.meet(r)
+	tickets := a.set.kind.claim(a.lock).Reads()
+	held := a.heldError()
+	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
+	}
+	held.Err = ended(ctx)
+	return held
+}
+
+// standing is how far ahead in the queue a position was, by the tickets that the operation with this number read. That
+// of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
+func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+	tickets := r.Keys(op)
+	unread := int(tickets.Count) - len(tickets.Kvs)
+	ahead := 0
+	behind := 0
+	ownUnread := unread > 0
+	for _, kv := range tickets.Kvs {
+		switch {
+		case kv.CreateRevision == p.Revision:
+			ownUnread = false
+		case kv.CreateRevision > p.Revision:
+			behind++
+		case c.layout.Parse(string(kv.Key)).ID != holder:
+			ahead++
+		}
+	}
+	if ownUnread {
+		unread--
+	}
+	if ahead > 0 {
+		ahead += unread * ahead / (ahead + behind)
+	}
+	return ahead + 1
+}
+
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
+// keeps it from that is no error.
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
+		return
+	}
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
+		return
+	}
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
+}
+
 // leave gives up what an attempt has in the queue, if anything, and answers with what the operations read meanwhile.
 func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer, err error) {
 	for range maxLeaves {

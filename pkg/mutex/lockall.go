@@ -60,7 +60,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	if err == nil && len(wanted) > MaxTogether {
 		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && !wanted[0].claimer.inBatch() {
+	if err == nil && wanted[0].set.kind.shared() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
@@ -97,7 +97,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(wanted) <= MaxTogether && wanted[0].claimer.inBatch() {
+	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
 		if locks, err := b.try(ctx); err == nil {

@@ -29,8 +29,9 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	u := &urgency{c: a.c, claimer: a.claimer, by: a.draft.Owner, reason: a.set.urgent}
-	v := &waitStatus{c: a.c, position: a.queue.position, claimer: a.claimer, known: a.claimer.known(holders{})}
+	kind := a.set.kind
+	u := &urgency{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.urgent}
+	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Lock = a.lock
 	line, leave := a.c.lines.use(a.lock)
@@ -64,7 +65,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 // ahead is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
-	claimer  claimer
+	kind     kind
 	position locktxn.Position // its Revision is 0 outside the queue
 	line     *queueLine
 
@@ -98,7 +99,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.read(r)
 	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
 		// somebody gave a share back, or a delay is over
-		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.position.Lock)); err == nil {
+		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
 			v.read(r)
 		}
 	}
@@ -128,8 +129,8 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r etcdretry.Answer) {
-	h, _ := v.claimer.standingOf(r)
-	v.known = v.claimer.known(h)
+	h := v.c.holders(v.position.Lock, v.kind, r)
+	v.known = v.kind.known(v.position.Lock, h)
 	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}
 	if v.known.Shares {

@@ -3,12 +3,15 @@ package mutex
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -21,7 +24,7 @@ var errPositionLost = errors.New("the position in the queue was lost")
 // queueUp takes the lock, waiting for its turn.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	for n := 0; ; n++ {
-		if l, err = a.claimer.join(ctx, b); l == nil && err == nil {
+		if l, err = a.join(ctx, b); l == nil && err == nil {
 			stop := a.report(ctx)
 			l, err = a.await(ctx)
 			stop()
@@ -44,63 +47,93 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
+// join takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
+//
+// Where a lease is at hand, one request does either. A client whose locks nobody else wants never asks for one.
+func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
+	if a.queue.lease == nil {
+		a.queue.lease = a.c.leases.takeIdle()
+	}
+	for n := 0; n == 0 || n < maxRivals && a.holders.room(a.set.kind); n++ {
+		l, queued, err := a.enter(ctx, b, n)
+		if l != nil || err != nil || a.queue.position.Revision != 0 {
+			return l, err
+		}
+		if queued {
+			break
+		}
+	}
+	return nil, a.getInLine(ctx, b)
+}
+
+// enter claims the lock after so many refusals and, if it has a lease, joins the others who queue. Without one, queued
+// reports whether to get one, because others queue or there is nothing to share.
+func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
+	claim := a.next(refusals)
+	if a.queue.lease == nil {
+		l, r, err := a.commit(ctx, b, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, b.fields, false))
+		if l != nil || err != nil {
+			return l, false, err
+		}
+		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		return nil, !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0, nil
+	}
+	a.prepareTicket(ctx, b)
+	l, r, err := a.commit(ctx, b, claim, locktxn.Enqueue(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket,
+		a.queue.lease.id))
+	if l == nil {
+		err = a.joined(r, err)
+	}
+	return l, false, err
+}
+
+// getInLine joins the queue no matter who holds the lock.
+func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
+	if a.queue.lease == nil {
+		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
+			return err
+		}
+	}
+	a.prepareTicket(ctx, b)
+	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.set.kind.claim(a.lock), a.draft.UUID, a.queue.ticket,
+		a.queue.lease.id))
+	if err = a.joined(r, err); err != nil {
+		return err
+	}
+	a.meet(r)
+	if a.queue.position.Revision == 0 {
+		return errPositionLost
+	}
+	return nil
+}
+
+// joined keeps the position in the queue from an answer.
+//
+// An attempt that does not know whether it joined before begins anew. Otherwise a late claim of the same uuid could be
+// committed beside the one that it makes when its turn comes.
+func (a *acquisition) joined(r etcdretry.Answer, err error) error {
+	switch {
+	case locktxn.LeaseGone(err):
+		a.leaveLater()
+		return errStale
+	case err != nil || r.TxnResponse == nil:
+		return err
+	case a.doubt:
+		a.abandon()
+		return errStale
+	}
+	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
+	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision != 0 {
+		a.queue.position = position
+	}
+	return nil
+}
+
 // await waits for the turn of this acquisition, and takes the lock.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	for l == nil && err == nil && ctx.Err() == nil {
-		if ahead := a.c.leases.places.of(a.queue.before); ahead != nil && a.queue.lease.kept.Err() == nil {
-			l, err = a.awaitOwn(ctx, ahead)
-		} else {
-			l, err = a.follow(ctx)
-		}
+		l, err = a.follow(ctx)
 	}
-	return l, err
-}
-
-// awaitOwn waits for the end of the ticket ahead, which is this client's own.
-func (a *acquisition) awaitOwn(ctx context.Context, ahead *place) (*Lock, error) {
-	tick := time.NewTimer(etcdretry.Jitter(waiterRecheck))
-	defer tick.Stop()
-	releasing := ahead.releasing
-	if a.queue.refusedAfter == ahead.uuid {
-		releasing = nil
-	}
-	select {
-	case <-ctx.Done():
-		return nil, nil
-	case <-releasing:
-		return a.awaitRelease(ctx, ahead)
-	case <-ahead.ended:
-		switch {
-		case ahead.handed:
-			return a.claimer.inherit(ctx, false)
-		case ahead.first:
-			a.queue.first = true
-		case ahead.before != "":
-			a.queue.before = ahead.before
-			return nil, nil
-		}
-	case <-a.queue.lease.kept.Done():
-	case <-tick.C:
-	}
-	return a.claimer.advance(ctx, nil)
-}
-
-// awaitRelease has the turn follow a release of this client's own without waiting for the answer, so that both may come
-// with one commit of etcd. If the turn arrives first, it is refused, and comes again after the answer.
-func (a *acquisition) awaitRelease(ctx context.Context, ahead *place) (*Lock, error) {
-	select {
-	case <-ctx.Done():
-		return nil, nil
-	case <-ahead.ended:
-		return nil, nil
-	case <-time.After(a.c.leases.places.headStart()):
-	}
-	l, err := a.claimer.inherit(ctx, true)
-	refused := l == nil && err == nil
-	if refused {
-		a.queue.refusedAfter = ahead.uuid
-	}
-	a.c.leases.places.followed(refused)
 	return l, err
 }
 
@@ -115,7 +148,7 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	if before != "" {
 		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
 	} else {
-		keys = a.claimer.ends()
+		keys = a.ends()
 	}
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,14 +158,132 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID)))
 	}
 	a.c.retry.Follow(watch, waiterRecheck, func(events []*clientv3.Event) bool {
-		l, err = a.claimer.advance(ctx, events)
+		l, err = a.advance(ctx, events)
 		return l != nil || err != nil || a.queue.before != before || a.holders.delayed() != delayed
 	}, keys...)
 	return l, err
 }
 
-// newTicket returns what others see of this waiter.
-func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
+// advance acts on events of the keys that a waiter follows, or, without events, on whatever may have happened. If both
+// results are nil, the wait goes on.
+func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
+	look := len(events) == 0
+	ended := false
+	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
+	for _, e := range events {
+		switch key := string(e.Kv.Key); {
+		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
+		case key == own && !a.doubt:
+			return nil, errPositionLost
+		case !strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
+			a.holders.gone(a.c, a.lock, key)
+			ended = true
+		case holding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
+			a.holders = holders{}
+			a.queue.first = true
+			ended = true
+		default: // the one ahead gave up, died, or took a share; or a late sending of the turn was committed
+			look = true
+		}
+	}
+	switch {
+	case look || ended && !a.queue.first:
+		return a.look(ctx)
+	case ended:
+		return a.turn(ctx)
+	}
+	return nil, nil
+}
+
+// holding reports whether a ticket bears the mark of a holder: then its deletion means that the lock was handed over.
+func holding(ticket *mvccpb.KeyValue) bool {
+	if ticket == nil {
+		return false
+	}
+	t, err := protocol.Unmarshal[metadata.Ticket](ticket.Value)
+	return err == nil && t.Holding
+}
+
+// look finds the ticket before this one and the holders, and takes the lock if it is its turn.
+func (a *acquisition) look(ctx context.Context) (*Lock, error) {
+	claim := a.set.kind.claim(a.lock)
+	r, err := a.c.retry.Send(ctx, locktxn.Look(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
+	switch {
+	case err != nil:
+		return nil, err
+	case !r.Succeeded: // the one before it still is
+		a.seen = r.Header.Revision
+		if len(r.Keys(0).Kvs) == 0 {
+			return nil, errPositionLost
+		}
+		a.keepTail(ctx, r, 1)
+		return nil, nil
+	}
+	a.meet(r)
+	if l, err := a.foundLate(); l != nil || err != nil {
+		return l, err
+	}
+	own := claim.Reads()
+	tail := own + 1
+	switch older := r.Keys(tail + 1).Kvs; {
+	case len(r.Keys(own).Kvs) == 0:
+		return nil, errPositionLost
+	case len(older) > 0:
+		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.keepTail(ctx, r, tail)
+		return nil, nil
+	}
+	a.queue.first = true
+	a.queue.before = ""
+	if !a.holders.room(a.set.kind) {
+		a.keepTail(ctx, r, tail)
+		return nil, nil
+	}
+	return a.turn(ctx)
+}
+
+// foundLate is found for a claim that was made before.
+func (a *acquisition) foundLate() (*Lock, error) {
+	if _, ok := a.holders.mine(a.draft.UUID); !ok {
+		return nil, nil
+	}
+	b, err := a.bid()
+	if err != nil {
+		return nil, err
+	}
+	return a.found(b)
+}
+
+// turn takes the lock for the first in the queue, if there is room.
+func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
+	for n := 0; a.holders.room(a.set.kind); n++ {
+		b, err := a.bid()
+		if err != nil {
+			return nil, err
+		}
+		claim := a.next(n)
+		l, r, err := a.commit(ctx, b, claim, locktxn.Turn(a.c.layout, claim, a.queue.position, a.queue.before,
+			b.fields, a.queue.ticket, a.queue.lease.id))
+		own := claim.Reads()
+		switch {
+		case l != nil || err != nil:
+			return l, err
+		case len(r.Keys(own).Kvs) == 0, !claim.Shares && a.holders.room(a.set.kind):
+			return nil, errPositionLost
+		}
+		// There is a lock delay, or somebody came between past the queue, or the ticket of a holder ended before its
+		// hold.
+		a.queue.before = ""
+		a.keepTail(ctx, r, own+1)
+		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
+func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
 	t := metadata.Ticket{
 		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
 		Purpose: a.draft.Purpose,
@@ -141,89 +292,8 @@ func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
 	if end, ok := ctx.Deadline(); ok {
 		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
 	}
-	return t
-}
-
-// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
-func (a *acquisition) giveUp(ctx context.Context, err error) error {
-	position := a.queue.position
-	first := a.queue.first
-	known := a.holder.Name != ""
-	if position.Revision == 0 || a.doubt {
-		a.leaveLater()
-		switch {
-		case known:
-		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
-			return a.explain(ended(ctx))
-		default:
-			return a.explain(err)
-		}
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
-	}
-	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	a.c.leases.places.bequeath(a.queue.lease, a.queue.before, a.queue.first)
-	r, err := a.c.exits.leave(left, a)
-	if err != nil {
-		a.leaveLater()
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
-	}
-	a.c.leases.giveBack(a.queue.lease)
-	a.meet(r)
-	_, tickets := a.claimer.standingOf(r)
-	held := a.heldError()
-	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
-	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
-		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
-	}
-	held.Err = ended(ctx)
-	return held
-}
-
-// standing is how far ahead in the queue a position was, by the tickets that the operation with this number read. That
-// of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
-func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
-	tickets := r.Keys(op)
-	unread := int(tickets.Count) - len(tickets.Kvs)
-	ahead := 0
-	behind := 0
-	ownUnread := unread > 0
-	for _, kv := range tickets.Kvs {
-		switch {
-		case kv.CreateRevision == p.Revision:
-			ownUnread = false
-		case kv.CreateRevision > p.Revision:
-			behind++
-		case c.layout.Parse(string(kv.Key)).ID != holder:
-			ahead++
-		}
-	}
-	if ownUnread {
-		unread--
-	}
-	if ahead > 0 {
-		ahead += unread * ahead / (ahead + behind)
-	}
-	return ahead + 1
-}
-
-// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
-// keeps it from that is no error.
-func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
-	if len(r.Keys(op).Kvs) > 0 {
-		return
-	}
-	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
-	if err != nil || len(r.Keys(0).Kvs) > 0 {
-		return
-	}
-	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
-		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
-	}
+	a.queue.ticket = t
+	a.c.leases.serve(a.queue.lease, a.draft.UUID)
 }
 
 // barge takes the lock as soon as it is free, whoever else waits for it.
@@ -249,7 +319,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 				held = newer
 			}
 			return !isHeld || a.holders.delayed() != delayed
-		}, a.claimer.ends()...)
+		}, a.ends()...)
 	}
 	switch {
 	case l != nil:

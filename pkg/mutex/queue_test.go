@@ -248,14 +248,22 @@ func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 	q.unlock(first)
 }
 
-// An enqueue that etcd commits after its waiter gave up leaves nothing.
-func TestLateEnqueueLeavesNothing(t *testing.T) {
+// A send that joins the queue, and that etcd commits after its waiter gave up, leaves nothing: neither one that takes the
+// lock or joins, as a client with a lease at hand sends it, nor the join of one that had to ask for a lease.
+func TestLateJoinLeavesNothing(t *testing.T) {
+	for name, leased := range map[string]bool{"with a lease": true, "without one": false} {
+		t.Run(name, func(t *testing.T) { lateJoinLeavesNothing(t, leased) })
+	}
+}
+
+func lateJoinLeavesNothing(t *testing.T, leased bool) {
 	q := newLine(t)
 	first := take(t, q.client(), "a")
 	etcd := q.server.Client(t)
 	var late atomic.Pointer[heldTxn]
+	armed := !leased
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		if len(txn.cmps) == 5 && len(txn.elseOps) == 3 { // an enqueue
+		if armed && joinsTheQueue(txn) {
 			late.CompareAndSwap(nil, txn)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -263,6 +271,13 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 		return txn.send(ctx)
 	}}
 	c := newClient(t, etcd)
+	if leased {
+		ctx := untilThen(t, func() bool { return len(q.waiting()) > 0 })
+		if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		armed = true
+	}
 	ctx := untilThen(t, func() bool { return late.Load() != nil })
 	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("want the end of the context, got %v", err)
@@ -271,12 +286,24 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) || len(q.waiting()) > 0 {
-		t.Errorf("the late enqueue: %v; waiting: %v", err, q.waiting())
+		t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 	}
 	q.unlock(first)
-	if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded {
-		t.Error("the late enqueue took the lock")
+	if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded && leased {
+		t.Error("the late join took the lock")
 	}
+	if doc := read(t, q.etcd, "a"); doc.Token != 0 || len(q.waiting()) > 0 {
+		t.Errorf("left: %+v; waiting: %v", doc.Record, q.waiting())
+	}
+}
+
+// joinsTheQueue reports whether a transaction puts a ticket, by itself or where it does not take the lock.
+func joinsTheQueue(txn *heldTxn) bool {
+	ops := txn.elseOps
+	if len(txn.cmps) == 0 {
+		ops = txn.thenOps
+	}
+	return len(ops) == 3 && ops[0].IsGet() && ops[2].IsTxn()
 }
 
 // unhurried returns a client that does not retry just because the machine is busy.

@@ -118,9 +118,6 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 			return r, err == nil, err
 		}
 	}
-	if l.origin.lease != nil {
-		l.c.leases.places.release(l.origin.lease)
-	}
 	r, err = l.c.retry.SendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
 	return r, l.origin.cancel == nil, err
 }
@@ -130,7 +127,6 @@ func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
 	case definite && l.origin.cancel == nil:
-		l.c.leases.places.leave(l.origin.lease, true)
 		l.c.leases.giveBack(l.origin.lease)
 	default:
 		l.c.leases.drop(l.origin.lease)

@@ -18,10 +18,11 @@ import (
 
 // urgency asks holders to finish because somebody waits with [Urgent]. Without a reason it asks nobody.
 type urgency struct {
-	c       *Client
-	claimer claimer
-	by      string // the owner who waits
-	reason  string
+	c      *Client
+	lock   string
+	kind   kind
+	by     string // the owner who waits
+	reason string
 
 	asked []string // uuids of present holders that need not be asked again
 }
@@ -40,7 +41,7 @@ func (u *urgency) ask(ctx context.Context, w Waiting) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
 	defer cancel()
-	for _, d := range u.claimer.inTheWay(present) {
+	for _, d := range u.kind.inTheWay(u.lock, present) {
 		if !slices.Contains(u.asked, d.UUID) && u.askOne(ctx, &d) {
 			u.asked = append(u.asked, d.UUID)
 		}

@@ -241,10 +241,11 @@ func countReads(etcd *clientv3.Client, key string) *atomic.Int64 {
 	var n atomic.Int64
 	reads := func(op clientv3.Op) bool { return op.IsGet() && string(op.KeyBytes()) == key }
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
-		if slices.ContainsFunc(t.thenOps, reads) {
+		r, err := t.send(ctx)
+		if err == nil && r.Succeeded && slices.ContainsFunc(t.thenOps, reads) {
 			n.Add(1)
 		}
-		return t.send(ctx)
+		return r, err
 	}}
 	return &n
 }

@@ -118,9 +118,9 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	leave := locktxn.LeaveBare(l, i.Lock, i.UUID).Then
 	switch c.Step {
 	case "acquire":
-		return locktxn.Acquire(l, i.Lock, i.UUID, record, false)
+		return locktxn.Acquire(l, locktxn.Sole(i.Lock), i.UUID, record, false)
 	case "try":
-		txn := locktxn.Enqueue(l, i.Lock, i.UUID, record, metadata.Ticket{}, 0)
+		txn := locktxn.Enqueue(l, locktxn.Sole(i.Lock), i.UUID, record, metadata.Ticket{}, 0)
 		txn.Else = txn.Else[:2] // it joins in the same transaction
 		return txn
 	case "alive":
@@ -146,23 +146,26 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		txn.Else = append(txn.Else, whyLost...)
 		return txn
 	case "cancel":
-		if i.Queued {
-			return locktxn.CancelQueued(l, i.Lock, i.UUID, lease)
+		txn := locktxn.Cancel(l, locktxn.Sole(i.Lock), i.UUID, lease)
+		if !i.Queued { // it also leaves a queue
+			txn.Then = txn.Then[:2]
+			txn.Else = txn.Else[:1]
 		}
-		return locktxn.Cancel(l, i.Lock, i.UUID, lease)
+		return txn
 	case "withdraw":
-		txn := locktxn.Withdraw(l, i.Lock, i.UUID)
-		if i.Queued {
-			txn = locktxn.WithdrawQueued(l, i.Lock, i.UUID)
+		txn := locktxn.Withdraw(l, locktxn.Sole(i.Lock), i.UUID)
+		if !i.Queued {
+			txn.Then = txn.Then[:1]
+			txn.Else = nil
 		}
-		txn.Else = txn.Else[1:] // it reads the record
 		return txn
 	case "look":
-		txn := locktxn.ReadAhead(l, position, "")
-		txn.Then = append(txn.Then, locktxn.ReadTail(l, i.Lock).Then[1], clientv3.OpGet(l.Delay(i.Lock)))
-		return txn
+		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, "", false).Then // record, delay, ticket, tail, older
+		uuid := clientv3.OpGet(l.Field(i.Lock, metadata.FieldUUID))
+		newest := locktxn.ReadTail(l, i.Lock).Then[1] // it reads that when there is no tail
+		return locktxn.Txn{Then: []clientv3.Op{ours[2], uuid, ours[3], ours[4], newest, ours[1]}}
 	case "turn":
-		txn := locktxn.TakeTurn(l, position, "", record, metadata.Ticket{}, 0)
+		txn := locktxn.Turn(l, locktxn.Sole(i.Lock), position, "", record, metadata.Ticket{}, 0)
 		txn.Then = append(txn.Then[:len(record)], leave...) // it keeps its ticket, with a mark
 		txn.Else = txn.Else[:3]                             // it reads the tail
 		return txn
@@ -186,7 +189,7 @@ func joins(t *testing.T, l protocol.Layout, i input, lease clientv3.LeaseID) loc
 	if err != nil {
 		t.Fatalf("the ticket cannot be read: %v", err)
 	}
-	try := locktxn.Enqueue(l, i.Lock, i.UUID, nil, ticket, lease)
+	try := locktxn.Enqueue(l, locktxn.Sole(i.Lock), i.UUID, nil, ticket, lease)
 	_, _, unlessMine := try.Else[len(try.Else)-1].Txn()
 	compares, puts, reads := unlessMine[0].Txn()
 	// The order of the members in the ticket is the client's business.
