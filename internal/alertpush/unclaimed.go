@@ -51,6 +51,6 @@ func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
 	first := holder{Hold: alerttext.Hold{Lock: l.Name, Owner: l.First.Owner, Host: l.First.Hostname},
 		purpose: l.First.Purpose}
 	a := alert{key: key{name: lockUnclaimed, lock: text.NameLabel(l.Name)}, severity: "warning", starts: l.Since}
-	a.notes = p.notes(a.name, first, alerttext.Unclaimed(l.Name, l.Since))
+	a.notes = p.notes(a.name, first, alerttext.Unclaimed(first.Hold, l.Since))
 	return a
 }

@@ -44,9 +44,10 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 			!strings.HasPrefix(notes["dashboard"], "https://locks.example.org/lock?name") {
 			t.Errorf("%+v", got[0])
 		}
-		const want = `The lock orders\x00settle has been free since `
-		if d := notes["description"]; len(d) < len(want) || d[:len(want)] != want {
-			t.Errorf("it says %q", d)
+		const want = `The lock orders\x00settle has been free since T, and billing on host-1, who is first in line, ` +
+			"does not take it. Everybody else waits behind it."
+		if said := normal(notes["description"]); said != want {
+			t.Errorf("it says %q", said)
 		}
 		w.mu.Lock()
 		taken = true
