@@ -31,7 +31,8 @@ func newForceUnlock(a *app) *cobra.Command {
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
-If the lock has an auto-unlock, waiting for it is safer.
+Safer: wait for its auto-unlock, ask the holder to finish (see ask), or, if it only is slow, give it
+more time (see extend).
 
 On a terminal it shows the lock as show does and asks for its name. Elsewhere --uuid and --yes are
 required: the uuid of the hold you saw with show. Another hold is never ended (3). For a record
