@@ -39,7 +39,8 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 			t.Fatalf("pushed %+v", got)
 		}
 		notes := got[0].Annotations
-		if l := got[0].Labels; l["alertname"] != "UnlockerLockUnclaimed" || l["severity"] != "warning" ||
+		if l := got[0].Labels; l["alertname"] != "UnlockerLockUnclaimed" || l["owner"] != "billing" ||
+			l["severity"] != "warning" ||
 			!got[0].StartsAt.Equal(began) || notes["owner"] != "billing" || notes["host"] != "host-1" ||
 			!strings.HasPrefix(notes["dashboard"], "https://locks.example.org/lock?name") {
 			t.Errorf("%+v", got[0])
