@@ -45,6 +45,14 @@ func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 	}
 }
 
+func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
+	for _, command := range []string{"go run ./cmd/mutexdev ", "go test ./... "} {
+		if !strings.Contains(read(t, "README.md"), "\n"+command) {
+			t.Errorf("README.md does not name %s", command)
+		}
+	}
+}
+
 // headings are the anchors that a page gets.
 func headings(page string) map[string]bool {
 	anchors := map[string]bool{}

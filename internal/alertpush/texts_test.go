@@ -30,7 +30,8 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 		c := w.config()
 		c.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle(w.began)} }
 		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			return []unclaimed.Lock{{Name: "orders/settle #1", Since: w.began}}, 0
+			first := metadata.Waiter{Ticket: metadata.Ticket{Owner: "search", Hostname: "host-2"}}
+			return []unclaimed.Lock{{Name: "orders/settle #1", Since: w.began, First: first}}, 0
 		}
 		time.Sleep(time.Second)
 		defer w.start(c)()

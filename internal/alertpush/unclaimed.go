@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/alerttext"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 )
 
@@ -50,7 +49,7 @@ func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
 func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
 	first := holder{Hold: alerttext.Hold{Lock: l.Name, Owner: l.First.Owner, Host: l.First.Hostname},
 		purpose: l.First.Purpose}
-	a := alert{key: key{name: lockUnclaimed, lock: text.NameLabel(l.Name)}, severity: "warning", starts: l.Since}
-	a.notes = p.notes(a.name, first, alerttext.Unclaimed(l.Name, l.Since))
+	a := alert{key: p.keyOf(lockUnclaimed, l.Name, l.First.Owner, nil), severity: "warning", starts: l.Since}
+	a.notes = p.notes(a.name, first, alerttext.Unclaimed(first.Hold, l.Since))
 	return a
 }

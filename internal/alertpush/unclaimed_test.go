@@ -39,14 +39,16 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 			t.Fatalf("pushed %+v", got)
 		}
 		notes := got[0].Annotations
-		if l := got[0].Labels; l["alertname"] != "UnlockerLockUnclaimed" || l["severity"] != "warning" ||
+		if l := got[0].Labels; l["alertname"] != "UnlockerLockUnclaimed" || l["owner"] != "billing" ||
+			l["severity"] != "warning" ||
 			!got[0].StartsAt.Equal(began) || notes["owner"] != "billing" || notes["host"] != "host-1" ||
 			!strings.HasPrefix(notes["dashboard"], "https://locks.example.org/lock?name") {
 			t.Errorf("%+v", got[0])
 		}
-		const want = `The lock orders\x00settle has been free since `
-		if d := notes["description"]; len(d) < len(want) || d[:len(want)] != want {
-			t.Errorf("it says %q", d)
+		const want = `The lock orders\x00settle has been free since T, and billing on host-1, who is first in line, ` +
+			"does not take it. Everybody else waits behind it."
+		if said := normal(notes["description"]); said != want {
+			t.Errorf("it says %q", said)
 		}
 		w.mu.Lock()
 		taken = true

@@ -134,12 +134,17 @@ func Malformed(h Hold) Text {
 			"the unlockers have defaults for such locks.", lock, h.who())}
 }
 
-// Unclaimed is about a free lock that nobody takes although somebody waits.
-func Unclaimed(lock string, since time.Time) Text {
-	lock = Line(lock)
+// Unclaimed is about a free lock that nobody takes although somebody waits. Owner and host are those of the first in
+// line.
+func Unclaimed(first Hold, since time.Time) Text {
+	lock := Line(first.Lock)
+	who := "the first in line"
+	if first.Owner != "" || first.Host != "" {
+		who = first.who() + ", who is first in line,"
+	}
 	return Text{fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.", lock),
-		fmt.Sprintf("The lock %s has been free since %s, and the first in line does not take it. Everybody else "+
-			"waits behind it.", lock, Instant(since))}
+		fmt.Sprintf("The lock %s has been free since %s, and %s does not take it. Everybody else waits behind it.",
+			lock, Instant(since), who)}
 }
 
 // Deadlock is about processes that wait for each other.

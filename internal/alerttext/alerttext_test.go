@@ -43,8 +43,10 @@ func TestTheRulesSayTheSame(t *testing.T) {
 		"clock behind": alerttext.ClockOff(alerttext.Hold{Lock: "late", Owner: "billing", Host: "h1"},
 			-6*time.Minute),
 		"clock of somebody, ahead": alerttext.ClockOff(alerttext.Hold{Lock: "early"}, 24*time.Hour),
-		"unclaimed":                alerttext.Unclaimed("orders/settle #1", at),
-		"deadlock":                 alerttext.Deadlock("orders, stock", "billing on host-1:7, search on host-2:8", at),
+		"unclaimed":                alerttext.Unclaimed(alerttext.Hold{Lock: "l"}, at),
+		"unclaimed, by search": alerttext.Unclaimed(
+			alerttext.Hold{Lock: "orders/settle #1", Owner: "search", Host: "host-2"}, at),
+		"deadlock": alerttext.Deadlock("orders, stock", "billing on host-1:7, search on host-2:8", at),
 	} {
 		for _, sentence := range []string{says.Summary, says.Description} {
 			if !strings.Contains(rules, normal(sentence)) {

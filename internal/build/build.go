@@ -5,12 +5,17 @@ import (
 	"cmp"
 	"fmt"
 	"runtime/debug"
+	"strings"
 )
 
 // version is set by builds that know it better than Go does: -ldflags "-X <package>.version=v1.2.3".
 var version string
 
-const unknown = "unknown"
+const (
+	unknown = "unknown"
+	// devel is the version of a build of a checkout without tags, and of go run.
+	devel = "devel"
+)
 
 // Info identifies a build. What is not known is "unknown".
 type Info struct {
@@ -24,7 +29,7 @@ type Info struct {
 func Current() Info {
 	info := Info{Version: version}
 	if recorded, ok := debug.ReadBuildInfo(); ok {
-		info.Version = cmp.Or(info.Version, recorded.Main.Version)
+		info.Version = cmp.Or(info.Version, strings.Trim(recorded.Main.Version, "()")) // Go writes (devel)
 		info.Revision = revision(recorded.Settings)
 		info.GoVersion = recorded.GoVersion
 	}
@@ -36,7 +41,14 @@ func Current() Info {
 
 // Line says which build a program is: "unlocker v1.2.3 (revision 4f2a…, go1.26.0)".
 func (i Info) Line(program string) string {
-	return fmt.Sprintf("%s %s (revision %s, %s)", program, i.Version, i.Revision, i.GoVersion)
+	detail := i.GoVersion
+	switch {
+	case i.Revision != unknown:
+		detail = "revision " + i.Revision + ", " + detail
+	case i.Version == devel:
+		detail += "; built without a revision, as by go run"
+	}
+	return fmt.Sprintf("%s %s (%s)", program, i.Version, detail)
 }
 
 func revision(settings []debug.BuildSetting) string {

@@ -171,15 +171,6 @@ func (s *session) delays(ctx context.Context, name string) ([]metadata.Delay, er
 	return delays, nil
 }
 
-// orDelay returns err or, if it is because nobody holds the lock, one that also tells of its delay.
-func (s *session) orDelay(ctx context.Context, name string, err error) error {
-	delays, failed := s.delays(ctx, name)
-	if status(err) != ExitNoLock || failed != nil || len(delays) == 0 {
-		return err
-	}
-	return noLockf("%s", s.delayedBy(name, delays))
-}
-
 // delayedBy says in one line why a lock that nobody holds is not to be taken yet.
 func (s *session) delayedBy(name string, delays []metadata.Delay) string {
 	line := fmt.Sprintf("nobody holds %s: there is %s", text.Visible(name),

@@ -44,6 +44,9 @@ the source "cli".`,
 }
 
 func (o *extendOptions) check() error {
+	if o.by == 0 {
+		return usagef("give --by, how much time to add")
+	}
 	if err := protocol.CheckMoreTimeOf(o.by); err != nil {
 		return usagef("--by is %v: %w", o.by, err)
 	}

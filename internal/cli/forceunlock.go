@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -32,9 +31,10 @@ func newForceUnlock(a *app) *cobra.Command {
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
-If the lock has an auto-unlock, waiting for it is safer.
+Safer: wait for its auto-unlock, ask the holder to finish (see ask), or, if it only is slow, give it
+more time (see extend).
 
-On a terminal it shows the record and asks for the lock's name. Elsewhere --uuid and --yes are
+On a terminal it shows the lock as show does and asks for its name. Elsewhere --uuid and --yes are
 required: the uuid of the hold you saw with show. Another hold is never ended (3). For a record
 without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
 their own names: pool#2.
@@ -74,7 +74,7 @@ func (o *forceUnlockOptions) check() error {
 
 func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
 	if !o.yes {
-		if err := o.confirm(ctx, doc); err != nil {
+		if err := o.confirm(ctx, s, doc); err != nil {
 			return "", err
 		}
 	}
@@ -99,11 +99,14 @@ func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// confirm shows the record and asks for the lock's name.
-func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
-	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
-	p.lock(doc)
-	if err := p.write(o.app.Stderr); err != nil {
+// confirm shows the lock and asks for its name.
+func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metadata.Document) error {
+	l, err := s.look(ctx, doc.Name)
+	if err != nil {
+		return err
+	}
+	l.Whole = *doc // what is shown is what is ended
+	if err := newPage(l, o.app.Stderr).write(o.app.Stderr); err != nil {
 		return err
 	}
 	next := "at once"

@@ -147,11 +147,15 @@ func (all *snapshot) summary(shown int) string {
 	if n := len(all.misplaced); n > 0 {
 		parts = append(parts, count(n, "record")+" at the keys of no lock")
 	}
-	if total := len(all.locks) + len(all.misplaced); shown != total {
+	line := ""
+	switch total := len(all.locks) + len(all.misplaced); {
+	case shown == 0 && total > 0:
+		line = "no lock matches; "
+	case shown != total:
 		parts = append(parts, count(total-shown, "lock")+" not shown")
 	}
 	if all.foreign > 0 {
 		parts = append(parts, count(all.foreign, "key")+" below the prefix that fit no layout")
 	}
-	return strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
+	return line + strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
 }

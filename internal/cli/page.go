@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -16,12 +17,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// page is what show prints about one lock: rows of label and value, then blocks of text.
+// page shows one lock to a person: rows of label and value, then blocks of text.
 type page struct {
-	now       time.Time
-	diagnosis diagnosis.Diagnosis // of the holder
-	facts     term.Table
-	blocks    []string
+	now    time.Time
+	facts  term.Table
+	blocks []string
+}
+
+// newPage makes the page of a lock, to be written to w.
+func newPage(l *look, w *os.File) *page {
+	p := &page{now: l.now, facts: term.Table{Coloured: term.TakesColours(w)}}
+	p.lock(l)
+	p.removed(l.removed)
+	for _, d := range l.Delays {
+		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
+	}
+	p.waiters(l.Waiters)
+	p.block("backtrace", l.Whole.Backtrace)
+	return p
 }
 
 func (p *page) write(w io.Writer) error {
@@ -46,36 +59,43 @@ func (p *page) state(state staleness.State) {
 	p.facts.Paint(1, stateColour(state))
 }
 
-// whole shows a lock with all its holders.
-func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
-	if len(doc.Fields) > 0 {
-		p.lock(doc)
-	} else {
-		p.fact("lock", text.Visible(doc.Name))
+// lock shows a lock with all its holders.
+func (p *page) lock(l *look) {
+	holders := l.holders()
+	p.fact("lock", text.Visible(l.Whole.Name))
+	switch {
+	case len(l.Whole.Fields) > 0:
+		p.record(&l.Whole, l.diagnosis)
+	case len(holders) > 0:
 		p.state(worst(holders, p.now))
+	default:
+		p.fact("state", "free: nobody holds it")
 	}
 	if len(holders) > 0 {
 		p.fact("kind", useOf(holders).text())
 	}
 	for _, r := range holders {
-		state := judge(r, p.now).State
-		if r.Death != nil {
-			p.fact("witness", text.Visible(r.Name)+": "+deathWords(r, p.now))
-		}
-		line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), state, who(r))
-		if r.Purpose != "" {
-			line += " for " + shortText(r.Purpose)
-		}
-		p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
-			relative(r.AutoUnlockAt, p.now)))
+		p.holder(r)
 	}
 }
 
-func (p *page) lock(doc *metadata.Document) {
-	p.fact("lock", text.Visible(doc.Name))
+// holder shows one holder of a shared lock.
+func (p *page) holder(r *metadata.Record) {
+	if r.Death != nil {
+		p.fact("witness", text.Visible(r.Name)+": "+deathWords(r, p.now))
+	}
+	line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), judge(r, p.now).State, who(r))
+	if r.Purpose != "" {
+		line += " for " + shortText(r.Purpose)
+	}
+	p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
+		relative(r.AutoUnlockAt, p.now)))
+}
+
+func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	p.state(judge(&doc.Record, p.now).State)
 	p.witness(&doc.Record)
-	if d := p.diagnosis; d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
+	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
 		p.fact("diagnosis", d.String(p.now))
 	}
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
@@ -126,6 +146,16 @@ func (p *page) operators(r *metadata.Record) {
 	if r.Extended != nil {
 		p.fact("more time", protocol.ExtendedWords(r, p.now))
 	}
+}
+
+// removed shows how a hold ended that its holder did not end.
+func (p *page) removed(e *metadata.Ending) {
+	if e == nil {
+		return
+	}
+	holder := metadata.Record{Name: e.Lock, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Attributes: e.Attributes}
+	p.fact("last removal", fmt.Sprintf("held by %s, %s %s", who(&holder), endingSentence(e),
+		instant(e.EndedAt.Time, p.now)))
 }
 
 func (p *page) waiters(waiters []metadata.Waiter) {

@@ -95,8 +95,9 @@ func cobraCommands(root *cobra.Command) {
 		case "help":
 			c.Example = "  mutexctl help run\n  mutexctl help exit-codes"
 			c.Args = func(_ *cobra.Command, args []string) error {
-				if found, rest, err := root.Find(args); err != nil || found == root && len(rest) > 0 {
-					return usagef("there is no command %s", text.Visible(strings.Join(args, " ")))
+				found, rest, err := root.Find(args)
+				if err != nil || found == root {
+					return noCommand(root, rest)
 				}
 				return nil
 			}
@@ -137,9 +138,15 @@ func wrongArgumentsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-func noCommand(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("there is no command %s", text.Visible(args[0]))
+// noCommand refuses a word that is no command, and names those that it may stand for.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	cmd.SuggestionsMinimumDistance = 2
+	mean := ""
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		mean = " (did you mean " + strings.Join(like, ", ") + "?)"
+	}
+	return usagef("there is no command %s%s", text.Visible(args[0]), mean)
 }

@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type showOptions struct {
@@ -26,7 +23,8 @@ func newShow(a *app) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show everything about one lock",
 		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
-backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it.
+backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it, and
+then shows who waits, lock delays, and the last hold that its holder did not end.
 
 For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
 in full, give its own name, such as pool#2.
@@ -99,70 +97,31 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	doc, err := s.get(ctx, name)
-	if err != nil && status(err) != ExitNoLock {
-		return err
-	}
-	holders, failed := s.shares(ctx, name)
-	switch {
-	case failed != nil:
-		return failed
-	case err != nil && len(holders) == 0:
-		return s.orDelay(ctx, name, err)
-	case err != nil:
-		doc.Name = name
-	}
-	if err := s.heed(ctx, append(slices.Clone(holders), &doc.Record)...); err != nil {
-		return err
-	}
-	delays, err := s.delays(ctx, name)
+	l, err := s.look(ctx, name)
 	if err != nil {
 		return err
 	}
-	waiters, err := s.queue(ctx, doc.Queue())
-	if err != nil {
-		return err
-	}
-	now := o.app.Now()
-	diagnosed, err := s.diagnose(ctx, &doc, now)
-	if err != nil {
-		return err
-	}
-	if o.format.JSON() {
-		j := o.json(&doc, holders, waiters, delays)
-		j.Diagnosis = lockjson.NewDiagnosis(diagnosed, now)
-		return writeJSON(o.app.Stdout, j)
-	}
-	p := page{now: now, diagnosis: diagnosed, facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
-	p.whole(&doc, holders)
-	for _, d := range delays {
-		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
-	}
-	p.waiters(waiters)
-	p.block("backtrace", doc.Backtrace)
-	if o.raw {
-		p.fields(doc.Fields)
-	}
-	return p.write(o.app.Stdout)
-}
-
-func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
-	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
-	now := o.app.Now()
-	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
-		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
-	for _, r := range holders {
-		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))
-	}
-	if len(doc.Fields) == 0 {
-		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(waiters), now)
-	} else {
-		j.Lock = newLockJSON(&doc.Record, waiters, now)
-	}
-	if o.raw {
-		for _, f := range doc.Fields {
-			j.Fields = append(j.Fields, lockjson.NewField(f))
+	if !l.nothing() {
+		if err := o.print(l); err != nil {
+			return err
 		}
 	}
-	return j
+	switch {
+	case l.held():
+		return nil
+	case len(l.Delays) > 0:
+		return noLockf("%s", s.delayedBy(name, l.Delays))
+	}
+	return noLockf("nobody holds %s", text.Visible(name))
+}
+
+func (o *showOptions) print(l *look) error {
+	if o.format.JSON() {
+		return writeJSON(o.app.Stdout, l.json(o.raw))
+	}
+	p := newPage(l, o.app.Stdout)
+	if o.raw {
+		p.fields(l.Whole.Fields)
+	}
+	return p.write(o.app.Stdout)
 }

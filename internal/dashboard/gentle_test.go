@@ -104,6 +104,20 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 	}
 }
 
+func TestAForceUnlockOffersWhatTakesNothingAway(t *testing.T) {
+	s := busy()
+	d, _ := operated(t, s, gentle(t, s, new([]protocol.Action)))
+	for who, offered := range map[string]bool{"chief": true, "unlocker": false} {
+		page := get(d, actionLink(s, "unlock", stuck), "X-Forwarded-User", who).Body.String()
+		for _, what := range []string{"ask", "extend"} {
+			link := `href="` + strings.ReplaceAll(actionLink(s, what, stuck), "&", "&amp;") + `"`
+			if strings.Contains(page, link) != offered {
+				t.Errorf("%s is offered to %s: %v, want %v", what, who, !offered, offered)
+			}
+		}
+	}
+}
+
 func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 	const reason = "it's the disk"
 	const quoted = `'it'\''s the disk'`

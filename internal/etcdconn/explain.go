@@ -127,6 +127,9 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 			reason[strings.Index(reason, "x509: ")+len("x509: "):]
 	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
 		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
+	case has("server preface") && has("use of closed network connection"): // we closed it, at the dial timeout
+		return Unreachable, "what listens at the etcd endpoint accepts connections and does not answer: it hangs, or " +
+			"is not etcd"
 	case has("server preface"):
 		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it " +
 			"https:// there?"

@@ -44,6 +44,8 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 	}
 	otherName := tls(secure, "reader", "secret")
 	otherName.ServerName = "elsewhere.example"
+	hung := to(silent.Endpoint())
+	hung.DialTimeout = 100 * time.Millisecond
 	strangers := tls(secure, "", "")
 	strangers.CACert = stranger.File()
 
@@ -58,6 +60,8 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 		"right certificate": {mtls(cert, key), "/m/", "", ""},
 		"nobody listens":    {to(deadAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
 		"nobody answers":    {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
+		"a member that hangs": {hung, "/m/", etcdconn.Unreachable,
+			"what listens at the etcd endpoint accepts connections and does not answer: it hangs, or is not etcd"},
 		"name that is none": {to("no-such-host.invalid:2379"), "/m/", etcdconn.Unreachable,
 			"no-such-host.invalid"},
 		"something else listens": {to(website.URL), "/m/", etcdconn.Unreachable, "its first answer"},

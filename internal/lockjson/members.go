@@ -61,7 +61,7 @@ func DocumentShape() Shape {
 		{"holders", "the holds of a shared lock, each as a lock; else absent"},
 		{"delays", "the lock delays after holds of this lock that were ended; absent when there are none"},
 		{"fields", "each key of the record; absent unless asked for"},
-		{"ending", "how the requested hold ended, if it is over; only the page's API has it"},
+		{"ending", "how the last removed hold of a free lock ended; on the page's API: how the requested hold ended"},
 		{"unread", "why etcd could not be read and members are missing; only the page's API has it"},
 	}}
 }

@@ -48,7 +48,8 @@ func newDescs(namespace string, more []string) descs {
 			"locks", "holders"),
 		unclaimed: d("unclaimed_locks", "Locks that nobody holds and nobody takes, although somebody waits."),
 		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
-			"When this program saw the lock become free that nobody takes although somebody waits.", "lock"),
+			"When this program saw the lock become free that nobody takes; owner and hostname are of the first in line.",
+			"lock", "owner", "hostname"),
 
 		lockState:    holders("lock_state", "The state that the lock is in; always 1.", "state"),
 		lockedAt:     holders("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock."),

@@ -21,7 +21,7 @@ func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 	for _, l := range found[:min(len(found), c.c.SeriesLimit)] {
 		if name := text.NameLabel(l.Name); !taken[name] {
 			taken[name] = true
-			instant(ch, c.d.unclaimedSince, l.Since, name)
+			instant(ch, c.d.unclaimedSince, l.Since, name, text.Label(l.First.Owner), text.Label(l.First.Hostname))
 		}
 	}
 }

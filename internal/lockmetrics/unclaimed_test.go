@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // nobodyTakes is a collector with these free locks.
@@ -25,11 +26,12 @@ func TestLocksThatNobodyTakesAreCountedAndNamed(t *testing.T) {
 # TYPE unlocker_unclaimed_locks gauge
 unlocker_unclaimed_locks %d
 `
-	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3}
+	first := metadata.Waiter{Ticket: metadata.Ticket{Owner: "search\x00", Hostname: "host-2"}}
+	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
 	expect(t, nobodyTakes(lockmetrics.SeriesAlerting, free), `
-# HELP unlocker_lock_unclaimed_since_timestamp_seconds When this program saw the lock become free that nobody takes although somebody waits.
+# HELP unlocker_lock_unclaimed_since_timestamp_seconds When this program saw the lock become free that nobody takes; owner and hostname are of the first in line.
 # TYPE unlocker_lock_unclaimed_since_timestamp_seconds gauge
-unlocker_lock_unclaimed_since_timestamp_seconds{lock="a b"} 1.69999724e+09
+unlocker_lock_unclaimed_since_timestamp_seconds{hostname="host-2",lock="a b",owner="search�"} 1.69999724e+09
 `+fmt.Sprintf(counted, 1), metrics...)
 	expect(t, nobodyTakes(lockmetrics.SeriesAlerting), fmt.Sprintf(counted, 0), metrics...)
 	expect(t, nobodyTakes(lockmetrics.SeriesNone, free), fmt.Sprintf(counted, 1), metrics...)

@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // olderThan37 is a wire to a server that cannot stream.
@@ -169,6 +170,33 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	d, _, err := w.Get(t.Context(), "a")
 	if err != nil || d.UUID != uuid(1) || d.Owner != "billing" || !d.Foreign() || len(d.Fields) != 4 {
 		t.Errorf("%v %+v", err, d.Record)
+	}
+}
+
+func TestThousandsOfAttributesHideNoField(t *testing.T) {
+	w := start(t)
+	w.hold("a", uuid(1))
+	w.putFields("a", many("a%04d", 1100), "x") // before all fields in the order of keys
+	w.putFields("a", unwritten(), "30")
+	d, _, err := w.Get(t.Context(), "a")
+	look, failed := w.Look(t.Context(), "a")
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	for _, name := range metadata.ReservedFields() {
+		named := func(f metadata.Field) bool { return f.Name == name }
+		alone := slices.ContainsFunc(d.Fields, named)
+		withQueue := slices.ContainsFunc(look.Whole.Fields, named)
+		if !alone || !withQueue {
+			t.Errorf("%s is there: %v when the record is read alone, %v when with its queue", name, alone, withQueue)
+		}
+	}
+	forced := protocol.Forced(&d.Record, action(&d.Record), d.DelayOf(0))
+	if err := w.ForceUnlock(t.Context(), forced, action(&d.Record)); err != nil {
+		t.Fatal(err)
+	}
+	if delays, _, err := w.Delays(t.Context(), "a"); err != nil || len(delays) != 1 || delays[0].Seconds != 30 {
+		t.Errorf("the lock delays after the force unlock: %+v, %v", delays, err)
 	}
 }
 

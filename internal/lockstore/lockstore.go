@@ -120,11 +120,7 @@ func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 // protocolFields reads the protocol's fields one by one, so that thousands of other keys cannot hide them.
 func (s *Store) protocolFields(ctx context.Context, lock string, revision int64) ([]metadata.Field, error) {
 	var reads []clientv3.Op
-	for _, field := range []string{
-		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
-		metadata.FieldMetadata,
-		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
-	} {
+	for _, field := range metadata.ReservedFields() {
 		reads = append(reads, clientv3.OpGet(s.layout.Field(lock, field), clientv3.WithRev(revision)))
 	}
 	resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()

@@ -67,8 +67,7 @@ func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 // protocol's own fields are always included, even if there were too many keys to read them all.
 func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
-	for _, field := range []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
-		metadata.FieldAlive, metadata.FieldMetadata} {
+	for _, field := range metadata.ReservedFields() {
 		key := record + field
 		holds := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
 		if slices.ContainsFunc(ranges, holds) {

@@ -87,6 +87,35 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 	return w.record(lock)
 }
 
+// unwritten are the protocol's fields that hold does not write as keys of their own.
+func unwritten() []string {
+	return slices.DeleteFunc(metadata.ReservedFields(), func(name string) bool {
+		return slices.Contains([]string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
+			metadata.FieldMetadata}, name)
+	})
+}
+
+func many(format string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf(format, i))
+	}
+	return names
+}
+
+// putFields writes keys of a record that say the same.
+func (w world) putFields(lock string, names []string, value string) {
+	w.Helper()
+	for some := range slices.Chunk(names, 100) {
+		var puts []clientv3.Op
+		for _, name := range some {
+			puts = append(puts, clientv3.OpPut(w.l.Record(lock)+name, value))
+		}
+		if _, err := w.etcd.Txn(w.Context()).Then(puts...).Commit(); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
 func (w world) record(lock string) *metadata.Record {
 	w.Helper()
 	d, _, err := w.Get(w.Context(), lock)

@@ -170,9 +170,9 @@ func (d *decoder) members(value string) {
 			continue
 		}
 		switch {
-		case actedUpon(m.name):
+		case slices.Contains(ownFields(), m.name):
 			d.problem(FieldMetadata, ReasonBadValue, m.name+" has to be a key of its own")
-		case !known(m.name):
+		case !slices.Contains(memberFields(), m.name):
 			d.attribute(m)
 		case m.kind == kindNested:
 			d.problem(m.name, ReasonBadValue, nested)
@@ -242,24 +242,6 @@ func (d *decoder) process(name, value string) {
 			d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
 		}
 	}
-}
-
-func actedUpon(name string) bool {
-	switch name {
-	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive, FieldAsked, FieldExtended, FieldAcknowledged:
-		return true
-	}
-	return false
-}
-
-func known(name string) bool {
-	switch name {
-	case FieldOwner, FieldHostname, FieldPurpose, FieldClient, FieldLockedAt, FieldPID, FieldBacktrace,
-		FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID, FieldContainer,
-		FieldDetached, FieldLockDelay:
-		return true
-	}
-	return false
 }
 
 const nested = "neither text, number nor boolean"

@@ -3,7 +3,10 @@ package metadata_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,5 +169,25 @@ func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The tables of the section on the record are what the protocol defines.
+func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
+	page, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The record\n")
+	tables, _, _ := strings.Cut(section, "\nTwo attributes have a meaning")
+	want := []string{metadata.FieldMetadata}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(tables, -1) {
+		want = append(want, strings.Split(strings.Trim(row[1], "`"), "`, `")...)
+	}
+	got := metadata.ReservedFields()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

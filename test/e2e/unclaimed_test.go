@@ -30,7 +30,8 @@ func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiter := start(t, nil, "mutexctl", "run", "orders/settle", "--etcd.endpoints="+etcd.Endpoint(), "--", "true")
+	waiter := start(t, nil, "mutexctl", "run", "orders/settle", "--owner=search", "--etcd.endpoints="+etcd.Endpoint(),
+		"--", "true")
 	renew(t, client, "/mutexes/.queue/orders%2Fsettle/")
 	if err := waiter.Pause(); err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
 	hides(t, u.addr, since)
 	var at float64
 	proctest.Eventually(t, "the lock that nobody takes is told", func() error {
-		at, err = scrape(t, u.addr).value(since, "lock", "orders/settle")
+		at, err = scrape(t, u.addr).value(since, "lock", "orders/settle", "owner", "search")
 		return err
 	})
 	if told := time.Since(released); told < unclaimed.After {

@@ -56,6 +56,15 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 	}
 }
 
+// The how-to for systemd has the unlockers ask for a password, which curl has from ~/.netrc with -n.
+func TestCommandsOfTheRunbooksGiveUnlockersTheirPassword(t *testing.T) {
+	for _, command := range regexp.MustCompile(`curl .*?unlocker:10980`).FindAllString(handbook(t), -1) {
+		if !strings.HasPrefix(command, "curl -sn ") {
+			t.Errorf("%s: 401 where unlockers ask for a password", command)
+		}
+	}
+}
+
 // Flags that are named without a command are flags of some program.
 func TestFlagsInTheHandbookExist(t *testing.T) {
 	known := read(t, "docs/flags.md")

@@ -36,6 +36,7 @@ type unlockPage struct {
 	Delay    string // the lock delay that follows; empty for none
 	Recorded bool   // waiters are
 	AutoSoon *phrase.Moment
+	Gentle   []pages.GentleLink
 	Commands []pages.Command
 	confirmForm
 }
@@ -178,6 +179,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
+	v.Gentle = pages.GentleLinks(h.site, r, row)
 	v.Commands = pages.Whereabouts(row)
 	return v
 }

@@ -63,7 +63,7 @@ type lockPage struct {
 	Cycles    []cycleView
 	Current   string       // link to the current hold when another was asked for
 	Done      []string     // what operators did to the hold, in sentences
-	Gentle    []gentleLink // what can be done without taking anything away
+	Gentle    []GentleLink // what can be done without taking anything away
 	Ack       ackView
 	Force     string // where the hold can be ended by force
 	Framed    bool   // the page may be in a frame, where that one is not shown
