@@ -119,7 +119,7 @@ const (
 // answersOfOthers lets two endpoints be the bad one in turn, as a client stays with the good one.
 func answersOfOthers(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
-	s.timeout = 5
+	s.timeout = 3
 	ends := []*moody{newMoody(t, s.target[0]), newMoody(t, s.target[0])}
 	d := s.open(c, ends[0].URL, ends[1].URL)
 	for i, bad := range []struct {
