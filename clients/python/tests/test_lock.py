@@ -451,9 +451,10 @@ time.sleep(1)
 
     def test_what_the_process_has_is_given_back_at_its_end(self) -> None:
         take = f"import os, signal, sys\nlock = client.lock({self.name!r}).acquire()\n"
+        alone = "def no(thread): raise RuntimeError\nimport threading; threading.Thread.start = no\n"  # Python 3.12
         own = "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\n"
         for text, code, stays in (
-                ("sys.exit(3)", 3, False), ("1 / 0", 1, False),
+                ("sys.exit(3)", 3, False), ("1 / 0", 1, False), (alone + "sys.exit(3)", 3, False),
                 ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, False),
                 ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP, False),
                 ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, False),

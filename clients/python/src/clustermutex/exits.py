@@ -70,7 +70,8 @@ def _beside(one: Owned, until: float) -> Optional[threading.Thread]:
     try:
         thread.start()
     except RuntimeError:  # since Python 3.12 there are no new ones at the exit
-        one.give_back(until)
+        if clock() < until:
+            one.give_back(until)
         return None
     return thread
 

@@ -21,6 +21,7 @@ from .transactions import Body, Verdict, b64, keys
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
 RECHECK = 10.0  # how often a holder reads its record although no event came
+QUIET = 6  # after so many of these in a row the watch may be dead: it is opened again
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
 
@@ -125,8 +126,10 @@ class Hold:
             try:
                 self._watch = await self._open()
                 await self._look(RECHECK)
-                while self._watch is not None and not self.over.is_set():
+                quiet = 0
+                while self._watch is not None and not self.over.is_set() and quiet < QUIET:
                     events = await self._watch.events(RECHECK)
+                    quiet = 0 if events else quiet + 1
                     if not events or any(self._matters(e) for e in events):
                         await self._look(WHY_TIMEOUT, events)
             except (OSError, UnavailableError):
