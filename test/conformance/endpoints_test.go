@@ -44,14 +44,7 @@ func formsOfEndpoints(t *testing.T, w *world, c *client) {
 
 func basePath(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
-	target, err := url.Parse(s.target[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1 // a watch is a stream
-	proxy.ErrorLog = quiet()
-	server := httptest.NewServer(http.StripPrefix("/gw/etcd", proxy))
+	server := httptest.NewServer(http.StripPrefix("/gw/etcd", proxyTo(t, s.target[0])))
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	for _, path := range []string{"/gw/etcd", "/gw/etcd/"} {
@@ -65,6 +58,19 @@ func basePath(t *testing.T, w *world, c *client) {
 	s.free("base path")
 }
 
+// proxyTo passes requests on to etcd's gateway.
+func proxyTo(t *testing.T, endpoint string) http.Handler {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1 // a watch is a stream
+	proxy.ErrorLog = quiet()
+	return proxy
+}
+
 // moody is a server that passes requests on to etcd, or answers itself.
 type moody struct {
 	*httptest.Server
@@ -74,20 +80,14 @@ type moody struct {
 
 func newMoody(t *testing.T, endpoint string) *moody {
 	t.Helper()
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1
-	proxy.ErrorLog = quiet()
+	etcd := proxyTo(t, endpoint)
 	m := &moody{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()
 		answer := m.answer
 		m.mu.Unlock()
 		if answer == nil {
-			answer = proxy.ServeHTTP
+			answer = etcd.ServeHTTP
 		}
 		answer(rw, r)
 	}))

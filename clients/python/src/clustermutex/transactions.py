@@ -270,6 +270,8 @@ def trouble(step: str, answer: Answer) -> Optional[Verdict]:
     message = body.get("message")
     if type(code) is not int or not isinstance(message, str):
         foreign = f"HTTP {abs(answer.status)}, which is no answer of etcd's"
+        if abs(answer.status) == 404:
+            foreign += " (is its JSON gateway switched off?)"
         return Verdict("resend", doubt=True, detail=answer.error or foreign)
     if code == 16 or code == 3 and ("user name is empty" in message or "revision of auth store is old" in message):
         return Verdict("login", detail=message)
