@@ -108,12 +108,11 @@ func bound(most float64) time.Duration { return seconds(most + 0.5 + 0.5) }
 // fallsSilent measures a wait for a lock that another holds, while etcd falls silent.
 func fallsSilent(t *testing.T, s *scene, c *client) {
 	s.write("held", s.somebody(newUUID()))
-	line := newWire(t, s.target[0])
-	d := s.open(c, line.addr)
 	const wait = 3.0
 	var took time.Duration
 	for range 3 {
-		line.heal()
+		line := newWire(t, s.target[0])
+		d := s.open(c, line.addr)
 		began := time.Now()
 		call := d.begin("held", want{wait: wait})
 		eventually(t, "a refusal", line.answeredSome)
