@@ -35,6 +35,9 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 		{"etcdctl put over the uuid", func(t *testing.T, etcd *clientv3.Client) {
 			etcdtest.Put(t, etcd, "/mutexes/a/uuid", "0f8fad5b-d9cb-469f-a165-70867728950e")
 		}, `lock "a" was lost: it is held by billing on host-1`},
+		{"a note that says nothing", func(t *testing.T, etcd *clientv3.Client) {
+			removeWith(t, etcd, "", "", "")
+		}, `lock "a" was lost: its record is gone, and whoever removed it left no note`},
 		{"a hostile note", func(t *testing.T, etcd *clientv3.Client) {
 			removeWith(t, etcd, "\x00", "\x1b[2J\n", strings.Repeat("\u202e", 1000))
 		}, `lock "a" was lost: \x00 by \x1b[2J\n just now: \u202e`},

@@ -36,7 +36,7 @@ def refusal(error: clustermutex.MutexError) -> Object:
         holder = error.holder
         answer["error"] = "timeout" if isinstance(error, clustermutex.WaitTimeoutError) else "held"
         answer["waiting"] = error.waiting
-        answer["delayed"] = error.delayed
+        answer["delayed"] = error.delay is not None
         answer["holder"] = holder and {"uuid": holder.uuid, "owner": holder.owner, "hostname": holder.hostname,
                                        "purpose": holder.purpose}
     elif isinstance(error, clustermutex.LostError):
@@ -58,7 +58,7 @@ def options(request: Object) -> Object:
     given = {name: request[name] for name in ("wait", "alert_after", "unlock_after", "purpose", "attributes")
              if request.get(name) is not None}
     if request.get("heartbeat"):
-        given["heartbeat"] = 3600
+        given["heartbeat"] = True
     return given
 
 
@@ -73,12 +73,23 @@ def extension(request: Object) -> Object:
             if request.get(name) is not None}
 
 
-def asked(number: int) -> Callable[[Any, clustermutex.Request], None]:
-    return lambda lock, r: say({"event": "asked", "lock": number, "by": r.by, "reason": r.reason})
+def asked(number: int) -> Callable[[clustermutex.Request], None]:
+    return lambda r: say({"event": "asked", "lock": number, "by": r.by, "reason": r.reason})
 
 
-def lost(number: int) -> Callable[[Any, str], None]:
-    return lambda lock, reason: say({"event": "lost", "lock": number, "reason": reason})
+def lost(number: int) -> Callable[[clustermutex.LostError], None]:
+    return lambda error: say({"event": "lost", "lock": number, "reason": error.reason})
+
+
+class Unhandled(Exception):
+    """The error that ends the program when the suite asks for one."""
+
+
+def end(request: Object) -> None:
+    """End the program as asked: by its exit, or by an error."""
+    if request["how"] == "exit":
+        sys.exit(0)
+    raise Unhandled
 
 
 # ---- what needs no etcd
@@ -86,8 +97,8 @@ def lost(number: int) -> Callable[[Any, str], None]:
 def pure(request: Object) -> Optional[Object]:
     """Answer a request about names, times, records and transactions; None for all others."""
     steps: Dict[str, Callable[[Object], Object]] = {
-        "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "transaction": do_transaction,
-        "verdict": do_verdict,
+        "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
+        "transaction": do_transaction, "verdict": do_verdict,
         "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"]},
     }
     do = steps.get(request["do"])
@@ -112,9 +123,27 @@ def do_time(r: Object) -> Object:
     return {"seconds": str(seconds), "nanoseconds": nanoseconds}
 
 
+def bytes_of(o: Object) -> bytes:
+    """Return the value of a field or document."""
+    return base64.b64decode(o["value_base64"]) if "value_base64" in o else str(o["value"]).encode()
+
+
+def do_document(r: Object) -> Object:
+    value, token = bytes_of(r), r["token"]
+    if r["kind"] in ("request", "extension"):
+        note = record.read_note(value, r["uuid"], token)
+        return {"decoded": {name: note.get(name) for name in ("by", "reason", "source", "seconds")} if note else None}
+    if r["kind"] == "ending":
+        ending = record.read_ending(value, token)
+        return {"decoded": ending and ending._asdict()}
+    if r["kind"] == "delay":
+        delay = record.read_delay(r["lock"], value)
+        return {"decoded": {"owner": delay.owner, "hostname": delay.hostname}}
+    return {"error": "unsupported", "message": "this client reads no such document"}
+
+
 def do_decode(r: Object) -> Object:
-    values = ((f, base64.b64decode(f["value_base64"]) if "value_base64" in f else f["value"].encode())
-              for f in r["fields"])
+    values = ((f, bytes_of(f)) for f in r["fields"])
     got = record.decode(r["lock"], {f["name"]: record.Key(f["name"], value, 7, f.get("mod_revision", 7), "")
                                     for f, value in values})
     decoded: Object = {}
@@ -224,6 +253,8 @@ class Driver:
             said = pure(r)
             if said is not None:
                 say({"id": r["id"], **said})
+            elif r["do"] == "end":
+                end(r)
             elif r["do"] in ("open", "cancel"):
                 self.answer(r)
             else:
@@ -279,14 +310,23 @@ class AsyncDriver:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        lines: "asyncio.Queue[str]" = asyncio.Queue()
+
+        def read() -> None:  # in a thread that keeps nothing alive
+            for line in itertools.chain(sys.stdin, [""]):
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+
+        threading.Thread(target=read, daemon=True).start()
         while True:
-            line = await loop.run_in_executor(None, sys.stdin.readline)
+            line = await lines.get()
             if not line:
                 return
             r = json.loads(line)
             said = pure(r)
             if said is not None:
                 say({"id": r["id"], **said})
+            elif r["do"] == "end":
+                end(r)
             elif r["do"] in ("open", "cancel"):
                 await self.answer(r)
             else:

@@ -87,7 +87,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
     async def test_the_work_is_cancelled_when_the_lock_is_lost(self) -> None:
         told: List[str] = []
         with self.assertRaises(LostError) as caught:
-            async with self.client.lock(self.name, on_lost=lambda lock, reason: told.append(reason)) as lock:
+            async with self.client.lock(self.name, on_lost=lambda error: told.append(error.reason)) as lock:
                 self.etcd.force_unlock(self.name, lock.token, "it hangs")
                 await asyncio.sleep(LIMIT)
                 self.fail("the work went on")
@@ -120,7 +120,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
     async def test_asked_and_heartbeat(self) -> None:
         told: List[clustermutex.Request] = []
         async with self.client.lock(self.name, heartbeat=60, unlock_after=2, alert_after=2,
-                                    on_asked=lambda lock, request: told.append(request)) as lock:
+                                    on_asked=told.append) as lock:
             first = self.etcd.fields(self.name)["auto_unlock_at"]
             request = {"uuid": lock.uuid, "token": lock.token, "by": "ann", "reason": "the deploy waits"}
             self.etcd.put(f"/mutexes/{self.name}/asked", clustermutex.record.to_json(request))

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import clustermutex
-from clustermutex.client import BlockingIO, run
-from clustermutex.gateway import Gateway, Response, clock, parse_endpoint
+from clustermutex.client import BlockingIO
+from clustermutex.gateway import Gateway, Response, clock, parse_endpoint, run
 
 
 def fed(*pieces: bytes) -> Response:
@@ -131,7 +131,6 @@ class Sending(unittest.TestCase):
     def test_no_is_no(self) -> None:
         answers: List[Tuple[int, Any, str]] = [
             (403, {"code": 7, "message": "etcdserver: permission denied"}, "etcd refuses: etcdserver: permission den"),
-            (404, "404 page not found", "etcd does not serve its JSON gateway"),
             (400, {"code": 3, "message": "etcdserver: user name is empty"}, "user name is empty"),
         ]
         for status, body, sentence in answers:
@@ -140,6 +139,16 @@ class Sending(unittest.TestCase):
                 self.send(self.gateway(server))
             self.assertFalse(caught.exception.doubt)
             self.assertEqual(len(server.requests), 1)
+
+    def test_what_is_not_etcds_is_no_answer(self) -> None:
+        for status, body in ((404, "404 page not found"), (401, "<html>"), (200, "<html>"), (200, {"status": "ok"}),
+                             (403, {"code": "forbidden", "message": "no"})):
+            bad, good = Server(partial(always, (status, body))), Server(lambda r: OK)
+            with self.subTest(status=status, body=body):
+                self.assertEqual(self.send(self.gateway(bad, good)).unanswered, True)
+                gone = partial(self.send, self.gateway(bad, bad), within=0.3)
+                sentence = f"^etcd did not answer: {bad.endpoint.url}: HTTP {status}, which is no answer of etcd's"
+                self.assertRaisesRegex(clustermutex.UnavailableError, sentence, gone)
 
     def test_no_answer_in_time(self) -> None:
         with self.assertRaisesRegex(clustermutex.UnavailableError, "etcd did not answer: .*cut off") as caught:
@@ -159,12 +168,12 @@ class Sending(unittest.TestCase):
         self.assertEqual(server.requests, [login, {"a": 1}, login, {"a": 1}])
 
     def test_a_keepalive_is_the_first_line_of_a_stream(self) -> None:
-        answers: List[Any] = [(401, {"error": {"grpc_code": 16, "message": "etcdserver: invalid auth token"}}),
-                              (401, {"error": {"code": 16, "message": "etcdserver: invalid auth token"}}),
-                              (200, {"result": {"header": {}, "ID": "7"}})]
-        server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else answers.pop(0))
-        answer = run(self.gateway(server, user="billing").send("keepalive", {"ID": "7"}, clock() + 60))
-        self.assertEqual((answer.body["ID"], answer.unanswered, answers), ("7", False, []))
+        for code in ("grpc_code", "code"):
+            answers: List[Any] = [(401, {"error": {code: 16, "message": "etcdserver: invalid auth token"}}),
+                                  (200, {"result": {"header": {}, "ID": "7"}})]
+            server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else answers.pop(0))
+            answer = run(self.gateway(server, user="billing").send("keepalive", {"ID": "7"}, clock() + 60))
+            self.assertEqual((answer.body["ID"], answer.unanswered, answers), ("7", False, []))
 
     def test_users_are_switched_off(self) -> None:
         off = (400, {"code": 9, "message": "etcdserver: authentication is not enabled"})
@@ -185,6 +194,7 @@ class Sending(unittest.TestCase):
         server = Server(lambda r: token if "name" in r else invalid)
         with self.assertRaisesRegex(clustermutex.RefusedError, "invalid auth token"):
             self.send(self.gateway(server, user="billing"))
+        self.assertEqual(sum("name" in r for r in server.requests), 2)
 
 
 class Cancelling(unittest.IsolatedAsyncioTestCase):

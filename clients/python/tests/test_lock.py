@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
-from clustermutex.client import BlockingConnection, BlockingFlag, run
-from clustermutex.gateway import clock
+from clustermutex.client import BlockingConnection, BlockingFlag
+from clustermutex.gateway import clock, run
 from clustermutex.hold import Hold
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
 
@@ -271,8 +272,8 @@ class Losing(OnEtcd):
         told: List[str] = []
         event = threading.Event()
 
-        def on_lost(lock: clustermutex.Lock, reason: str) -> None:
-            told.append(reason)
+        def on_lost(error: LostError) -> None:
+            told.append(error.reason)
             event.set()
 
         lock = self.client.lock(self.name, on_lost=on_lost, **options).acquire()
@@ -337,8 +338,8 @@ class Losing(OnEtcd):
                 raise KeyError("mine")
 
     def test_a_callback_that_fails_does_no_harm(self) -> None:
-        def fails(lock: clustermutex.Lock, reason: str) -> None:
-            raise KeyError(reason)
+        def fails(error: LostError) -> None:
+            raise KeyError(error.reason)
 
         lock = self.client.lock(self.name, on_lost=fails).acquire()
         self.etcd.delete(f"/mutexes/{self.name}/")
@@ -352,7 +353,7 @@ def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
 class Asked(OnEtcd):
     def test_asked_to_finish(self) -> None:
         told: List[clustermutex.Request] = []
-        lock = self.client.lock(self.name, on_asked=lambda lock, request: told.append(request)).acquire()
+        lock = self.client.lock(self.name, on_asked=told.append).acquire()
         self.assertIsNone(lock.asked)
         for uuid, token in (("x", lock.token), (lock.uuid, lock.token + 1)):  # others are meant
             self.ask(lock, uuid, token, "no")
@@ -440,12 +441,52 @@ class Processes(OnEtcd):
     def test_nothing_keeps_the_interpreter_alive_and_nothing_is_printed(self) -> None:
         done = self.script(f"""
 import threading, time
-lock = client.lock({self.name!r}, heartbeat=3600, on_lost=lambda lock, reason: 1 / 0).acquire()
+lock = client.lock({self.name!r}, heartbeat=3600, on_lost=lambda error: 1 / 0).acquire()
 threading.Thread(target=client.lock({self.name!r}).acquire, daemon=True).start()
 time.sleep(1)
 """)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertFalse(self.etcd.fields(self.name))
+        self.assertFalse(self.etcd.tickets(self.name))
+
+    def test_what_the_process_has_is_given_back_at_its_end(self) -> None:
+        take = f"import os, signal, sys\nlock = client.lock({self.name!r}).acquire()\n"
+        alone = "def no(thread): raise RuntimeError\nimport threading; threading.Thread.start = no\n"  # Python 3.12
+        own = "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\n"
+        for text, code, stays in (
+                ("sys.exit(3)", 3, False), ("1 / 0", 1, False), (alone + "sys.exit(3)", 3, False),
+                ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, False),
+                ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP, False),
+                ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, False),
+                ("os._exit(4)", 4, True), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, True),
+                (own + "os.kill(os.getpid(), signal.SIGTERM)", 7, True)):
+            with self.subTest(text):
+                self.assertEqual(self.script(take + text).returncode, code)
+                self.assertEqual(bool(self.etcd.fields(self.name)), stays)
+                self.etcd.delete(f"/mutexes/{self.name}/")
+
+    def test_nothing_is_given_back_where_that_is_switched_off(self) -> None:
+        done = self.script(f"""
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as it was before that client
+lock = clustermutex.Client({self.etcd.endpoint!r}, release_at_exit=False).lock({self.name!r}).acquire()
+os.kill(os.getpid(), signal.SIGTERM)
+""")
+        self.assertEqual(done.returncode, -signal.SIGTERM)
         self.assertTrue(self.etcd.fields(self.name))
+
+    def test_a_loop_that_is_stopped_gives_back_what_it_has(self) -> None:
+        done = self.script(f"""
+import asyncio, os, signal
+from clustermutex import aio
+async def main():
+    lock = await aio.Client({self.etcd.endpoint!r}).lock({self.name!r}).acquire()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(60)
+asyncio.run(main())
+""")
+        self.assertEqual(done.returncode, -signal.SIGTERM)
+        self.assertFalse(self.etcd.fields(self.name))
 
     def test_a_forked_child_does_not_release_the_lock(self) -> None:
         done = self.script(f"""
@@ -546,7 +587,7 @@ class Faults(unittest.TestCase):
 
     def test_no_etcd_at_all(self) -> None:
         self.etcd.kill()
-        with self.assertRaisesRegex(UnavailableError, 'lock "a": etcd did not answer in time'):
+        with self.assertRaisesRegex(UnavailableError, 'lock "a": etcd did not answer: http://.*refused'):
             self.client.lock("a", wait=0.5).acquire()
         self.etcd.start()
 
@@ -593,7 +634,7 @@ class Tls(unittest.TestCase):
                 eventually("a ticket", lambda: _waiting(client))
             self.assertTrue(waiter.held.wait(LIMIT))
             self.assertIsNone(waiter.end())
-            with self.assertRaisesRegex(RefusedError, "etcd's certificate: .*self-signed certificate"):
+            with self.assertRaisesRegex(RefusedError, "the certificate of https.* is not trusted: self-signed"):
                 clustermutex.Client(etcd.endpoint, cert=ca, key=key).lock("a").acquire()
             with self.assertRaises(UnavailableError):
                 clustermutex.Client(etcd.endpoint, ca=ca, timeout=0.3).lock("a", wait=0.5).acquire()

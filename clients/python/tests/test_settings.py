@@ -37,7 +37,7 @@ class BadInput(unittest.TestCase):
             ({"alert_after": 9, "unlock_after": 5}, "the time until alert of 9 s is longer than the time until auto"),
             ({"unlock_after": 5, "margin": 5}, "the margin of 5 s leaves nothing"),
             ({"heartbeat": 10, "unlock_after": 20}, "the heartbeat's longest hold of 10 s is shorter than the time un"),
-            ({"heartbeat": True}, "the longest hold of the heartbeat is True, it must be a number"),
+            ({"heartbeat": "on"}, "the longest hold of the heartbeat is 'on', it must be a number"),
             ({"purpose": "x" * 1025}, "the purpose has 1025 bytes, it must have at most 1024"),
             ({"purpose": None}, "the purpose is None, it must be text"),
             ({"attributes": {"Team": "a"}}, "attribute 'Team': a name is a small letter"),
@@ -56,9 +56,11 @@ class BadInput(unittest.TestCase):
         bad: List[Tuple[Dict[str, Any], str]] = [
             ({"endpoints": []}, "no endpoints were given"),
             ({"endpoints": "etcd://a"}, 'endpoint "etcd://a": want http://HOST:PORT or https://HOST:PORT'),
-            ({"endpoints": "a:b"}, "[Pp]ort"),
+            ({"endpoints": "a:b"}, 'endpoint "a:b": want http://HOST:PORT or https://HOST:PORT'),
+            ({"endpoints": "http://ann:sesame@a"}, "^an endpoint must not contain a user or password: give them as "
+                                                   "user and password$"),
             ({"prefix": "/mutexes"}, 'the prefix is "/mutexes", it must begin and end with a slash'),
-            ({"timeout": 0}, "the time for one request is 0, it must be positive"),
+            ({"timeout": 0}, "the timeout is 0, it must be positive"),
             ({"owner": "x" * 2000}, "the owner has 2000 bytes"),
             ({"ca": "ca.crt"}, "certificates are given, but no endpoint begins with https://"),
             ({"endpoints": "https://a", "cert": "a"}, "a certificate and its key go together"),
@@ -85,6 +87,8 @@ class Defaults(unittest.TestCase):
             ({"unlock_after": 60}, (20, 60, 6)),
             ({"heartbeat": 3600}, (300, 60, 6)),
             ({"heartbeat": 30}, (30, 30, 3)),
+            ({"heartbeat": True}, (300, 60, 6)),
+            ({"heartbeat": False}, (300, 900, 30)),
             ({"unlock_after": 60, "margin": 1}, (20, 60, 1)),
         ]
         for given, wanted in all_cases:
@@ -125,11 +129,10 @@ class Showing(unittest.TestCase):
         self.assertEqual(record.Record("a", "u", 7).describe(0), "an unknown owner; no readable auto-unlock time")
 
     def test_a_lock_delay_in_words(self) -> None:
-        note = b'{"owner":"bill\\u001b[31ming","hostname":"host-3","at":"1553682590","seconds":30}'
-        self.assertEqual(record.describe_delay(note, 1553682600.0),
-                         r"after the hold of bill\x1b[31ming on host-3, which ends in 20 seconds")
-        for bad in (b"soon", b"[]", b"{}", b'{"seconds":"x"}', b"\xff"):
-            self.assertEqual(record.describe_delay(bad, 0), "of a hold that was ended")
+        note = b'{"lock":"a","owner":"bill\\u001b[31ming","hostname":"host-3","at":"1553682590","seconds":30}'
+        self.assertEqual(record.read_delay("a", note).describe(1553682600.0), "a lock delay after the hold of "
+                         r"bill\x1b[31ming on host-3, which ends in 20 seconds")
+        self.assertEqual(record.read_delay("a", b"soon").describe(0), "a lock delay of a hold that was ended")
 
     def test_text_from_outside_is_harmless(self) -> None:
         self.assertEqual(record.visible("a\u202eb\x00"), r"a\u202eb\x00")
@@ -141,7 +144,7 @@ class Errors(unittest.TestCase):
         holder = record.Record("a", "u", 7, attributes={"team": "core"})
         errors: List[clustermutex.MutexError] = [
             clustermutex.HeldError("a", holder, 2, "held"), clustermutex.WaitTimeoutError("a", None, 0, "waited"),
-            clustermutex.LostError("a", "forced", "by ann"), clustermutex.RefusedError("no")]
+            clustermutex.LostError("a", "forced", "ann", "it hangs"), clustermutex.RefusedError("no")]
         for error in errors:
             copy = pickle.loads(pickle.dumps(error))
             self.assertEqual((type(copy), str(copy), vars(copy)), (type(error), str(error), vars(error)))

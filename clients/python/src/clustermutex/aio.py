@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Set, Type, Union
 
@@ -115,14 +114,16 @@ class Client:
 
     def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
                  user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
-                 timeout: float = 2.0) -> None:
-        self._core = make_core(AsyncIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout)
+                 timeout: float = 5.0, release_at_exit: bool = True) -> None:
+        self._core = make_core(AsyncIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
+                               release_at_exit)
 
     def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None, heartbeat: Optional[float] = None,
-             purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
-             on_lost: Optional[Callable[[Lock, str], None]] = None,
-             on_asked: Optional[Callable[[Lock, Request], None]] = None) -> Lock:
+             unlock_after: Optional[float] = None, margin: Optional[float] = None,
+             heartbeat: Union[None, bool, float] = None, purpose: str = "",
+             attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
+             on_lost: Optional[Callable[[LostError], None]] = None,
+             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
         """Return a lock for ``async with``, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, the body of ``async with``
@@ -139,12 +140,12 @@ class Lock(Handle):
     """
 
     def __init__(self, core: Core, settings: Settings, cancel_on_loss: bool,
-                 on_lost: Optional[Callable[[Lock, str], None]],
-                 on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
+                 on_lost: Optional[Callable[[LostError], None]],
+                 on_asked: Optional[Callable[[Request], None]]) -> None:
         super().__init__(core, settings)
         self._cancel_on_loss = cancel_on_loss
-        self._on_lost = on_lost or (lambda lock, reason: None)
-        self._on_asked = on_asked or (lambda lock, request: None)
+        self._on_lost = on_lost or (lambda error: None)
+        self._on_asked = on_asked or (lambda request: None)
         self._taking = False
         self._body: Optional[asyncio.Task[Any]] = None
         self._cancelled = False
@@ -162,7 +163,7 @@ class Lock(Handle):
                                     lambda watch: None)
         finally:
             self._taking = False
-        self._hold = Hold(attempt, self._loss, partial(self._on_asked, self))
+        self._hold = Hold(attempt, self._loss, self._on_asked)
         self._hold.begin()
         return self
 
@@ -208,8 +209,8 @@ class Lock(Handle):
         if self._cancelled and interrupted and _uncancel() and self._hold is not None and self._hold.lost is not None:
             raise self._hold.lost
 
-    def _loss(self, reason: str) -> None:
+    def _loss(self, error: LostError) -> None:
         if self._body is not None:
             self._cancelled = True
             self._body.cancel()
-        self._on_lost(self, reason)
+        self._on_lost(error)

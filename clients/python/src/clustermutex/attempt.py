@@ -8,11 +8,11 @@ import socket
 import time
 import uuid
 from collections import deque
-from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Tuple
 
-from . import process, record
+from . import exits, process, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
-from .gateway import Flag, Gateway, Watch, clock
+from .gateway import IO, Flag, Gateway, Heard, Watch, clock, run
 from .record import Key
 from .settings import Settings
 from .transactions import Body, Transactions, Verdict, keys
@@ -20,10 +20,13 @@ from .version import CLIENT
 
 TICKET_TTL = 10.0
 RECHECK = 10.0  # how often a waiter looks although no event came
-PATIENCE = 15.0  # what must not wait for etcd for ever: a try, alive, release
+PATIENCE = 15.0  # what must not wait for etcd for ever: alive, release
+AFTERWARDS = 0.3  # what a call may take when its wait is over, to leave the queue and to read who holds the lock
 TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
 CLEANUP_FOR = 3600.0
 MAX_LEAVES = 5
+
+Cleanup = Callable[[float], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("clustermutex")
 log.addHandler(logging.NullHandler())
@@ -32,13 +35,14 @@ log.addHandler(logging.NullHandler())
 class Core:
     """What all locks of one client share."""
 
-    def __init__(self, gateway: Gateway, prefix: str, owner: str) -> None:
+    def __init__(self, gateway: Gateway, prefix: str, owner: str, blocking: Optional[IO] = None) -> None:
         self.gateway = gateway
+        self.blocking = blocking  # for the end of the process; None: nothing is given back then
         self.io = gateway.io
         self.prefix = prefix
         self.owner = owner
         self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._cleanups: Deque[Tuple[float, Callable[[float], Awaitable[None]]]] = deque()
+        self._cleanups: Deque[Tuple[float, Debt]] = deque()
         self._cleaner = 0  # the process in which somebody cleans up
 
     async def grant(self, ttl: float, until: float) -> str:
@@ -56,9 +60,11 @@ class Core:
             self._tombstones = (lease, clock() + TOMBSTONE_TTL - 3600)
         return lease
 
-    def later(self, cleanup: Callable[[float], Awaitable[None]]) -> None:
+    def later(self, attempt: Attempt, cleanup: Cleanup) -> None:
         """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
-        self._cleanups.append((clock() + CLEANUP_FOR, cleanup))
+        debt = Debt(attempt, cleanup)
+        debt.begin()
+        self._cleanups.append((clock() + CLEANUP_FOR, debt))
         self._tidy()
 
     def linger(self, most: float) -> None:
@@ -75,18 +81,47 @@ class Core:
     async def _clean(self) -> None:
         try:
             while self._cleanups:
-                end, cleanup = self._cleanups.popleft()
+                end, debt = self._cleanups.popleft()
                 try:
-                    await cleanup(min(end, clock() + PATIENCE))
+                    await debt.work(min(end, clock() + PATIENCE))
                 except UnavailableError:
                     if clock() < end:
-                        self._cleanups.append((end, cleanup))
+                        self._cleanups.append((end, debt))
                         await self.io.flag().wait(1)
+                        continue
                 except MutexError as error:
                     log.warning("a cleanup failed: %s", error)
+                debt.end()
         finally:
             self._cleaner = 0
         self._tidy()  # what came meanwhile
+
+
+class Debt:
+    """Something that is to be settled in etcd, at the latest when this process ends."""
+
+    def __init__(self, attempt: Attempt, work: Cleanup) -> None:
+        self.pid = os.getpid()
+        self.work = work
+        self._attempt = attempt
+
+    def begin(self) -> None:
+        """Settle it should the process end before :meth:`end`."""
+        if self._attempt.core.blocking is not None:
+            exits.add(self)
+
+    def end(self) -> None:
+        exits.discard(self)
+
+    def give_back(self, until: float) -> None:
+        """Settle it over connections of its own, while whoever was at it stands still or goes on."""
+        core = self._attempt.core
+        if core.blocking is not None:
+            self._attempt.core = Core(core.gateway.over(core.blocking), core.prefix, core.owner)
+        try:
+            run(self.work(until))
+        except Exception:  # nobody is left to be told
+            pass
 
 
 class Again(Exception):
@@ -97,12 +132,18 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
                   ) -> Attempt:
     """Get the lock, waiting as long as the settings say. ``stop`` gives the wait up."""
     began = clock()
-    wait = float("inf") if settings.wait is None else settings.wait or PATIENCE
-    holder: Optional[HeldError] = None
+    wait = float("inf") if settings.wait is None else settings.wait or core.gateway.timeout
+    before: Optional[Attempt] = None
+    heard = Heard()
     pause = 0.02
+    if core.blocking is not None:
+        exits.install()
     while True:
         attempt = Attempt(core, settings, trace, began + wait, stop, watching)
-        attempt.refusal = holder
+        attempt.heard = heard
+        if before is not None:
+            attempt.refusal, attempt.silence = before.refusal, before.silence
+        attempt.debt.begin()
         try:
             if stop.is_set():
                 raise attempt.over()
@@ -112,11 +153,14 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
             await attempt.settle(began + wait)
         except BaseException:
             if attempt.dirty:
-                core.later(attempt.give_up)
+                core.later(attempt, attempt.give_up)
             raise
-        holder = attempt.refusal
+        finally:
+            if not attempt.token:
+                attempt.debt.end()
+        before = attempt
         pause = min(2 * pause, 2.0)
-        await stop.wait(pause)
+        await stop.wait(min(pause, max(began + wait - clock(), 0)))
 
 
 class Attempt:
@@ -135,6 +179,11 @@ class Attempt:
         self.lease = ""  # of the ticket
         self.position = 0
         self.refusal: Optional[HeldError] = None
+        self.silence = "etcd did not answer in time"
+        self.heard: Optional[Heard] = None
+        self.debt = Debt(self, self.give_back)
+        self.release: Optional[Cleanup] = None  # of the hold that it became
+        self._ended = False
         self._trace = trace
         self._until = until
         self._stop = stop
@@ -154,10 +203,11 @@ class Attempt:
                 await self._refused(verdict)
                 await self._join()
                 await self._wait()
-        except UnavailableError:
+        except UnavailableError as error:
+            self.silence = str(error)
             raise (self.over() if clock() >= self._until or self._stop.is_set() else Again()) from None
         if self.lease:  # then no late join can put the ticket again
-            self.core.later(self._revoke)
+            self.core.later(self, self._revoke)
 
     # -- trying
 
@@ -174,7 +224,7 @@ class Attempt:
         self.refusal = self._held(WaitTimeoutError, verdict.record, verdict.delay, [])
         if self.settings.wait == 0:
             try:
-                tickets = (await self._survey(clock() + self.core.gateway.timeout))[2]
+                tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[2]
             except MutexError:
                 tickets = []
             raise self._held(HeldError, verdict.record, verdict.delay, tickets)
@@ -184,18 +234,18 @@ class Attempt:
         holder = record.read(name, self.txn.base, found)
         own = (self.txn.ticket, self.txn.queue + holder.uuid if holder else "")
         waiting = sum(k.key not in own for k in tickets)
+        delayed = record.read_delay(name, delay.value) if delay else None
         if holder:
             line = f'lock "{record.visible(name)}" is held by {holder.describe()}'
-        elif delay:
-            line = (f'nobody holds lock "{record.visible(name)}", but there is a lock delay '
-                    f"{record.describe_delay(delay.value, time.time())}")
+        elif delayed:
+            line = f'nobody holds lock "{record.visible(name)}", but there is {delayed.describe()}'
         else:
             line = f'nobody holds lock "{record.visible(name)}", but others are ahead'
         if waiting:
             line += f"; {waiting} waiting"
         if kind is WaitTimeoutError and self.settings.wait is not None:
             line = f"waited {self.settings.wait:g} s: {line}"
-        error: HeldError = kind(name, holder, waiting, line, delay is not None)
+        error: HeldError = kind(name, holder, waiting, line, delayed)
         return error
 
     async def _survey(self, until: float) -> Tuple[List[Key], Optional[Key], List[Key]]:
@@ -224,7 +274,7 @@ class Attempt:
                 verdict = await self._look()
                 self.token = verdict.token
                 if verdict.restore is not None:
-                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore))
+                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self._until)
                 if verdict.word == "turn":
                     verdict = await self._take("turn", lambda fields: self.txn.turn(self.position, fields))
                 if verdict.word == "lost":
@@ -253,10 +303,11 @@ class Attempt:
     async def _open(self, key: str) -> Optional[Watch]:
         """Open the watch on what is ahead; the caller looks again after it."""
         try:
-            watch = await self.core.gateway.watch([(key, "", True), (self.txn.ticket, "", True)])
+            watched = [(key, "", True), (self.txn.ticket, "", True)]
+            watch = await self.core.gateway.watch(watched, max(self._until - clock(), 0))
         except OSError:
             await self._renew()
-            await self._stop.wait(0.2)
+            await self._stop.wait(min(0.2, max(self._until - clock(), 0)))
             return None
         self._watching(watch)
         return watch
@@ -282,7 +333,7 @@ class Attempt:
     async def _gave_up(self) -> MutexError:
         """Leave the queue, and say why."""
         try:
-            until = clock() + self.core.gateway.timeout
+            until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self._stop.is_set():
                 return self._held(WaitTimeoutError, *await self._survey(until))
@@ -292,18 +343,18 @@ class Attempt:
 
     def over(self) -> MutexError:
         """Say why this attempt ends without an answer of etcd's."""
-        if self._stop.is_set():
+        if self._ended or self._stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
         if self.refusal is not None and self.settings.wait:
             return self.refusal
-        return UnavailableError(f'lock "{record.visible(self.settings.name)}": etcd did not answer in time')
+        return UnavailableError(f'lock "{record.visible(self.settings.name)}": {self.silence}')
 
     async def _renew(self) -> None:
         """Keep the lease of the ticket alive."""
         if clock() - self._renewed < TICKET_TTL / 3:
             return
         self._renewed = clock()
-        await self._try_once("keepalive", {"ID": self.lease})
+        await self._try_once("keepalive", {"ID": self.lease}, self._until)
 
     # -- giving up
 
@@ -313,12 +364,23 @@ class Attempt:
             if self.dirty:
                 await self.give_up(min(until, clock() + PATIENCE))
         except UnavailableError:
-            self.core.later(self.give_up)
+            self.core.later(self, self.give_up)
         except BaseException:  # an interrupt, or a cancelled task
-            self.core.later(self.give_up)
+            self.core.later(self, self.give_up)
             raise
-        if self._stop.is_set() or clock() >= until:
+        if self._ended:
+            await self._stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
+        if self._ended or self._stop.is_set() or clock() >= until:
             raise self.over()
+
+    async def give_back(self, until: float) -> None:
+        """Give up at the end of the process, whatever was going on: what is held, too."""
+        self._ended = True
+        if self.release is not None:
+            await self.release(until)
+            return
+        self.doubt = True
+        await self.give_up(until)
 
     async def give_up(self, until: float) -> None:
         """See to it that this attempt has nothing, and gets nothing later."""
@@ -338,10 +400,10 @@ class Attempt:
                 lease = await self.core.tombstone_lease(until, fresh=word == "lease")
                 word = (await self._ask("cancel", self.txn.cancel(lease, self.queued), until)).word
             except UnavailableError:
-                await self._try_once("withdraw", self.txn.withdraw(self.queued))  # it may have no space
+                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)  # it may have no space
                 raise
             if word == "withdraw":
-                await self._try_once("withdraw", self.txn.withdraw(self.queued))
+                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)
                 raise UnavailableError("etcd has no space for a tombstone")
         self.doubt = False
 
@@ -358,7 +420,7 @@ class Attempt:
 
     async def _revoke(self, until: float) -> None:
         lease, self.lease = self.lease, ""
-        await self._try_once("revoke", {"ID": lease})
+        await self._try_once("revoke", {"ID": lease}, until)
 
     # -- sending
 
@@ -368,7 +430,8 @@ class Attempt:
         before = self.doubt
         self.doubt = before or takes  # whatever interrupts this
         try:
-            answer = await self.core.gateway.send(step, body, until, self._stop if takes or step == "look" else None)
+            stop = self._stop if takes or step == "look" else None
+            answer = await self.core.gateway.send(step, body, until, stop, self.heard)
         except (UnavailableError, RefusedError) as error:
             self.doubt = before or takes and error.doubt
             raise
@@ -376,10 +439,10 @@ class Attempt:
         self.doubt = before or takes and (answer.unanswered or verdict.doubt)
         return verdict
 
-    async def _try_once(self, step: str, body: Body) -> None:
+    async def _try_once(self, step: str, body: Body, until: float) -> None:
         """Send what may fail: it is done again, or goes away by itself."""
         try:
-            await self.core.gateway.send(step, body, clock() + self.core.gateway.timeout)
+            await self.core.gateway.send(step, body, min(until, clock() + self.core.gateway.timeout))
         except MutexError:
             pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import ssl
 import sys
@@ -10,29 +11,17 @@ import threading
 from contextlib import ContextDecorator
 from functools import partial
 from types import TracebackType
-from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import Any, Callable, Coroutine, List, Mapping, Optional, Sequence, Type, Union
 
-from . import process, record
+from . import exits, process, record
 from .attempt import Core, acquire, log
 from .errors import LostError, MutexError, RefusedError
-from .gateway import Gateway, IO, Watch, parse_endpoint
+from .gateway import Gateway, IO, Watch, clock, parse_endpoint, run
 from .hold import Handle, Hold, Request
 from .record import Attribute
 from .settings import Settings, settle
 
-LINGER = 5.0  # how long a program that was interrupted takes to leave the queue, at most
-
-T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the protocol to its end: with this IO it never yields, because whatever waits blocks the thread."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise RuntimeError("the work waits for another kind of IO")
+LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
 
 
 class BlockingFlag:
@@ -60,7 +49,10 @@ class BlockingConnection:
 
     async def send(self, data: bytes, timeout: float) -> None:
         self._socket.settimeout(timeout)
-        self._socket.sendall(data)
+        try:
+            self._socket.sendall(data)
+        except socket.timeout:
+            raise TimeoutError("no answer in time") from None
 
     async def receive(self, timeout: float) -> bytes:
         self._socket.settimeout(timeout)
@@ -86,12 +78,21 @@ class BlockingIO:
     """The :class:`gateway.IO` of threads. They are daemons: nothing here keeps the interpreter alive."""
 
     async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
-        sock = socket.create_connection((host, port), timeout)
-        try:
-            return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
-        except BaseException:
-            sock.close()
-            raise
+        end = clock() + timeout
+        failed = OSError("it has no address")
+        for family, kind, protocol, _, address in addresses(host, port, timeout):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(max(end - clock(), 0.001))
+                sock.connect(address)
+                sock.settimeout(max(end - clock(), 0.001))
+                return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
+            except BaseException as error:
+                sock.close()
+                if not isinstance(error, OSError):
+                    raise
+                failed = TimeoutError("no answer in time") if isinstance(error, socket.timeout) else error
+        raise failed
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         threading.Thread(target=lambda: run(work()), name="clustermutex", daemon=True).start()
@@ -100,8 +101,36 @@ class BlockingIO:
         return BlockingFlag()
 
 
+def addresses(host: str, port: int, timeout: float) -> List[Any]:
+    """Return what socket.getaddrinfo does, in time: the system's resolver has a patience of its own."""
+    find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    try:
+        return find(flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass
+    found: "queue.Queue[Union[List[Any], OSError]]" = queue.Queue()
+
+    def resolve() -> None:
+        try:
+            found.put(find())
+        except (OSError, UnicodeError) as error:
+            found.put(error if isinstance(error, OSError) else OSError(str(error)))
+
+    try:
+        threading.Thread(target=resolve, name="clustermutex", daemon=True).start()
+    except RuntimeError:  # since Python 3.12 there are no new ones at the exit
+        resolve()
+    try:
+        answer = found.get(timeout=timeout)
+    except queue.Empty:
+        raise TimeoutError(f"{host} was not resolved in time") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
 def make_core(io: IO, endpoints: Union[str, Sequence[str]], owner: str, prefix: str, user: str, password: str, ca: str,
-              cert: str, key: str, timeout: float) -> Core:
+              cert: str, key: str, timeout: float, release_at_exit: bool) -> Core:
     """Check the settings of a client; a RefusedError says what is wrong with them."""
     try:
         urls = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
@@ -111,7 +140,7 @@ def make_core(io: IO, endpoints: Union[str, Sequence[str]], owner: str, prefix: 
         if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
             raise ValueError(f'the prefix is "{prefix}", it must begin and end with a slash')
         if not timeout > 0:
-            raise ValueError(f"the time for one request is {timeout!r}, it must be positive")
+            raise ValueError(f"the timeout is {timeout!r}, it must be positive")
         owner = owner or os.path.basename(sys.argv[0]) or "python"
         record.check_text("owner", owner)
         secure = any(e.tls for e in all_endpoints)
@@ -126,27 +155,35 @@ def make_core(io: IO, endpoints: Union[str, Sequence[str]], owner: str, prefix: 
             tls.load_cert_chain(cert, key)
     except (ValueError, OSError) as error:
         raise RefusedError(f"{ca or cert}: {error}" if isinstance(error, OSError) else str(error)) from None
-    return Core(Gateway(io, all_endpoints, tls, user, password, timeout), prefix, owner)
+    if release_at_exit:
+        exits.install()
+    return Core(Gateway(io, all_endpoints, tls, user, password, timeout), prefix, owner,
+                BlockingIO() if release_at_exit else None)
 
 
 class Client:
     """Takes locks. One client a process is enough; threads may share it.
 
     ``endpoints`` are URLs of etcd's members, a list or text with commas. ``owner`` names the program in the records;
-    by default it is that of the running one. ``timeout`` is how many seconds one request may take before it is sent
-    again, to the next endpoint. ``ca``, ``cert`` and ``key`` are files.
+    by default it is that of the running one. ``timeout`` is how many seconds a try may take, and one request before it
+    is sent again, to the next endpoint. ``ca``, ``cert`` and ``key`` are files.
+
+    What this process holds is released when it exits, and when it ends by SIGTERM, SIGINT or SIGHUP, if the application
+    has no handler for that; ``release_at_exit=False`` switches that off.
     """
 
     def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
                  user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
-                 timeout: float = 2.0) -> None:
-        self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout)
+                 timeout: float = 5.0, release_at_exit: bool = True) -> None:
+        self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
+                               release_at_exit)
 
     def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None, heartbeat: Optional[float] = None,
-             purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
-             on_lost: Optional[Callable[[Lock, str], None]] = None,
-             on_asked: Optional[Callable[[Lock, Request], None]] = None) -> Lock:
+             unlock_after: Optional[float] = None, margin: Optional[float] = None,
+             heartbeat: Union[None, bool, float] = None, purpose: str = "",
+             attributes: Optional[Mapping[str, Attribute]] = None,
+             on_lost: Optional[Callable[[LostError], None]] = None,
+             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
         """Return a lock, for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         All times are in seconds. ``wait``: 0 tries once, a number waits that long, None without limit.
@@ -154,9 +191,9 @@ class Client:
         times that): when the lock is taken from a silent holder. Both count from the acquisition, and again from each
         ``alive``. ``margin``: how long before that the hold counts as lost here, so that the work can stop; by default
         a tenth of it, at most 30. ``heartbeat``: extend in the background while the process lives, for so long at
-        most; it does not postpone the alert, because being alive is not progress.
+        most, True for an hour; it does not postpone the alert, because being alive is not progress.
 
-        ``on_lost(lock, reason)`` and ``on_asked(lock, request)`` are called from another thread.
+        ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called from another thread.
         """
         settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
         return Lock(self._core, settings, on_lost, on_asked)
@@ -165,11 +202,11 @@ class Client:
 class Lock(Handle, ContextDecorator):
     """One lock of a :class:`Client`. It can be taken again after it was released, by one thread at a time."""
 
-    def __init__(self, core: Core, settings: Settings, on_lost: Optional[Callable[[Lock, str], None]],
-                 on_asked: Optional[Callable[[Lock, Request], None]]) -> None:
+    def __init__(self, core: Core, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
+                 on_asked: Optional[Callable[[Request], None]]) -> None:
         super().__init__(core, settings)
-        self._on_lost = on_lost or (lambda lock, reason: None)
-        self._on_asked = on_asked or (lambda lock, request: None)
+        self._on_lost = on_lost or (lambda error: None)
+        self._on_asked = on_asked or (lambda request: None)
         self._stop = core.io.flag()
         self._taking = threading.Lock()
         self._waits_on: Optional[Watch] = None
@@ -183,7 +220,7 @@ class Lock(Handle, ContextDecorator):
             if self._hold is not None and not self._hold.over.is_set():
                 raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
             attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
-            self._hold = Hold(attempt, partial(self._on_lost, self), partial(self._on_asked, self))
+            self._hold = Hold(attempt, self._on_lost, self._on_asked)
             self._hold.begin()
         except (KeyboardInterrupt, SystemExit):
             self._core.linger(LINGER)

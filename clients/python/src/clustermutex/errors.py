@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from .record import Record
+from .record import MAX_TEXT, Delay, Record, visible
 
 
 class MutexError(Exception):
@@ -30,19 +30,20 @@ class CancelledError(MutexError):
 class HeldError(MutexError):
     """Another holds the lock, or others wait for it. The text says who, where, since when and what for.
 
-    ``holder`` is the record of the holder, None if nobody holds the lock: then others are ahead in the queue, or, if
-    ``delayed``, the lock delay of a hold that was ended is not over. ``waiting`` is how many wait.
+    ``holder`` is the record of the holder, None if nobody holds the lock: then others are ahead in the queue, or the
+    lock delay of a hold that was ended is not over: ``delay``. ``waiting`` is how many wait.
     """
 
-    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delayed: bool = False) -> None:
+    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delay: Optional[Delay] = None
+                 ) -> None:
         super().__init__(message)
         self.lock = lock
         self.holder = holder
         self.waiting = waiting
-        self.delayed = delayed
+        self.delay = delay
 
     def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
-        return type(self), (self.lock, self.holder, self.waiting, str(self), self.delayed)
+        return type(self), (self.lock, self.holder, self.waiting, str(self), self.delay)
 
 
 class WaitTimeoutError(HeldError):
@@ -54,17 +55,20 @@ class LostError(MutexError):
 
     ``reason`` is one word: ``deadline`` (its time is up by this machine's clock; etcd did not confirm more), ``forced``
     (an operator ended it), ``auto_unlocked`` and ``abandoned`` (an unlocker did), ``deleted`` (by hand, without a
-    note), ``replaced`` (another holds the lock).
+    note), ``replaced`` (another holds the lock). ``by`` and ``why`` are what whoever ended it wrote, made visible; None
+    if that is not known.
     """
 
-    def __init__(self, lock: str, reason: str, detail: str = "") -> None:
-        super().__init__(f'lock "{lock}" was lost: {detail or REASONS.get(reason, reason)}')
+    def __init__(self, lock: str, reason: str, by: Optional[str] = None, why: Optional[str] = None) -> None:
+        note = (f" by {visible(by)}" if by else "") + (f": {visible(why, 300)}" if why else "")
+        super().__init__(f'lock "{visible(lock)}" was lost: {reason + note if note else REASONS.get(reason, reason)}')
         self.lock = lock
         self.reason = reason
-        self._detail = detail
+        self.by = None if by is None else visible(by, MAX_TEXT)
+        self.why = None if why is None else visible(why, MAX_TEXT)
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self.lock, self.reason, self._detail)
+        return type(self), (self.lock, self.reason, self.by, self.why)
 
 
 REASONS = {

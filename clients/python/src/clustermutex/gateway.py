@@ -9,19 +9,24 @@ import json
 import random
 import ssl
 import time
-from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 from urllib.parse import urlsplit
 
 from .errors import RefusedError, UnavailableError
-from .transactions import Answer, Body, b64, trouble
+from .record import visible
+from .transactions import Answer, Body, Verdict, b64, trouble
 
 PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke"}
 # All other steps are transactions.
 WATCH_OPENS = 3.0  # seconds
 FIRST_PAUSE = 0.05
 MAX_PAUSE = 1.0
-MAX_LOGINS = 5
+LEAST_SEND = 0.1  # seconds, however little is left of a call
+TOO_MANY_REQUESTS = 429
+MAX_CAUSE = 200
 MAX_BODY = 64 << 20
+
+T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -62,6 +67,16 @@ def clock() -> float:
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the protocol to its end over an IO that blocks the thread: it never yields then."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("the work waits for another kind of IO")
+
+
 class Endpoint(NamedTuple):
     """One member of the cluster."""
 
@@ -73,11 +88,51 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """Read ``http://host:port``, ``https://host:port`` or ``host:port``; a ValueError says what is wrong."""
-    parts = urlsplit(url if "://" in url else "http://" + url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise ValueError(f'endpoint "{url}": want http://HOST:PORT or https://HOST:PORT')
-    return Endpoint(url, parts.hostname, parts.port or 2379, parts.scheme == "https", parts.path.rstrip("/"))
+    """Read ``http://host:port/path``, ``https://…`` or ``host:port``; a ValueError says what is wrong."""
+    if "@" in url:
+        raise ValueError("an endpoint must not contain a user or password: give them as user and password")
+    try:
+        parts = urlsplit(url if "://" in url else "http://" + url)
+        port = parts.port or 2379
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f'endpoint "{visible(url)}": want http://HOST:PORT or https://HOST:PORT')
+    full = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return Endpoint(full, parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
+
+
+class Heard:
+    """What each endpoint said last to the sends of one call, where that was no answer."""
+
+    def __init__(self) -> None:
+        self._causes: Dict[Endpoint, Tuple[str, bool]] = {}
+
+    def note(self, endpoint: Endpoint, answer: Answer, verdict: Verdict) -> None:
+        """Keep the latest cause of an endpoint."""
+        known = answer.error or verdict.detail.startswith("HTTP ")
+        status = "" if known else f"HTTP {abs(answer.status)}: "
+        self._causes[endpoint] = (visible(status + verdict.detail, MAX_CAUSE), answer.untrusted)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Take note of an answer."""
+        self._causes.pop(endpoint, None)
+
+    def untrusted(self, endpoints: Sequence[Endpoint]) -> bool:
+        """Report whether none of the endpoints has a certificate that is trusted."""
+        return len(self._causes) == len(endpoints) and self._distrust()
+
+    def error(self, endpoints: Sequence[Endpoint]) -> Union[RefusedError, UnavailableError]:
+        """Return what a caller is told in the end."""
+        causes = [(e.url, *self._causes[e]) for e in endpoints if e in self._causes]
+        if self._distrust():
+            return RefusedError("; ".join(f"the certificate of {url} is not trusted: {why}" for url, why, _ in causes))
+        said = (f"{url}: {'its certificate is not trusted: ' if distrusted else ''}{why}"
+                for url, why, distrusted in causes)
+        return UnavailableError("etcd did not answer: " + "; ".join(said))
+
+    def _distrust(self) -> bool:
+        return all(distrusted for _, distrusted in self._causes.values())
 
 
 class Response:
@@ -188,38 +243,50 @@ class Gateway:
         self._user = user
         self._password = password
         self._token: Optional[str] = None
-        self._distrusted: Dict[Endpoint, str] = {}
 
-    async def send(self, step: str, body: Body, until: float, stop: Optional[Flag] = None) -> Answer:
+    def over(self, io: IO) -> Gateway:
+        """Return the same gateway over other connections."""
+        twin = Gateway(io, self._endpoints, self._tls, self._user, self._password, self.timeout)
+        twin._next, twin._token = self._next, self._token
+        return twin
+
+    async def send(self, step: str, body: Body, until: float, stop: Optional[Flag] = None,
+                   heard: Optional[Heard] = None) -> Answer:
         """Send the same bytes until there is an answer that :meth:`Transactions.verdict` can judge.
 
-        At the instant ``until`` of :func:`clock`, and when ``stop`` is set, an UnavailableError says what etcd
-        answered last. A RefusedError is a no for certain. Both have ``doubt``: a send may have been done.
+        At the instant ``until`` of :func:`clock`, and when ``stop`` is set, an UnavailableError says what was
+        ``heard`` of each endpoint. A RefusedError is a no for certain. Both have ``doubt``: a send may have been done.
         """
         data = json.dumps(body).encode()
         doubt = False
         attempt = logins = 0
         stop = stop or self.io.flag()
+        heard = heard or Heard()
         while True:
-            limit = min(self.timeout, max((until - clock()) / 3, 0.1))
+            limit = min(self.timeout, max((until - clock()) / 3, LEAST_SEND))
+            endpoint = self._endpoint()
             answer = await self._login(limit) or await self._post(PATHS.get(step, "/v3/kv/txn"), data, limit)
             bad = trouble(step, answer)
             if bad is None or bad.word not in ("report", "login", "resend"):
+                heard.forget(endpoint)
                 return answer._replace(unanswered=doubt)
             doubt = doubt or bad.doubt and answer.status >= 0
             logins += bad.word == "login"
             if bad.word == "login":
                 self._token = None
-            if bad.word == "report" or logins > MAX_LOGINS or logins and not self._user:
-                raise self._failed(RefusedError(f"etcd refuses: {bad.detail}"), doubt)
-            if len(self._distrusted) == len(self._endpoints):
-                raise self._failed(RefusedError(f"etcd's certificate: {answer.error}"), doubt)
+            if bad.word == "report" or logins > 1 or logins and not self._user:
+                raise self._failed(RefusedError(f"etcd refuses: {visible(bad.detail, MAX_CAUSE)}"), doubt)
+            heard.note(endpoint, answer, bad)
+            if bad.word == "resend" and abs(answer.status) != TOO_MANY_REQUESTS:
+                self._fail_over(endpoint)
+            if heard.untrusted(self._endpoints):
+                raise self._failed(heard.error(self._endpoints), doubt)
             pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 7)) * random.uniform(0.5, 1)
             attempt += 1
             if clock() + pause >= until or await stop.wait(pause):
-                raise self._failed(UnavailableError(f"etcd did not answer: {bad.detail}"), doubt)
+                raise self._failed(heard.error(self._endpoints), doubt)
 
-    async def watch(self, watched: Sequence[Tuple[str, str, bool]]) -> Watch:
+    async def watch(self, watched: Sequence[Tuple[str, str, bool]], timeout: float = WATCH_OPENS) -> Watch:
         """Open a watch on keys and ranges (key, end, only deletions), and wait until etcd confirms it.
 
         A TimeoutError or another OSError says that this did not work; try again, which takes another endpoint.
@@ -232,12 +299,13 @@ class Gateway:
             if deletions:
                 create["filters"] = ["NOPUT"]
             requests.append(json.dumps({"create_request": create}))
-        end_at = clock() + WATCH_OPENS
+        end_at = clock() + min(timeout, WATCH_OPENS)
         endpoint = self._endpoint()
         try:
-            connection = await self._connect(endpoint, WATCH_OPENS)
+            connection = await self._connect(endpoint, end_at - clock())
             try:
-                await connection.send(self._request(endpoint, "/v3/watch", "".join(requests).encode()), WATCH_OPENS)
+                head = self._request(endpoint, "/v3/watch", "".join(requests).encode())
+                await connection.send(head, max(end_at - clock(), 0.001))
                 response = Response()
                 results: List[Dict[str, Any]] = []
                 while sum(bool(r.get("created")) for r in results) < len(requests):
@@ -283,15 +351,11 @@ class Gateway:
             finally:
                 connection.close()
         except ssl.SSLCertVerificationError as error:
-            self._distrusted[endpoint] = f"{error.verify_message}"
-            self._fail_over(endpoint)
-            return Answer(-1, error=f"{endpoint.url}: {error.verify_message}")
+            return Answer(-1, error=error.verify_message, untrusted=True)
+        except TimeoutError:
+            return Answer(0 if sent else -1, error=f"no answer in {timeout:.1f} s")
         except (OSError, ValueError) as error:
-            self._fail_over(endpoint)
-            return Answer(0 if sent else -1, error=f"{endpoint.url}: {str(error) or type(error).__name__}")
-        self._distrusted.clear()
-        if response.status >= 500:
-            self._fail_over(endpoint)
+            return Answer(0 if sent else -1, error=str(error) or type(error).__name__)
         try:
             body = json.loads(response.body)
         except (ValueError, RecursionError):

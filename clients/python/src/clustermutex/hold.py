@@ -5,7 +5,6 @@ The methods that wait are the same for threads and for asyncio: :class:`IO` is w
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -22,14 +21,14 @@ from .transactions import Body, Verdict, b64, keys
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
 RECHECK = 10.0  # how often a holder reads its record although no event came
+QUIET = 6  # after so many of these in a row the watch may be dead: it is opened again
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
-MAX_NOTE = 2048
 
 
 @dataclass(frozen=True)
 class Request:
-    """Somebody asks the holder to finish early. Its texts are whatever its writer wrote: escape them."""
+    """Somebody asks the holder to finish early. Its texts are made visible: they can control no terminal."""
 
     by: str
     reason: str
@@ -40,13 +39,14 @@ class Request:
 class Hold:
     """One hold of a lock."""
 
-    def __init__(self, attempt: Attempt, on_lost: Callable[[str], None], on_asked: Callable[[Request], None]) -> None:
-        self.core = attempt.core
+    def __init__(self, attempt: Attempt, on_lost: Callable[[LostError], None], on_asked: Callable[[Request], None]
+                 ) -> None:
         self.attempt = attempt
+        attempt.release = self.give_back
         self.settings = attempt.settings
         self.txn = attempt.txn
         self.token = attempt.token
-        self.over = self.core.io.flag()
+        self.over = attempt.core.io.flag()
         self.asked: Optional[Request] = None
         self._pid = os.getpid()
         self._on_lost = on_lost
@@ -69,7 +69,7 @@ class Hold:
     def begin(self) -> None:
         """Start what runs as long as the hold does."""
         for work in [self.guard, self.observe] + ([self.beat] if self.settings.heartbeat is not None else []):
-            self.core.io.spawn(work)
+            self.attempt.core.io.spawn(work)
 
     # -- loss
 
@@ -78,7 +78,7 @@ class Hold:
         """Why the hold is over, None while it stands."""
         self.check_process()
         if self._error is None and not self._released and clock() >= self._deadline:
-            self.lose("deadline")
+            self.lose(LostError(self.settings.name, "deadline"))
         return self._error
 
     def mine(self) -> bool:
@@ -91,17 +91,18 @@ class Hold:
             raise RefusedError(f'lock "{record.visible(self.settings.name)}" belongs to process {self._pid}, not to '
                                f"{os.getpid()}, which was forked from it")
 
-    def lose(self, reason: str, detail: str = "") -> None:
+    def lose(self, error: LostError) -> None:
         """End the hold for the first reason that comes."""
         with self._once:
             if self._error is not None or self._released:
                 return
-            self._error = LostError(self.settings.name, reason, record.visible(detail, 300))
+            self._error = error
         self._end()
-        if self.attempt.doubt and reason != "deadline":  # else the release will see to it
-            self.core.later(self.attempt.cancel)
+        self.attempt.debt.end()
+        if self.attempt.doubt and error.reason != "deadline":  # else the release will see to it
+            self.attempt.core.later(self.attempt, self.attempt.cancel)
         try:
-            self._on_lost(reason)
+            self._on_lost(error)
         except Exception:
             log.exception("on_lost failed")
 
@@ -125,13 +126,15 @@ class Hold:
             try:
                 self._watch = await self._open()
                 await self._look(RECHECK)
-                while self._watch is not None and not self.over.is_set():
+                quiet = 0
+                while self._watch is not None and not self.over.is_set() and quiet < QUIET:
                     events = await self._watch.events(RECHECK)
+                    quiet = 0 if events else quiet + 1
                     if not events or any(self._matters(e) for e in events):
                         await self._look(WHY_TIMEOUT, events)
             except (OSError, UnavailableError):
                 pass  # a watch breaks, and etcd is away, now and then
-            except MutexError:
+            except Exception:  # whatever it is, the next look may succeed
                 log.exception("the watch on a held lock failed")
             finally:
                 if self._watch is not None:
@@ -142,7 +145,7 @@ class Hold:
     async def _open(self) -> Optional[Watch]:
         """Open the watch on the record; without one, only what is read tells."""
         try:
-            return await self.core.gateway.watch([(self.txn.base, self.txn.end, False)])
+            return await self.attempt.core.gateway.watch([(self.txn.base, self.txn.end, False)])
         except OSError:
             return None
 
@@ -162,13 +165,16 @@ class Hold:
         except UnavailableError:
             if not self._gone(events or []):
                 raise
-            self.lose("deleted")
+            self.lose(LostError(self.settings.name, "deleted"))
 
     async def _judge(self, verdict: Verdict) -> None:
         if verdict.word == "lost":
-            self.lose(verdict.reason, verdict.detail)
+            self.lose(self._why(verdict))
         elif verdict.record:
             self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
+
+    def _why(self, verdict: Verdict) -> LostError:
+        return LostError(self.settings.name, verdict.reason, verdict.by, verdict.why)
 
     # -- what others write
 
@@ -185,8 +191,9 @@ class Hold:
         if asked is None or not note or asked.mod_revision <= self._asked_at:
             return
         self._asked_at = asked.mod_revision
-        self.asked = Request(str(note.get("by", "")), str(note.get("reason", "")), str(note.get("source", "")),
-                             record.seconds_of(note.get("at")))
+        by, reason, source = (record.visible(note.get(name) or "", record.MAX_TEXT)
+                              for name in ("by", "reason", "source"))
+        self.asked = Request(by, reason, source, record.seconds_of(note.get("at")))
         try:
             self._on_asked(self.asked)
         except Exception:
@@ -194,7 +201,7 @@ class Hold:
 
     def _note(self, key: Optional[Key]) -> Dict[str, Any]:
         known = key is not None and key.mod_revision >= self.token  # else an earlier hold left it
-        return read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
+        return record.read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
 
     def _postpone(self, auto_unlock_at: float, given: Optional[float]) -> None:
         """Move the local deadline by as much as another moved that of the record."""
@@ -239,8 +246,12 @@ class Hold:
             except UnavailableError:
                 pause = min(interval, TICK)
             except MutexError as error:
-                log.warning("the heartbeat ends: %s", error)
+                if not self.over.is_set():
+                    log.warning("the heartbeat ends: %s", error)
                 return
+            except Exception:  # whatever it is, the next one may succeed
+                log.exception("a heartbeat failed")
+                pause = min(interval, TICK)
 
     async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
@@ -293,10 +304,12 @@ class Hold:
         except RefusedError:
             raise
         except BaseException:  # no answer, an interrupt, or a cancelled task
-            self.core.later(self._release_later)
+            self.attempt.core.later(self.attempt, self._release_later)
             raise
+        finally:
+            self.attempt.debt.end()
         if verdict.word == "lost":
-            raise LostError(self.settings.name, verdict.reason, record.visible(verdict.detail, 300))
+            raise self._why(verdict)
         if verdict.detail and self._error is not None:
             raise self._error  # it may have been another's meanwhile
 
@@ -305,7 +318,7 @@ class Hold:
         word = "lease"
         while self.attempt.doubt and word == "lease":
             try:
-                lease = await self.core.tombstone_lease(until, fresh=False)
+                lease = await self.attempt.core.tombstone_lease(until, fresh=False)
             except UnavailableError:
                 if clock() >= until:
                     raise
@@ -316,11 +329,16 @@ class Hold:
                 self.attempt.doubt = False
                 return verdict
             if word == "lease":
-                await self.core.tombstone_lease(until, fresh=True)
+                await self.attempt.core.tombstone_lease(until, fresh=True)
         verdict = await self._ask("release", self.txn.release(self.token, queued), until)
         if self.attempt.doubt:
-            self.core.later(self.attempt.cancel)
+            self.attempt.core.later(self.attempt, self.attempt.cancel)
         return verdict
+
+    async def give_back(self, until: float) -> None:
+        """Release at the end of the process. Nobody is told of a loss any more."""
+        self._released = True
+        await self._release(until)
 
     async def _release_later(self, until: float) -> None:
         if clock() < self._deadline + self._margin:
@@ -329,7 +347,7 @@ class Hold:
             await self.attempt.cancel(until)
 
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
-        answer = await self.core.gateway.send(step, body, until)
+        answer = await self.attempt.core.gateway.send(step, body, until)
         return self.txn.verdict(step, answer, self.token)
 
 
@@ -375,18 +393,3 @@ class Handle:
 
 def _text(key: Optional[Key]) -> str:
     return "" if key is None else key.value.decode(errors="replace")
-
-
-def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
-    """Read a request or an extension for this hold. It is empty if it means another, or cannot be read."""
-    try:
-        note = json.loads(value) if len(value) <= MAX_NOTE else None
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(note, dict) or note.get("uuid") != uuid or type(note.get("token")) is not int:
-        return {}
-    texts = all(isinstance(note.get(name, ""), str) for name in ("by", "source", "reason"))
-    times = all(note.get(name) is None or record.seconds_of(note[name]) is not None
-                for name in ("at", "auto_unlock_at"))
-    number = type(note.get("seconds", 0)) in (int, float)
-    return note if texts and times and number and note["token"] == token else {}

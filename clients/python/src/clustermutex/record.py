@@ -15,6 +15,9 @@ MAX_TEXT = 1024
 MAX_BACKTRACE = 16 * 1024
 MAX_ATTRIBUTES = 64
 MAX_RECORD = 64 * 1024
+MAX_NOTE = 2048
+MAX_DELAY = 4096
+LAST_SECOND = 9999999999.999
 
 FIELD = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 TIME = re.compile(r"([0-9]{10})(?:\.([0-9]{1,9}))?", re.ASCII)
@@ -69,7 +72,7 @@ def name_of(text: str) -> str:
 
 def format_time(seconds: float) -> str:
     """Write seconds since 1970 in the form that etcd can compare: ten digits, at most three decimals."""
-    text = f"{seconds:.3f}".rstrip("0").rstrip(".")
+    text = f"{min(seconds, LAST_SECOND):.3f}".rstrip("0").rstrip(".")
     if not TIME.fullmatch(text):
         raise ValueError(f"the clock of this machine says {text}, which is no time that can be written")
     return text
@@ -198,16 +201,87 @@ class Record:
         return f"{line}; auto-unlock {'was due ' if past else ''}{ago(self.auto_unlock_at, now)}"
 
 
-def describe_delay(value: bytes, now: float) -> str:
-    """Say after whose hold nobody is to take the lock yet, and until when, as far as the delay can be read."""
+@dataclass(frozen=True)
+class Delay:
+    """A lock delay: nobody is to take the lock yet. Its texts are whatever its writer wrote; None is not known."""
+
+    owner: Optional[str] = None  # of the hold that was ended
+    hostname: Optional[str] = None
+    until: Optional[float] = None  # seconds since 1970, by the clock of whoever ended the hold
+
+    def describe(self, now: Optional[float] = None) -> str:
+        """Say after whose hold it is, and when it ends, as far as that is known. Texts are escaped and cut."""
+        if self == Delay():
+            return "a lock delay of a hold that was ended"
+        line = f"a lock delay after the hold of {visible(self.owner or '') or 'an unknown owner'}"
+        if self.hostname:
+            line += " on " + visible(self.hostname)
+        if self.until is not None:
+            line += f", which ends {ago(self.until, time.time() if now is None else now)}"
+        return line
+
+
+class Ending(NamedTuple):
+    """How a hold ended that somebody else ended. Its texts are whatever its writer wrote."""
+
+    ended: str
+    by: Optional[str]
+    why: Optional[str]
+
+
+def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
+    """Read a request or an extension for this hold. It is empty if it means another, or cannot be read."""
+    note = _document(value, MAX_NOTE)
+    fits = (note.get("uuid") == uuid and _is_whole(note.get("token")) and note["token"] == token
+            and _are_texts(note, "by", "source", "reason") and _are_times(note, "at", "auto_unlock_at")
+            and _are_whole(note, "seconds"))
+    return note if fits else {}
+
+
+def read_ending(value: bytes, token: int) -> Optional[Ending]:
+    """Read how the hold with this token ended; None if that cannot be read."""
+    note = _document(value, MAX_RECORD)
+    ended = note.get("ended")
+    if (not isinstance(ended, str) or not FIELD.fullmatch(ended) or not _is_whole(note.get("token"))
+            or note["token"] != token or not _are_texts(note, "by", "why")):
+        return None
+    return Ending(ended, note.get("by"), note.get("why"))
+
+
+def read_delay(lock: str, value: bytes) -> Delay:
+    """Read a lock delay. One that cannot be read, or is another lock's, is a delay all the same."""
+    note = _document(value, MAX_DELAY)
+    if (note.get("lock") != lock or not _are_texts(note, "owner", "hostname") or not _are_times(note, "at")
+            or not _are_whole(note, "seconds")):
+        return Delay()
+    at = seconds_of(note.get("at"))
+    return Delay(note.get("owner"), note.get("hostname"), None if at is None else at + (note.get("seconds") or 0))
+
+
+def _document(value: bytes, most: int) -> Dict[str, Any]:
+    """Read a JSON object; it is empty if it cannot be read. What is not UTF-8 is replaced."""
     try:
-        note = json.loads(value)
-        until = (seconds_of(note.get("at")) or 0.0) + float(note.get("seconds"))
-        host = _text(note.get("hostname"))
-        return (f"after the hold of {visible(_text(note.get('owner'))) or 'an unknown owner'}"
-                f"{' on ' + visible(host) if host else ''}, which ends {ago(until, now)}")
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        return "of a hold that was ended"
+        read = json.loads(value.decode(errors="replace"), parse_constant=_no_number) if len(value) <= most else None
+    except (ValueError, RecursionError):
+        return {}
+    members = read if isinstance(read, dict) else {}
+    return {name: whole(member) if isinstance(member, str) else member for name, member in members.items()}
+
+
+def _are_texts(note: Mapping[str, Any], *names: str) -> bool:
+    return all(note.get(name) is None or isinstance(note[name], str) for name in names)
+
+
+def _are_times(note: Mapping[str, Any], *names: str) -> bool:
+    return all(note.get(name) is None or seconds_of(note[name]) is not None for name in names)
+
+
+def _are_whole(note: Mapping[str, Any], *names: str) -> bool:
+    return all(note.get(name) is None or _is_whole(note[name]) for name in names)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and abs(value) < 1 << 53
 
 
 def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
@@ -221,12 +295,10 @@ def decode(lock: str, fields: Mapping[str, Key]) -> Record:
     held = fields.get("uuid")
     token = held.create_revision if held is not None else 0
     texts = {name: k.value.decode(errors="replace") for name, k in fields.items() if k.mod_revision >= token}
-    members: Dict[str, Any] = {}
-    try:
-        document = json.loads(texts.pop("metadata", "{}"), parse_constant=_no_number)
-        members.update(document if isinstance(document, dict) else {})
-    except (ValueError, RecursionError):
-        pass  # somebody else's mistake
+    texts.pop("metadata", None)
+    document = fields.get("metadata")
+    written = document is not None and document.mod_revision >= token
+    members = _document(document.value, len(document.value)) if document is not None and written else {}
     alive, _, progress = texts.get("alive", "").partition(" ")
     members.update((name, text) for name, text in texts.items() if name not in ("uuid", "alive"))
     attributes = {name: value for name, value in members.items()

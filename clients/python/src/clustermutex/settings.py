@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Union
 
 from .errors import RefusedError
 from .record import Attribute, check_attributes, check_text, segment, to_metadata
@@ -14,6 +14,7 @@ HEARTBEAT_LIFE = 60.0
 MAX_MARGIN = 30.0
 MIN_UNLOCK_AFTER = 0.1
 ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
+HEARTBEAT = 3600.0  # how long one goes on at most that was only switched on
 MAX_SECONDS = 10 * 365 * 86400.0
 
 
@@ -36,7 +37,7 @@ class Settings:
 
 
 def settle(name: str, wait: Optional[float], alert_after: Optional[float], unlock_after: Optional[float],
-           margin: Optional[float], heartbeat: Optional[float], purpose: str,
+           margin: Optional[float], heartbeat: Union[None, bool, float], purpose: str,
            attributes: Optional[Mapping[str, Attribute]]) -> Settings:
     """Check what a caller wants, and fill in the defaults."""
     try:
@@ -48,6 +49,8 @@ def settle(name: str, wait: Optional[float], alert_after: Optional[float], unloc
         to_metadata({"purpose": purpose, **(attributes or {})}, ROOM)
         if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
             raise ValueError(f"the time to wait is {wait}, it must not be negative")
+        if isinstance(heartbeat, bool):
+            heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
         if margin is not None and _seconds("margin", margin) >= unlock:
             raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")

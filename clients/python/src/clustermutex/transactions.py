@@ -6,11 +6,10 @@ The bodies are those of etcd's JSON gateway: keys and values in base64, 64-bit n
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from .record import Key, escape
+from .record import Key, escape, read_ending
 
 Body = Dict[str, Any]
 
@@ -22,6 +21,7 @@ class Answer(NamedTuple):
     body: Any = None
     error: str = ""  # why nothing came back
     unanswered: bool = False  # an earlier send of the same request may have been done
+    untrusted: bool = False  # the error is about the server's certificate
 
 
 class Ticket(NamedTuple):
@@ -41,7 +41,9 @@ class Verdict:
     position: int = 0
     revision: int = 0  # still_held: of what was written
     reason: str = ""  # lost: one word
-    detail: str = ""  # lost, report: a sentence
+    by: Optional[str] = None  # lost: who ended it, and why
+    why: Optional[str] = None
+    detail: str = ""  # released, report, resend, login: a sentence
     doubt: bool = False  # this send may have been done, or may yet be
     watch: str = ""  # wait: the key whose deletion is to be awaited
     restore: Optional[Ticket] = None  # look: there is no tail, and this ticket is to be named by one
@@ -237,23 +239,15 @@ class Transactions:
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
         record, history = reads
-        ending = self._ending(history, token)
-        if not ending and unanswered and step.startswith("release"):
+        ending = read_ending(history[0].value, token) if history else None
+        if ending is None and unanswered and step.startswith("release"):
             return Verdict("released", detail="by the send that got no answer")
         holder = self._find(record, self.held)
         if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
             return Verdict("again", record=list(record))  # another process with this uuid has reported progress
-        reason = str(ending.get("ended", "deleted")) if ending else "replaced" if holder else "deleted"
-        by, why = ending.get("by"), ending.get("why")
-        detail = f"{reason} by {by}: {why}" if isinstance(by, str) and isinstance(why, str) else ""
-        return Verdict("lost", reason=reason, detail=detail, record=list(record))
-
-    def _ending(self, history: Sequence[Key], token: int) -> Dict[str, Any]:
-        try:
-            ending = json.loads(history[0].value) if history else {}
-        except (ValueError, RecursionError):
-            return {}
-        return ending if isinstance(ending, dict) and str(ending.get("token")) == str(token) else {}
+        if ending is not None:
+            return Verdict("lost", reason=ending.ended, by=ending.by, why=ending.why, record=list(record))
+        return Verdict("lost", reason="replaced" if holder else "deleted", record=list(record))
 
     def _left(self, reads: Sequence[Sequence[Key]]) -> Verdict:
         others = [self._ticket(k) for k in reads[0] if k.key != self.ticket]
@@ -270,12 +264,15 @@ class Transactions:
 def trouble(step: str, answer: Answer) -> Optional[Verdict]:
     """Say what an answer means that is no result of a request; None if it is one."""
     body = answer.body if isinstance(answer.body, dict) else {}
-    if answer.status == 200 and "header" in body:
+    if answer.status == 200 and isinstance(body.get("header"), dict):
         return None
     code = body.get("code", body.get("grpc_code"))  # etcd 3.5 has another name for it in streams
-    message = str(body.get("message") or answer.error or f"HTTP status {answer.status}")
-    if answer.status == 404 and code is None:
-        return Verdict("report", detail="etcd does not serve its JSON gateway (--enable-grpc-gateway)")
+    message = body.get("message")
+    if type(code) is not int or not isinstance(message, str):
+        foreign = f"HTTP {abs(answer.status)}, which is no answer of etcd's"
+        if abs(answer.status) == 404:
+            foreign += " (is its JSON gateway switched off?)"
+        return Verdict("resend", doubt=True, detail=answer.error or foreign)
     if code == 16 or code == 3 and ("user name is empty" in message or "revision of auth store is old" in message):
         return Verdict("login", detail=message)
     if code == 5 and "lease not found" in message:
