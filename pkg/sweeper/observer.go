@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -29,7 +30,8 @@ const (
 type observer struct {
 	cfg     *Config
 	started time.Time
-	changed chan struct{} // receives a value when more removals may be allowed
+	sweep   *metadata.Sweep // as the presence record announces it
+	changed chan struct{}   // receives a value when more removals may be allowed
 
 	removing atomic.Int32 // batches of removals in flight
 
@@ -52,7 +54,7 @@ type observer struct {
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
-		cfg: cfg, started: now.Wall, changed: make(chan struct{}, 1),
+		cfg: cfg, started: now.Wall, sweep: cfg.Policy.Publish(cfg.Exclude), changed: make(chan struct{}, 1),
 		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.Unverified,
 	}
