@@ -16,8 +16,8 @@ import (
 // Config connects a collector to the view that it exports. Locks and Clock are required; what is left out is not
 // exported.
 type Config struct {
-	Namespace string // the first word of every metric name: unlocker or mutexdash
-	Policy    staleness.Policy
+	Namespace string                  // the first word of every metric name: unlocker or mutexdash
+	Policy    func() staleness.Policy // by which locks are judged now
 
 	Locks func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
 	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
@@ -30,9 +30,11 @@ type Config struct {
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
-	Excluded  func(lock string) bool  // locks that are never removed, by their names
-	Delays    func() int              // the number of lock delays; nil: not known
-	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
+	Excluded func(lock string) bool // locks that are never removed, by their names
+	Delays   func() int             // the number of lock delays; nil: not known
+	// Disagreements returns how many settings differ between the running unlockers; nil: not known.
+	Disagreements func() int
+	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the locks that nobody takes although somebody waits, longest first.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 
@@ -112,6 +114,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		c.unclaimed(ch)
 		if c.c.Delays != nil {
 			gauge(ch, c.d.delays, float64(c.c.Delays()))
+		}
+		if c.c.Disagreements != nil {
+			gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
 		}
 	}
 	if c.c.Activity != nil {

@@ -57,7 +57,7 @@ func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
 		Survey:      w.survey,
 		Namespace:   "unlocker",
-		Policy:      staleness.DefaultPolicy(),
+		Policy:      staleness.DefaultPolicy,
 		Locks:       func() iter.Seq[*metadata.Record] { return compact.Each(compact.All(w.locks)) },
 		Queues:      func() map[string][]metadata.Waiter { return w.queues },
 		Clock:       func() time.Duration { return w.mono },

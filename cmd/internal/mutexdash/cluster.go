@@ -24,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // source says where the locks of a cluster are.
@@ -117,7 +118,7 @@ func (c *cluster) watch(o options, r *components, log zerolog.Logger) {
 			},
 		})
 	c.trouble = wiring.Trouble(c.client, c.layout, c.view, log)
-	shown := wiring.Metrics(namespace, *o.policy, c.view)
+	shown := wiring.Metrics(namespace, func() staleness.Policy { return wiring.Fate(c.view).Policy }, c.view)
 	shown.Alarms = c.health.Alarms
 	c.unclaimed = shown.Unclaimed
 	c.metrics = lockmetrics.New(shown)

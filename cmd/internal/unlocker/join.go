@@ -72,7 +72,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
-	shown := wiring.Metrics(namespace, *o.sweep, r.view)
+	shown := wiring.Metrics(namespace, func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
 	r.unclaimed = shown.Unclaimed
 	shown.Alarms = r.health.Alarms
