@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -234,16 +235,18 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		h.found(pluginCritical, "no unlocker runs: nothing is alerted or removed")
 		return
 	}
-	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
+	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock }) {
 		if text := holdBack(withoutGaps(all)); text != "" {
 			h.found(pluginWarning, "%s", text)
 		}
+	}
+	for _, d := range fate.Disagreements(all) {
+		h.found(pluginWarning, "the unlockers disagree: %v", d)
 	}
 	now := o.app.Now()
 	for _, p := range all {
 		behind := now.Sub(p.Now.Time)
 		switch {
-		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
 				text.Duration(-behind))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,6 +21,7 @@ import (
 type page struct {
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
+	fate      *fate.Fate          // what unlockers do to stale locks; nil: not asked
 	facts     term.Table
 	blocks    []string
 }
@@ -93,6 +95,9 @@ func (p *page) lock(doc *metadata.Document) {
 	}
 	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
+	if words := fateOf(p.fate, &doc.Record); words != "" {
+		p.fact("unlockers", words)
+	}
 	if doc.Alive != nil {
 		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
 	}

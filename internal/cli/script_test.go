@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"put":        in((*world).put),
 			"leased":     in((*world).leased),
+			"unlocker":   in((*world).unlocker),
 			"stated":     in((*world).stated),
 			"asked":      in((*world).asked),
 			"lock":       in((*world).lock),

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 type showOptions struct {
@@ -128,12 +129,16 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	decided, err := s.fate(ctx)
+	if err != nil {
+		return err
+	}
 	if o.format.JSON() {
-		j := o.json(&doc, holders, waiters, delays)
+		j := o.json(&doc, decided.Policy, holders, waiters, delays)
 		j.Diagnosis = lockjson.NewDiagnosis(diagnosed, now)
 		return writeJSON(o.app.Stdout, j)
 	}
-	p := page{now: now, diagnosis: diagnosed, facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
+	p := page{now: now, diagnosis: diagnosed, fate: &decided, facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
 	p.whole(&doc, holders)
 	for _, d := range delays {
 		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
@@ -146,18 +151,18 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	return p.write(o.app.Stdout)
 }
 
-func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
+func (o *showOptions) json(doc *metadata.Document, by staleness.Policy, holders []*metadata.Record,
 	waiters []metadata.Waiter, delays []metadata.Delay) lockjson.Document {
 	now := o.app.Now()
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(waiters, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range holders {
-		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))
+		j.Holders = append(j.Holders, newLockJSON(r, by, waiters, now))
 	}
 	if len(doc.Fields) == 0 {
 		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(waiters), now)
 	} else {
-		j.Lock = newLockJSON(&doc.Record, waiters, now)
+		j.Lock = newLockJSON(&doc.Record, by, waiters, now)
 	}
 	if o.raw {
 		for _, f := range doc.Fields {

@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// modeAutoUnlock is the mode of unlockers that remove locks; others only watch.
-const modeAutoUnlock = "auto-unlock"
 
 // maxNamed is how many locks or unlockers a sentence names.
 const maxNamed = 3
@@ -25,7 +23,7 @@ func holdBack(unlockers []metadata.Presence) string {
 	var all []string
 	for _, u := range unlockers {
 		why := u.HeldBack
-		if u.Mode != modeAutoUnlock {
+		if u.Mode != fate.AutoUnlock {
 			why = []string{shortText(u.Mode)}
 		}
 		if len(why) == 0 {
