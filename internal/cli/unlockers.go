@@ -18,7 +18,7 @@ const maxNamed = 3
 // holdBack explains why no unlocker removes what is due; empty if one may.
 func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
-		return "no unlocker runs, so nothing removes locks"
+		return "no unlocker has announced itself, so nothing removes locks"
 	}
 	var all []string
 	for _, u := range unlockers {
