@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -49,7 +50,8 @@ func newCheck(a *app) *cobra.Command {
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
-              for (--warn-waiting); a lock is free, and the first in line does not take it; no unlocker
+              for (--warn-waiting); a lock has more holders than it allows, or a lock delay without
+              end; a lock is free, and the first in line does not take it; no unlocker
               can remove locks at the moment; unlockers disagree; or the clock of an unlocker or a
               holder differs from this machine's
   2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
@@ -232,6 +234,7 @@ func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 	if !o.noUnlocker {
 		o.judgeUnlockers(h, all.unlockers)
 	}
+	o.judgeConsistency(h, all)
 	o.judgeLocks(h, all)
 	for lock, waiters := range all.waiters {
 		if o.globs.match(lock) {
@@ -277,6 +280,30 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID),
 				text.Duration(behind))
 		}
+	}
+}
+
+// judgeConsistency looks for what no client leaves in etcd.
+func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
+	held := func(yield func(string, map[string]any) bool) {
+		for _, r := range all.locks {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}
+	found := slices.DeleteFunc(inconsistent.Find(held, all.delays), func(l inconsistent.Lock) bool {
+		return !o.globs.match(l.Name)
+	})
+	for _, l := range found[:min(len(found), maxNamed)] {
+		waiting := ""
+		if n := len(all.waiters[l.Name]); n > 0 {
+			waiting = fmt.Sprintf(" (%d wait)", n)
+		}
+		h.found(pluginWarning, "%v%s", l, waiting)
+	}
+	if more := len(found) - maxNamed; more > 0 {
+		h.found(pluginWarning, "%s inconsistent", count(more, "more lock"))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -38,6 +39,7 @@ type scene struct {
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
 	unlockers []setup.Unlocker
+	wrong     []inconsistent.Lock
 	foreign   []string
 	fresh     locks.Freshness
 	away      error // what etcd answers to every read
@@ -146,14 +148,15 @@ func (s *scene) config() setup.Config {
 	}
 	s.view = form(read(s, func() []*metadata.Record { return s.locks }))
 	return setup.Config{
-		Locks:     s.view,
-		Clock:     func() time.Duration { return time.Hour },
-		Queues:    func() map[string][]metadata.Waiter { return s.queues },
-		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
-		Unlockers: func() []setup.Unlocker { return s.unlockers },
-		Members:   func() []setup.Member { return s.members },
-		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:     read(s, func() locks.Freshness { return s.fresh }),
+		Locks:        s.view,
+		Clock:        func() time.Duration { return time.Hour },
+		Queues:       func() map[string][]metadata.Waiter { return s.queues },
+		Waiters:      func(lock string) []metadata.Waiter { return s.queues[lock] },
+		Unlockers:    func() []setup.Unlocker { return s.unlockers },
+		Inconsistent: func() []inconsistent.Lock { return s.wrong },
+		Members:      func() []setup.Member { return s.members },
+		Foreign:      func() ([]string, int) { return s.foreign, len(s.foreign) },
+		Fresh:        read(s, func() locks.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -53,6 +54,16 @@ func TestStatusTellsByWhatUnlockersDecideAndWhoDisagrees(t *testing.T) {
 	s.unlockers = s.unlockers[:1]
 	s.unlockers[0].Sweep.Exclude = []string{"db/*", "cron/?"}
 	wantWords(t, ok(t, d, "/status"), "never removed db/* cron/?")
+}
+
+func TestStatusNamesInconsistentLocks(t *testing.T) {
+	s := newScene()
+	s.wrong = []inconsistent.Lock{{Name: "pool<b>", Kind: inconsistent.Oversold, Why: "has 4 of 3 permits out"}}
+	page := ok(t, s.dashboard(t), "/status")
+	wantWords(t, page, "Inconsistent locks 1", "pool<b> has 4 of 3 permits out")
+	if !slices.Contains(attributes(page, "href"), "/lock?name=pool%3Cb%3E") {
+		t.Errorf("the page does not lead to the lock: %v", attributes(page, "href"))
+	}
 }
 
 func TestStatusTellsTheMembersOfEtcdAndTheFlags(t *testing.T) {

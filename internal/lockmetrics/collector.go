@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -32,6 +33,8 @@ type Config struct {
 
 	Excluded func(lock string) bool // locks that are never removed, by their names
 	Delays   func() int             // the number of lock delays; nil: not known
+	// Inconsistent returns what no client that follows the protocol leaves in etcd; nil: not known.
+	Inconsistent func() []inconsistent.Lock
 	// Disagreements returns how many settings differ between the running unlockers; nil: not known.
 	Disagreements func() int
 	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
@@ -115,6 +118,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		if c.c.Delays != nil {
 			gauge(ch, c.d.delays, float64(c.c.Delays()))
 		}
+		c.inconsistent(ch)
 		if c.c.Disagreements != nil {
 			gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
 		}
@@ -128,6 +132,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.held.Collect(ch)
 	for _, m := range c.byLock.collectors() {
 		m.Collect(ch)
+	}
+}
+
+func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
+	if c.c.Inconsistent == nil {
+		return
+	}
+	counts := map[inconsistent.Kind]int{}
+	for _, l := range c.c.Inconsistent() {
+		counts[l.Kind]++
+	}
+	for _, kind := range inconsistent.Kinds() {
+		gauge(ch, c.d.inconsistent, float64(counts[kind]), string(kind))
 	}
 }
 

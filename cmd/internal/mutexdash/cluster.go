@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -147,6 +148,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Foreign = view.Foreign
 	config.Delays = view.DelaysAbout
 	config.Unclaimed = c.unclaimed
+	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
 	config.Unlockers = func() []setup.Unlocker {
 		var alive []setup.Unlocker
 		for _, u := range view.Unlockers() {

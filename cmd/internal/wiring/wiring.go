@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -39,6 +40,7 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed:     Unclaimed(v),
 		Delays:        func() int { return len(v.Delays()) },
+		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
 		Disagreements: func() int { return len(fate.Disagreements(presences(v))) },
 		Sync: func() lockmetrics.Sync {
 			f := v.Fresh()
@@ -46,6 +48,17 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		},
 		Activity: func() lockmetrics.Activity { return activity(v.Stats()) },
 	}
+}
+
+// Inconsistent returns what no client that follows the protocol leaves in etcd.
+func Inconsistent(v *lockview.View) []inconsistent.Lock {
+	return inconsistent.Find(func(yield func(string, map[string]any) bool) {
+		for _, r := range v.Compact() {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}, v.Delays())
 }
 
 func activity(s lockview.Stats) lockmetrics.Activity {

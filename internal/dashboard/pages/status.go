@@ -26,6 +26,8 @@ type statusPage struct {
 	Total     int
 	Known     bool // which unlockers run
 	Unlockers []unlockerView
+	Wrong     []wrongLock // what no client leaves in etcd
+	WrongN    int
 	Foreign   []string // keys below the prefix that fit no layout
 	ForeignN  int
 	Policy    []fact          // by what the unlockers decide
@@ -33,6 +35,11 @@ type statusPage struct {
 	Disagree  []string        // about what the unlockers disagree
 	About     []fact          // this dashboard
 }
+
+type wrongLock struct{ Name, URL, Why string }
+
+// maxWrong is how many inconsistent locks the page names.
+const maxWrong = 20
 
 type memberView struct{ Endpoint, Role, Version, Store, Problem string }
 
@@ -64,6 +71,14 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	for _, u := range unlockers {
 		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
 			v.Age(u.Arrived), u.HeldBack})
+	}
+	if p.site.Config.Inconsistent != nil {
+		wrong := p.site.Config.Inconsistent()
+		v.WrongN = len(wrong)
+		for _, l := range wrong[:min(len(wrong), maxWrong)] {
+			name := text.Clip(l.Name, site.MaxNameShown)
+			v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
+		}
 	}
 	if p.site.Config.Foreign != nil {
 		v.Foreign, v.ForeignN = p.site.Config.Foreign()

@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
@@ -54,6 +55,8 @@ type Config struct {
 	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
 	// first, and how long it takes until there may be another one. Nil says that this is not known.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
+	// Inconsistent returns what no client that follows the protocol leaves in etcd. Nil says that this is not known.
+	Inconsistent func() []inconsistent.Lock
 	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
