@@ -115,8 +115,15 @@ func policyFacts(p staleness.Policy) []fact {
 		{"clock skew", lasting(p.ClockSkew)},
 		{"without an alert time", "alert " + sinceSeen(p.DefaultAlertAfter)},
 		{"without a deadline", "removed " + sinceSeen(p.DefaultAutoUnlockAfter)},
-		{"lock delay", lasting(p.LockDelay) + " where the record does not say"},
+		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
 	}
+}
+
+func orNone(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return lasting(d)
 }
 
 func lasting(d time.Duration) string {
