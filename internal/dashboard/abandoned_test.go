@@ -108,6 +108,20 @@ func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
 	}
 }
 
+func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
+	s := mourning()
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "Unlockers only report it: unlock it by hand.")
+	version := get(d, "/").Header().Get("ETag")
+	s.unlockers = []setup.Unlocker{unlocker("eu-1", s.now)}
+	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
+	if get(d, "/").Header().Get("ETag") == version {
+		t.Error("the version of the list is the same")
+	}
+	s.now = s.now.Add(2 * time.Second) // no lock has changed since
+	wantWords(t, ok(t, d, "/"), "It is unlocked in 0:0")
+}
+
 func TestTheListPutsTheAbandonedBelowTheExpiredAndAboveWhatAlerts(t *testing.T) {
 	s := mourning()
 	s.add(hold{name: "late", owner: "ops", held: time.Hour, alert: -2 * time.Minute, unlock: -time.Minute})
