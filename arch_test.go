@@ -163,7 +163,8 @@ func table() []room {
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/route", "pkg/sweeper",
 			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
-			"internal/lockview", "internal/diagnosis", "internal/fate", "internal/inconsistent", "internal/holdtimes", "internal/holderproc", "internal/flags",
+			"internal/lockview", "internal/diagnosis", "internal/fate", "internal/inconsistent",
+			"internal/holdtimes", "internal/holderproc", "internal/flags",
 			"internal/text", "internal/build",
 			"internal/cli/term", "internal/cli/childproc", "internal/clusterfile",
 		}, "the command line is not a daemon and shows no page"},

@@ -84,8 +84,8 @@ func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Ve
 	return staleness.Judge(stated(r, now), p, staleness.Moment{Wall: now})
 }
 
-// stated is the record as seen by somebody whose monotonic clock shows 0 now and who saw the statement about it when the
-// witness wrote it.
+// stated is the record as seen by somebody whose monotonic clock shows 0 now and who saw the statement about it when
+// the witness wrote it.
 func stated(r *metadata.Record, now time.Time) *metadata.Record {
 	if r.Death == nil || r.Death.At.IsZero() {
 		return r

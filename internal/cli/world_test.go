@@ -66,8 +66,8 @@ func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// leased KEY VALUE [TTL] writes a key below the prefix with a lease, of the length that an unlocker's presence has, which
-// is kept alive as long as the test needs it.
+// leased KEY VALUE [TTL] writes a key below the prefix with a lease, of the length that an unlocker's presence has,
+// which is kept alive as long as the test needs it.
 func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
 	ttl := protocol.PresenceTTL
 	if len(args) > 2 {
@@ -87,8 +87,8 @@ func (w *world) keep(ts *testscript.TestScript, key, value string, ttl time.Dura
 	ts.Check(err)
 }
 
-// unlocker ID [NAME=VALUE...] writes the presence of an unlocker that removes locks by the default policy, or in another
-// mode, held_back by rules, with abandoned=unlock, exclude=GLOB or clock_skew=DURATION, or sweep= to
+// unlocker ID [NAME=VALUE...] writes the presence of an unlocker that removes locks by the default policy, or in
+// another mode, held_back by rules, with abandoned=unlock, exclude=GLOB or clock_skew=DURATION, or sweep= to
 // publish nothing.
 func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
 	policy := staleness.DefaultPolicy()

@@ -81,7 +81,8 @@ func quicker(a, b staleness.Policy) staleness.Policy {
 		DefaultAutoUnlockAfter: earlier(a.DefaultAutoUnlockAfter, b.DefaultAutoUnlockAfter),
 		UnlockAbandoned:        a.UnlockAbandoned || b.UnlockAbandoned,
 		AbandonedGrace:         min(a.AbandonedGrace, b.AbandonedGrace),
-		LockDelay:              max(a.LockDelay, b.LockDelay), // whoever removes the lock, others may have to wait this long
+		// whoever removes the lock, others may have to wait this long
+		LockDelay: max(a.LockDelay, b.LockDelay),
 	}
 	switch {
 	case !b.UnlockAbandoned && a.UnlockAbandoned:

@@ -95,7 +95,8 @@ func newDescs(namespace string, more []string) descs {
 
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.inconsistent, d.disagreements, d.deadlocks, d.deadlockSince,
+		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.inconsistent, d.disagreements,
+		d.deadlocks, d.deadlockSince,
 		d.unclaimed, d.unclaimedSince,
 		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockExcluded, d.lockInfo, d.lockWaiters, d.dropped,
 		d.clocksOff, d.clockOffset,

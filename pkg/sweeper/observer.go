@@ -65,7 +65,8 @@ type observer struct {
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
-		cfg: cfg, begun: now.Mono, gapLogged: now.Mono, started: now.Wall, sweep: cfg.Policy.Publish(cfg.Exclude), changed: make(chan struct{}, 1),
+		cfg: cfg, started: now.Wall, sweep: cfg.Policy.Publish(cfg.Exclude), changed: make(chan struct{}, 1),
+		begun: now.Mono, gapLogged: now.Mono,
 		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.Unverified,
 	}
@@ -112,8 +113,8 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and now and then while it
-// lasts. That a process starts needs no line, unless something keeps it from observing.
+// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and now and then while
+// it lasts. That a process starts needs no line, unless something keeps it from observing.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
 		cause = gapStart
