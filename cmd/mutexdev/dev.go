@@ -102,12 +102,12 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []strin
 	shared := []string{
 		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
 		"--web.shutdown-delay=0s",
-		"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
-		"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + p.AbandonedGrace.String(),
 	}
 	group.Add("unlocker", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
-			"--policy=auto-unlock", "--metrics.lock-series=all", "--web.listen-address=" + o.unlocker.value}))
+			"--policy=auto-unlock", "--metrics.lock-series=all", "--web.listen-address=" + o.unlocker.value,
+			"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
+			"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + p.AbandonedGrace.String()}))
 	})
 	group.Add("mutexdash", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared,

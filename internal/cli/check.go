@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -47,12 +50,13 @@ func newCheck(a *app) *cobra.Command {
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
-              for (--warn-waiting); a lock is free, and the first in line does not take it; no unlocker
-              can remove locks at the moment; or the clock of an unlocker or a holder differs from
-              this machine's
+              for (--warn-waiting); a lock has more holders than it allows, or a lock delay without
+              end; a lock is free, and the first in line does not take it; no unlocker
+              can remove locks at the moment; unlockers disagree; or the clock of an unlocker or a
+              holder differs from this machine's
   2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
-              (--crit-alerting, --crit-waiting); or no unlocker is running, which shows 15 seconds
-              after the last one ended
+              (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is full; or no
+              unlocker has announced itself, which shows 15 seconds after the last one wrote
   3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
 
 While a lock is free although somebody waits for it, check looks again until --unclaimed-after has passed. A
@@ -157,13 +161,28 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, late(opening, err)
 	}
+	alarms := s.alarms(opening)
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
 		return nil, err
 	}
-	v := o.judge(all)
+	v := o.judge(all, alarms)
 	o.judgeUnclaimed(v, all, free)
 	return v, nil
+}
+
+// alarms says what etcd itself complains about; nothing if that is not known.
+func (s *session) alarms(ctx context.Context) []string {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	raised, _ := etcdconn.Alarms(request, s.client)
+	var all []string
+	for _, alarm := range raised {
+		if said := alarm.Explain(); !slices.Contains(all, said) {
+			all = append(all, said)
+		}
+	}
+	return all
 }
 
 // look reads everything once more.
@@ -205,13 +224,17 @@ func (h *health) found(status int, format string, args ...any) {
 	h.general = append(h.general, fmt.Sprintf(format, args...))
 }
 
-func (o *checkOptions) judge(all *snapshot) *health {
+func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 	h := &health{
 		counts: map[staleness.State]int{}, unhealthy: map[staleness.State][]string{}, unlockers: len(all.unlockers),
+	}
+	for _, alarm := range alarms {
+		h.found(pluginCritical, "%s", alarm)
 	}
 	if !o.noUnlocker {
 		o.judgeUnlockers(h, all.unlockers)
 	}
+	o.judgeConsistency(h, all)
 	o.judgeLocks(h, all)
 	for lock, waiters := range all.waiters {
 		if o.globs.match(lock) {
@@ -230,20 +253,26 @@ func (o *checkOptions) judge(all *snapshot) *health {
 func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
 
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
-	if len(all) == 0 {
-		h.found(pluginCritical, "no unlocker runs: nothing is alerted or removed")
+	switch {
+	case len(all) == 0 && h.status == pluginCritical: // an etcd that is full keeps them from announcing themselves
+		return
+	case len(all) == 0:
+		h.found(pluginCritical, "no unlocker has announced itself: none runs, or none can write to etcd, so nothing is "+
+			"removed")
 		return
 	}
-	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
+	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock }) {
 		if text := holdBack(withoutGaps(all)); text != "" {
 			h.found(pluginWarning, "%s", text)
 		}
+	}
+	for _, d := range fate.Disagreements(all) {
+		h.found(pluginWarning, "the unlockers disagree: %v", d)
 	}
 	now := o.app.Now()
 	for _, p := range all {
 		behind := now.Sub(p.Now.Time)
 		switch {
-		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
 				text.Duration(-behind))
@@ -251,6 +280,30 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID),
 				text.Duration(behind))
 		}
+	}
+}
+
+// judgeConsistency looks for what no client leaves in etcd.
+func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
+	held := func(yield func(string, map[string]any) bool) {
+		for _, r := range all.locks {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}
+	found := slices.DeleteFunc(inconsistent.Find(held, all.delays), func(l inconsistent.Lock) bool {
+		return !o.globs.match(l.Name)
+	})
+	for _, l := range found[:min(len(found), maxNamed)] {
+		waiting := ""
+		if n := len(all.waiters[l.Name]); n > 0 {
+			waiting = fmt.Sprintf(" (%d wait)", n)
+		}
+		h.found(pluginWarning, "%v%s", l, waiting)
+	}
+	if more := len(found) - maxNamed; more > 0 {
+		h.found(pluginWarning, "%s inconsistent", count(more, "more lock"))
 	}
 }
 

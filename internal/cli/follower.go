@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // follower writes the lines of watch.
@@ -20,8 +21,9 @@ type follower struct {
 	globs    globs
 	json     bool
 	waiters  func(lock string) []metadata.Waiter
-	reported map[hold]string // the last event reported of every hold
-	stale    bool            // it has warned that the lines are not up to date
+	decided  func() staleness.Policy // by the unlockers
+	reported map[hold]string         // the last event reported of every hold
+	stale    bool                    // it has warned that the lines are not up to date
 	wake     chan struct{}
 
 	mu   sync.Mutex
@@ -115,7 +117,7 @@ type eventJSON struct {
 func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
 	now := f.now()
 	if f.json {
-		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
+		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.decided(), f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -21,6 +22,7 @@ type forceUnlockOptions struct {
 
 	lockDelay time.Duration
 	given     func(flag string) bool
+	decided   fate.Fate // by the unlockers
 }
 
 func newForceUnlock(a *app) *cobra.Command {
@@ -39,7 +41,7 @@ required: the uuid of the hold you saw with show. Another hold is never ended (3
 without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
 their own names: pool#2.
 
-If the record asks for a lock delay, nobody who knows lock delays takes the lock before it is over:
+If the record or the unlockers ask for a lock delay, nobody who knows lock delays takes the lock before it is over:
 see "mutexctl delays". Choose another with --lock-delay, 0 for none.
 
 The ending is recorded in the history, and in the audit trail with the reason, user@host and the
@@ -50,7 +52,7 @@ source "cli".`,
 	o.deed.flags(cmd, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
-		"how long nobody is to follow, up to 1h; default: what the record says")
+		"how long nobody is to follow, up to 1h; default: what the record says, or the unlockers")
 	o.given = cmd.Flags().Changed
 	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
 	o.deed.runs(cmd, a, o.check, o.run)
@@ -73,6 +75,11 @@ func (o *forceUnlockOptions) check() error {
 }
 
 func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+	decided, err := s.fate(ctx)
+	if err != nil {
+		return "", err
+	}
+	o.decided = decided
 	if !o.yes {
 		if err := o.confirm(ctx, s, doc); err != nil {
 			return "", err
@@ -80,7 +87,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.
 	}
 	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
 	removal := protocol.Forced(&doc.Record, action, o.delay(&doc.Record))
-	err := o.deed.send(ctx, s, &doc.Record, "force-unlock", func(ctx context.Context) error {
+	err = o.deed.send(ctx, s, &doc.Record, "force-unlock", func(ctx context.Context) error {
 		return s.store.ForceUnlock(ctx, removal, action)
 	})
 	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.holder(&doc.Record))
@@ -92,7 +99,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.
 
 // delay is the lock delay that follows the hold.
 func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
-	d := r.DelayOf(0)
+	d := r.DelayOf(o.decided.Policy.LockDelay)
 	if o.given("lock-delay") && r.Token != 0 {
 		d = o.lockDelay
 	}

@@ -19,14 +19,13 @@ func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
 
 const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"
 
-func newLockJSON(r *metadata.Record, waiters []metadata.Waiter, now time.Time) lockjson.Lock {
-	return lockjson.New(r, judge(r, now), lockjson.QueueOf(waiters), now)
+func newLockJSON(r *metadata.Record, p staleness.Policy, waiters []metadata.Waiter, now time.Time) lockjson.Lock {
+	return lockjson.New(r, judgeBy(p, r, now), lockjson.QueueOf(waiters), now)
 }
 
-// judge judges the lock by our own clock. It does not know the unlocker's default for records without readable
-// deadlines, so such a lock is malformed.
+// judge judges the lock by our own clock, whatever the unlockers decide.
 func judge(r *metadata.Record, now time.Time) staleness.Verdict {
-	return staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: now})
+	return judgeBy(staleness.Policy{}, r, now)
 }
 
 // writeJSON writes v in one line. Unprintable characters, which could control a terminal, become escapes.

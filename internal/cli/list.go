@@ -89,7 +89,7 @@ func (o *listOptions) wanted(r *metadata.Record) bool {
 func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, all.fate.Policy, all.waiters[r.Queue()], now)); err != nil {
 			return err
 		}
 	}
@@ -110,9 +110,11 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
+	abandoned := false
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
+		abandoned = abandoned || state == staleness.Abandoned
 		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), orNone(acknowledged(r, now)), shortText(r.Owner),
 			hostPID(r), age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
@@ -124,6 +126,9 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	}
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
+	}
+	if abandoned {
+		fmt.Fprintln(o.app.Stderr, ofAbandoned(&all.fate))
 	}
 	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
 	return err

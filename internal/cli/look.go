@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -16,6 +17,7 @@ type look struct {
 	lockstore.Look
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
+	fate      fate.Fate           // what unlockers do to stale locks
 	// removed is how the newest hold ended that its holder did not end, of a lock that nobody holds; nil if no ending
 	// is recorded.
 	removed *metadata.Ending
@@ -30,6 +32,9 @@ func (s *session) look(ctx context.Context, name string) (*look, error) {
 		return nil, s.explain(ctx, "read "+text.Visible(name), err)
 	}
 	l := &look{Look: read, now: s.app.Now()}
+	if l.fate, err = s.fate(ctx); err != nil {
+		return l, err
+	}
 	if l.held() {
 		l.diagnosis, err = s.diagnose(ctx, &l.Whole, l.now)
 		return l, err
@@ -64,12 +69,12 @@ func (l *look) json(raw bool) lockjson.Document {
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
 	for _, r := range l.holders() {
-		j.Holders = append(j.Holders, newLockJSON(r, l.Waiters, l.now))
+		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))
 	}
 	if len(doc.Fields) == 0 {
 		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(l.Waiters), l.now)
 	} else {
-		j.Lock = newLockJSON(&doc.Record, l.Waiters, l.now)
+		j.Lock = newLockJSON(&doc.Record, l.fate.Policy, l.Waiters, l.now)
 	}
 	if l.removed != nil {
 		j.Ending = new(lockjson.NewEnding(l.removed, l.now))

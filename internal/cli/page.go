@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,13 +21,14 @@ import (
 // page shows one lock to a person: rows of label and value, then blocks of text.
 type page struct {
 	now    time.Time
+	fate   *fate.Fate // what unlockers do to stale locks
 	facts  term.Table
 	blocks []string
 }
 
 // newPage makes the page of a lock, to be written to w.
 func newPage(l *look, w *os.File) *page {
-	p := &page{now: l.now, facts: term.Table{Coloured: term.TakesColours(w)}}
+	p := &page{now: l.now, fate: &l.fate, facts: term.Table{Coloured: term.TakesColours(w)}}
 	p.lock(l)
 	p.removed(l.removed)
 	for _, d := range l.Delays {
@@ -113,6 +115,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	}
 	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
+	if words := fateOf(p.fate, &doc.Record); words != "" {
+		p.fact("unlockers", words)
+	}
 	if doc.Alive != nil {
 		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -17,6 +18,7 @@ type snapshot struct {
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // running ones
+	fate      fate.Fate           // what these do to stale locks
 	delays    []metadata.Delay    // by lock
 	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
@@ -37,6 +39,7 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	stated := map[protocol.Key]*metadata.Statement{}
+	var announced []presence
 	g := lockstore.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
 	}}
@@ -61,7 +64,11 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		case protocol.KindDelay:
 			all.delays = append(all.delays, protocol.ReadDelay(key.Lock, kv))
 		case protocol.KindUnlocker:
-			all.takeUnlocker(key.ID, kv)
+			if p, ok := announcedBy(key.ID, kv); ok {
+				announced = append(announced, p)
+			} else if kv.Lease == 0 {
+				all.foreign++
+			}
 		case protocol.KindForeign:
 			g.Take(key, kv)
 			if prefix, field, ok := s.layout.Misplaced(kv.Key); ok {
@@ -80,6 +87,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
 	}
 	all.revision = revision
+	if all.unlockers, err = s.running(ctx, announced); err != nil {
+		return nil, err
+	}
+	all.fate = fate.Of(all.unlockers)
 	byName(all.locks)
 	for _, w := range all.waiters {
 		lockstore.InOrder(w)
@@ -89,19 +100,6 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 
 func byName(locks []*metadata.Record) {
 	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// takeUnlocker takes the presence record of an unlocker. A record without a lease would outlive its unlocker, so it
-// proves nothing.
-func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
-	p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
-	switch {
-	case kv.Lease == 0:
-		all.foreign++
-	case err == nil:
-		p.ID = instance // the key tells unlockers apart
-		all.unlockers = append(all.unlockers, p)
-	}
 }
 
 // queue reads the waiters of one lock.

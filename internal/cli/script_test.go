@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"put":        in((*world).put),
 			"leased":     in((*world).leased),
+			"unlocker":   in((*world).unlocker),
 			"stated":     in((*world).stated),
 			"asked":      in((*world).asked),
 			"lock":       in((*world).lock),
@@ -92,6 +93,24 @@ func TestScriptsOfUsers(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
 			e.Setenv("MUTEXCTL_LOG_LEVEL", "error") // the password goes without TLS
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	})
+}
+
+// TestScriptsOnAFullEtcd runs the scripts in testdata/full as a user who may only read an etcd that is out of space.
+func TestScriptsOnAFullEtcd(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Auth(), etcdtest.Quota(4<<20))
+	server.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
+	server.Fill(t, "/elsewhere/")
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/full",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
+			e.Setenv("MUTEXCTL_ETCD_USER", "reader")
+			e.Setenv("MUTEXCTL_ETCD_PASSWORD", "secret")
+			e.Setenv("MUTEXCTL_LOG_LEVEL", "error")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -19,30 +20,25 @@ type sweepOptions struct {
 	format *term.Format
 	globs  globs
 	dryRun bool
-	policy staleness.Policy
 }
 
 func newSweep(a *app) *cobra.Command {
-	o := &sweepOptions{app: a, policy: staleness.Policy{MinWarning: staleness.DefaultPolicy().MinWarning}}
+	o := &sweepOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "sweep --dry-run [PATTERN...]",
 		Short: "Show which locks the unlocker may remove now",
 		Long: `Show which locks are past their deadline, so that an unlocker with a fresh view and a verified clock
-would remove them now. Nothing is removed: only an unlocker, which has watched the lock for a while,
-or a person with force-unlock can do that. It also reports when no unlocker is running, or all of them
-are holding back.
+would remove them now, by what the running unlockers publish. Nothing is removed: only an unlocker,
+which has watched the lock for a while, or a person with force-unlock can do that. It also reports
+when no unlocker has announced itself, or all of them are holding back.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 JSON: one object per line, a lock as in "mutexctl list".`,
 		Example: `  mutexctl sweep --dry-run
-  mutexctl sweep --dry-run --clock-skew 30s -o json`,
+  mutexctl sweep --dry-run -o json`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
-	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
-		"the unlocker's --sweep.clock-skew")
-	cmd.Flags().BoolVar(&o.policy.UnlockAbandoned, "abandoned", false,
-		"also abandoned locks, as for unlockers with --sweep.abandoned=unlock")
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
@@ -51,24 +47,22 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	if !o.dryRun {
 		return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
 	}
-	if err := o.policy.Check(); err != nil {
-		return &statusError{ExitUsage, err}
-	}
 	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
 	}
 	now := o.app.Now()
+	policy := o.policy(&all.fate)
 	var t term.Table
 	due := 0
 	t.Row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
 	for _, r := range all.locks {
-		if !o.globs.match(r.Name) || !o.due(r, now) {
+		if !o.globs.match(r.Name) || all.fate.Excludes(r.Name) || !isDue(r, policy, now) {
 			continue
 		}
 		due++
 		if o.format.JSON() {
-			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
+			if err := writeJSON(o.app.Stdout, newLockJSON(r, policy, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
 			continue
@@ -79,23 +73,38 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		return err
 	}
 	abandoned := ""
-	if o.policy.UnlockAbandoned {
+	if policy.UnlockAbandoned {
 		abandoned = ", or abandoned"
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v%s; nothing was removed\n", count(due, "lock"),
-		len(all.locks), o.policy.ClockSkew, abandoned)
+		len(all.locks), policy.ClockSkew, abandoned)
 	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
 	return nil
 }
 
-// due reports whether an ideal unlocker would remove the lock: one that has always watched it, and that nothing holds
+// policy is by what the unlockers decide, or the default as far as that is not known, which it then says.
+func (o *sweepOptions) policy(f *fate.Fate) staleness.Policy {
+	switch {
+	case f.Known():
+		return f.Policy
+	case f.Unlockers > 0:
+		fmt.Fprintf(o.app.Stderr, "how the unlockers decide %s; this is the default\n", unknownFate(f))
+	}
+	if f.Policy.MinWarning > 0 { // of those that say
+		return f.Policy
+	}
+	return staleness.DefaultPolicy()
+}
+
+// isDue reports whether an ideal unlocker would remove the lock: one that has always watched it, and that nothing holds
 // back.
-func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
+func isDue(r *metadata.Record, p staleness.Policy, now time.Time) bool {
+	p.DefaultAutoUnlockAfter = 0 // counted from when an unlocker saw the lock, which is not known here
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
 		Forward: true}
-	watched := *r
+	watched := *stated(r, now)
 	watched.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
-	return staleness.Decide(&watched, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
+	return staleness.Decide(&watched, p, ideal, staleness.Moment{Wall: now}).HeldBack == ""
 }

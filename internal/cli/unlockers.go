@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// modeAutoUnlock is the mode of unlockers that remove locks; others only watch.
-const modeAutoUnlock = "auto-unlock"
 
 // maxNamed is how many locks or unlockers a sentence names.
 const maxNamed = 3
@@ -20,12 +18,12 @@ const maxNamed = 3
 // holdBack explains why no unlocker removes what is due; empty if one may.
 func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
-		return "no unlocker runs, so nothing removes locks"
+		return "no unlocker has announced itself, so nothing removes locks"
 	}
 	var all []string
 	for _, u := range unlockers {
 		why := u.HeldBack
-		if u.Mode != modeAutoUnlock {
+		if u.Mode != fate.AutoUnlock {
 			why = []string{shortText(u.Mode)}
 		}
 		if len(why) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 type watchOptions struct {
@@ -56,6 +57,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
+	f.decided = func() staleness.Policy { return fateIn(view).Policy }
 	return f.follow(ctx, view)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // enough is how long anything may take on a busy machine.
@@ -31,18 +32,22 @@ type world struct {
 	running map[string]*exec.Cmd
 	screens map[string]*screen
 	clock   time.Time // of the unlocker that held writes for
+	ended   context.Context
+	stop    context.CancelFunc
 }
 
 type worldKey struct{}
 
 func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 	layout, err := protocol.NewLayout("/" + filepath.Base(e.WorkDir))
+	ended, stop := context.WithCancel(context.Background())
 	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{},
-		screens: map[string]*screen{}, clock: time.Unix(1_700_000_000, 0)}, err
+		screens: map[string]*screen{}, clock: time.Unix(1_700_000_000, 0), ended: ended, stop: stop}, err
 }
 
 // end ends what a failed script left running.
 func (w *world) end() {
+	w.stop()
 	for _, c := range w.running {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -61,13 +66,62 @@ func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// leased KEY VALUE writes a key below the prefix that lives as long as the test needs it.
+// leased KEY VALUE [TTL] writes a key below the prefix with a lease, of the length that an unlocker's presence has,
+// which is kept alive as long as the test needs it.
 func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
-	lease, err := w.client.Grant(context.Background(), int64(10*enough.Seconds()))
+	ttl := protocol.PresenceTTL
+	if len(args) > 2 {
+		var err error
+		ttl, err = time.ParseDuration(args[2])
+		ts.Check(err)
+	}
+	w.keep(ts, unquote(ts, args[0]), unquote(ts, args[1]), ttl)
+}
+
+func (w *world) keep(ts *testscript.TestScript, key, value string, ttl time.Duration) {
+	lease, err := w.client.Grant(context.Background(), int64(ttl.Seconds()))
 	ts.Check(err)
-	_, err = w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]),
-		clientv3.WithLease(lease.ID))
+	_, err = w.client.Put(context.Background(), w.layout.Prefix()+key, value, clientv3.WithLease(lease.ID))
 	ts.Check(err)
+	_, err = w.client.KeepAlive(w.ended, lease.ID)
+	ts.Check(err)
+}
+
+// unlocker ID [NAME=VALUE...] writes the presence of an unlocker that removes locks by the default policy, or in
+// another mode, held_back by rules, with abandoned=unlock, exclude=GLOB or clock_skew=DURATION, or sweep= to
+// publish nothing.
+func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
+	policy := staleness.DefaultPolicy()
+	p := metadata.Presence{ID: args[0], Mode: "auto-unlock", Now: metadata.Time{Time: time.Now()}}
+	var exclude []string
+	silent := false
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg, "=")
+		switch value = unquote(ts, value); name {
+		case "mode":
+			p.Mode = value
+		case "held_back":
+			p.HeldBack = strings.Split(value, ",")
+		case "abandoned":
+			policy.UnlockAbandoned = value == metadata.SweepUnlock
+		case "exclude":
+			exclude = append(exclude, value)
+		case "lock_delay", "clock_skew", "abandoned_grace":
+			d, err := time.ParseDuration(value)
+			ts.Check(err)
+			*map[string]*time.Duration{"lock_delay": &policy.LockDelay, "clock_skew": &policy.ClockSkew,
+				"abandoned_grace": &policy.AbandonedGrace}[name] = d
+		case "sweep":
+			silent = true
+		default:
+			ts.Fatalf("an unlocker has no %s", name)
+		}
+	}
+	if p.Sweep = policy.Publish(exclude); silent {
+		p.Sweep = nil
+	}
+	w.keep(ts, strings.TrimPrefix(w.layout.Unlocker(args[0]), w.layout.Prefix()), protocol.Marshal(p),
+		protocol.PresenceTTL)
 }
 
 // lock NAME [FIELD=VALUE...] writes a record by hand, one key a field. Times are relative: alert_at=-5m.

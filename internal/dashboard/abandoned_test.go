@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 const (
@@ -35,7 +36,16 @@ func mourning() *scene {
 	return s
 }
 
-func unlocksAbandoned(c *setup.Config) { c.Policy.UnlockAbandoned = true }
+func unlocksAbandoned(c *setup.Config) {
+	publishing(func(p *staleness.Policy) { p.UnlockAbandoned = true })(c)
+}
+
+func unlocksAbandonedSoon(c *setup.Config) {
+	publishing(func(p *staleness.Policy) {
+		p.UnlockAbandoned = true
+		p.AbandonedGrace = time.Second
+	})(c)
+}
 
 func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
 	page := ok(t, mourning().dashboard(t, unlocksAbandoned), "/lock?name="+abandoned)
@@ -58,14 +68,28 @@ func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
 			unlocksAbandoned(c)
 			s.unlockers = nil
 		}, "No unlocker is running: unlock it by hand."},
+		"dry run and alerts only": {func(s *scene, c *setup.Config) {
+			unlocksAbandoned(c)
+			s.unlockers = append(s.unlockers, unlocker("eu-2", s.now))
+			s.unlockers[0].Mode = "alert-only"
+			s.unlockers[1].Mode = "dry-run"
+		}, "Unlockers only report it: unlock it by hand."},
+		"one of two unlocks it": {func(s *scene, c *setup.Config) {
+			s.unlockers = append(s.unlockers, unlocker("eu-2", s.now))
+			s.unlockers[1].Sweep.Abandoned = metadata.SweepUnlock
+		}, "It is unlocked in 0:08"},
+		"an unlocker that does not publish its policy": {func(s *scene, c *setup.Config) {
+			s.unlockers[0].Sweep = nil
+		}, "Whether it is unlocked now is not known: eu-1 does not publish its policy."},
+		"excluded": {func(s *scene, c *setup.Config) {
+			publishing(func(p *staleness.Policy) { p.UnlockAbandoned = true }, "billing/*")(c)
+		}, "Unlockers never remove it, by its name: unlock it by hand."},
 		"held back": {func(s *scene, c *setup.Config) {
-			c.Policy.UnlockAbandoned = true
-			c.Policy.AbandonedGrace = time.Second
+			unlocksAbandonedSoon(c)
 			s.unlockers[0].HeldBack = []string{"etcd"}
 		}, "Auto-unlock is paused: "},
 		"late": {func(_ *scene, c *setup.Config) {
-			c.Policy.UnlockAbandoned = true
-			c.Policy.AbandonedGrace = time.Second
+			unlocksAbandonedSoon(c)
 		}, "It is about to be unlocked."},
 		"stale": {func(s *scene, c *setup.Config) {
 			unlocksAbandoned(c)
@@ -82,6 +106,20 @@ func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
+	s := mourning()
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "Unlockers only report it: unlock it by hand.")
+	version := get(d, "/").Header().Get("ETag")
+	s.unlockers = []setup.Unlocker{unlocker("eu-1", s.now)}
+	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
+	if get(d, "/").Header().Get("ETag") == version {
+		t.Error("the version of the list is the same")
+	}
+	s.now = s.now.Add(2 * time.Second) // no lock has changed since
+	wantWords(t, ok(t, d, "/"), "It is unlocked in 0:0")
 }
 
 func TestTheListPutsTheAbandonedBelowTheExpiredAndAboveWhatAlerts(t *testing.T) {

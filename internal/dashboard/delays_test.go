@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // delayed gives the dashboard one lock delay: of the lock of this name.
@@ -266,7 +267,7 @@ func TestAForceUnlockHasTheLockDelayOfTheRecordOrTheDefault(t *testing.T) {
 			s.documents[stuck] = document
 			var got time.Duration
 			d, _ := operated(t, s, func(config *setup.Config) {
-				config.Policy.LockDelay = c.standard
+				publishing(func(p *staleness.Policy) { p.LockDelay = c.standard })(config)
 				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
 					got = r.Delay
 					return nil

@@ -99,7 +99,7 @@ func newDesk(config setup.Config, u site.URLs, templates map[string]*template.Te
 			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
 				Policy: config.Policy, Cluster: u.Cluster}),
 			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
-				Relists: config.Relists, Policy: config.Policy, Log: config.Log, Cluster: u.Cluster})},
+				Relists: config.Relists, Log: config.Log, Cluster: u.Cluster})},
 		traces: backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
 	}
 	if config.Waited != nil {

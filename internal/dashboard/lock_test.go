@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
@@ -231,7 +232,7 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
 	s := newScene()
 	s.put("bare", metadata.Field{Name: "uuid", Value: uuid("bare")})
-	d := s.dashboard(t, func(c *setup.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
+	d := s.dashboard(t, publishing(func(p *staleness.Policy) { p.DefaultAutoUnlockAfter = 2 * time.Hour }))
 	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
 		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy",
 		"The default policy removes it at 2026-11-21 05:12:41 UTC.")

@@ -23,6 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -38,6 +39,7 @@ type scene struct {
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
 	unlockers []setup.Unlocker
+	wrong     []inconsistent.Lock
 	foreign   []string
 	fresh     locks.Freshness
 	away      error // what etcd answers to every read
@@ -56,8 +58,30 @@ func newScene() *scene {
 	return &scene{
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
-		unlockers: []setup.Unlocker{{Presence: metadata.Presence{ID: "eu-1", Mode: "auto-unlock"}, Arrived: now}},
+		unlockers: []setup.Unlocker{unlocker("eu-1", now)},
 		fresh:     locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
+	}
+}
+
+// unlocker is one that removes locks, by the default policy.
+func unlocker(id string, arrived time.Time) setup.Unlocker {
+	return setup.Unlocker{Arrived: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
+		Sweep: staleness.DefaultPolicy().Publish(nil)}}
+}
+
+// publishing makes all unlockers publish another policy.
+func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.Config) {
+	return func(c *setup.Config) {
+		running := c.Unlockers
+		c.Unlockers = func() []setup.Unlocker {
+			all := slices.Clone(running())
+			for i := range all {
+				p, _ := staleness.Published(all[i].Sweep)
+				change(&p)
+				all[i].Sweep = p.Publish(exclude)
+			}
+			return all
+		}
 	}
 }
 
@@ -124,14 +148,15 @@ func (s *scene) config() setup.Config {
 	}
 	s.view = form(read(s, func() []*metadata.Record { return s.locks }))
 	return setup.Config{
-		Locks:     s.view,
-		Clock:     func() time.Duration { return time.Hour },
-		Queues:    func() map[string][]metadata.Waiter { return s.queues },
-		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
-		Unlockers: func() []setup.Unlocker { return s.unlockers },
-		Members:   func() []setup.Member { return s.members },
-		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:     read(s, func() locks.Freshness { return s.fresh }),
+		Locks:        s.view,
+		Clock:        func() time.Duration { return time.Hour },
+		Queues:       func() map[string][]metadata.Waiter { return s.queues },
+		Waiters:      func(lock string) []metadata.Waiter { return s.queues[lock] },
+		Unlockers:    func() []setup.Unlocker { return s.unlockers },
+		Inconsistent: func() []inconsistent.Lock { return s.wrong },
+		Members:      func() []setup.Member { return s.members },
+		Foreign:      func() ([]string, int) { return s.foreign, len(s.foreign) },
+		Fresh:        read(s, func() locks.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -149,7 +174,7 @@ func (s *scene) config() setup.Config {
 		Relists: func() uint64 { return s.relists },
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),
-		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
+		Log:     zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
 		Environment: "prod-eu",
 		// as httptest calls itself
 		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"},

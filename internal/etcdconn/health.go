@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -39,6 +40,17 @@ type Member struct {
 // Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
 type Alarm struct{ Member, Kind string }
 
+// Explain returns one sentence about what the alarm means.
+func (a Alarm) Explain() string {
+	switch a.Kind {
+	case "NOSPACE":
+		return Explain(rpctypes.ErrNoSpace)
+	case "CORRUPT":
+		return Explain(rpctypes.ErrCorrupt)
+	}
+	return "etcd has raised the alarm " + a.Kind
+}
+
 // Up counts the members that answered.
 func (h Health) Up() int {
 	n := 0
@@ -58,7 +70,7 @@ func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
 	for i, e := range endpoints {
 		wg.Go(func() { h.Members[i] = askMember(ctx, c, e) })
 	}
-	wg.Go(func() { h.Alarms, h.Problem = alarms(ctx, c) })
+	wg.Go(func() { h.Alarms, h.Problem = Alarms(ctx, c) })
 	wg.Wait()
 	return h
 }
@@ -85,7 +97,8 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	return m
 }
 
-func alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
+// Alarms returns the alarms that members have raised, or a sentence about why they are not known.
+func Alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
 	list, err := c.AlarmList(ctx)
 	if err != nil {
 		return nil, Explain(err)

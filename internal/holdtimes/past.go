@@ -115,9 +115,9 @@ func (p *Past) change(revision int64, gone []string, fields map[string][]metadat
 }
 
 func (p *Past) tick(unlocker string, revision int64, value []byte) {
-	presence, err := protocol.Unmarshal[metadata.Presence](value)
+	presence := protocol.ReadPresence(unlocker, value)
 	ticks := p.clocks[unlocker]
-	if err != nil || presence.Now.IsZero() || len(ticks) > 0 && presence.Now.Before(ticks[len(ticks)-1].at) {
+	if presence == nil || len(ticks) > 0 && presence.Now.Before(ticks[len(ticks)-1].at) {
 		return
 	}
 	p.clocks[unlocker] = append(ticks, tick{revision, presence.Now.Time})

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -16,8 +17,8 @@ import (
 // Config connects a collector to the view that it exports. Locks and Clock are required; what is left out is not
 // exported.
 type Config struct {
-	Namespace string // the first word of every metric name: unlocker or mutexdash
-	Policy    staleness.Policy
+	Namespace string                  // the first word of every metric name: unlocker or mutexdash
+	Policy    func() staleness.Policy // by which locks are judged now
 
 	Locks func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
 	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
@@ -30,9 +31,13 @@ type Config struct {
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
-	Excluded  func(lock string) bool  // locks that are never removed, by their names
-	Delays    func() int              // the number of lock delays; nil: not known
-	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
+	Excluded func(lock string) bool // locks that are never removed, by their names
+	Delays   func() int             // the number of lock delays; nil: not known
+	// Inconsistent returns what no client that follows the protocol leaves in etcd; nil: not known.
+	Inconsistent func() []inconsistent.Lock
+	// Disagreements returns how many settings differ between the running unlockers; nil: not known.
+	Disagreements func() int
+	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the locks that nobody takes although somebody waits, longest first.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 
@@ -113,6 +118,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		if c.c.Delays != nil {
 			gauge(ch, c.d.delays, float64(c.c.Delays()))
 		}
+		c.inconsistent(ch)
+		if c.c.Disagreements != nil {
+			gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
+		}
 	}
 	if c.c.Activity != nil {
 		c.activity(ch, c.c.Activity())
@@ -123,6 +132,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.held.Collect(ch)
 	for _, m := range c.byLock.collectors() {
 		m.Collect(ch)
+	}
+}
+
+func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
+	if c.c.Inconsistent == nil {
+		return
+	}
+	counts := map[inconsistent.Kind]int{}
+	for _, l := range c.c.Inconsistent() {
+		counts[l.Kind]++
+	}
+	for _, kind := range inconsistent.Kinds() {
+		gauge(ch, c.d.inconsistent, float64(counts[kind]), string(kind))
 	}
 }
 

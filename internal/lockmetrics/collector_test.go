@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/compact"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -57,7 +58,7 @@ func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
 		Survey:      w.survey,
 		Namespace:   "unlocker",
-		Policy:      staleness.DefaultPolicy(),
+		Policy:      staleness.DefaultPolicy,
 		Locks:       func() iter.Seq[*metadata.Record] { return compact.Each(compact.All(w.locks)) },
 		Queues:      func() map[string][]metadata.Waiter { return w.queues },
 		Clock:       func() time.Duration { return w.mono },
@@ -130,6 +131,25 @@ func TestALockThatIsNeverRemovedIsSaidToBeExcluded(t *testing.T) {
 # TYPE unlocker_lock_excluded gauge
 unlocker_lock_excluded{lock="late"} 1
 `, "unlocker_lock_excluded")
+}
+
+func TestWhatIsInconsistentIsCountedByKind(t *testing.T) {
+	config := newWorld().config()
+	config.Inconsistent = func() []inconsistent.Lock {
+		return []inconsistent.Lock{{Name: "a", Kind: inconsistent.Oversold}, {Name: "b", Kind: inconsistent.Oversold},
+			{Name: "b", Kind: inconsistent.Beside}}
+	}
+	config.Disagreements = func() int { return 2 }
+	expect(t, lockmetrics.New(config), `
+# HELP unlocker_disagreements Settings that decide the fate of locks and differ between the running unlockers.
+# TYPE unlocker_disagreements gauge
+unlocker_disagreements 2
+# HELP unlocker_inconsistent_locks Locks in a state that no client leaves: more permits out than there are, holders beside each other that exclude each other, a lock delay without a lease.
+# TYPE unlocker_inconsistent_locks gauge
+unlocker_inconsistent_locks{kind="beside"} 1
+unlocker_inconsistent_locks{kind="endless_delay"} 0
+unlocker_inconsistent_locks{kind="oversold"} 2
+`, "unlocker_inconsistent_locks", "unlocker_disagreements")
 }
 
 func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {

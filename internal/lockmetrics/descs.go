@@ -8,7 +8,7 @@ import (
 
 // descs holds the names and help texts of everything that is computed at a scrape.
 type descs struct {
-	locks, waiters, oldest, longestWaiter, delays *prometheus.Desc
+	locks, waiters, oldest, longestWaiter, delays, inconsistent, disagreements *prometheus.Desc
 
 	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
@@ -41,6 +41,11 @@ func newDescs(namespace string, more []string) descs {
 			"When the waiter that has waited longest began to wait, by its clock."),
 
 		delays: d("lock_delays", "Lock delays: locks and shares that nobody is to take yet after a hold was ended."),
+
+		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there are, "+
+			"holders beside each other that exclude each other, a lock delay without a lease.", "kind"),
+		disagreements: d("disagreements", "Settings that decide the fate of locks and differ between the running "+
+			"unlockers."),
 
 		deadlocks: d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
 		deadlockSince: d("deadlock_since_timestamp_seconds",
@@ -91,7 +96,8 @@ func newDescs(namespace string, more []string) descs {
 
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.deadlocks, d.deadlockSince,
+		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.inconsistent, d.disagreements,
+		d.deadlocks, d.deadlockSince,
 		d.unclaimed, d.unclaimedSince,
 		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockExcluded, d.lockInfo, d.lockWaiters, d.dropped,
 		d.clocksOff, d.clockOffset,

@@ -97,7 +97,8 @@ func checkTypes(t *testing.T, families []*dto.MetricFamily) {
 
 func TestTheDashboardHasTheSameMetricsUnderItsOwnName(t *testing.T) {
 	config := newWorld(lock("late", -time.Minute)).config()
-	config.Namespace, config.Policy = "mutexdash", staleness.Policy{MinWarning: 1}
+	config.Namespace = "mutexdash"
+	config.Policy = func() staleness.Policy { return staleness.Policy{MinWarning: 1} }
 	if n := testutil.CollectAndCount(lockmetrics.New(config), "mutexdash_locks"); n != len(staleness.States()) {
 		t.Errorf("%d series of mutexdash_locks", n)
 	}

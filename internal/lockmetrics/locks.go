@@ -42,9 +42,10 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	oldest := survey.Oldest
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
+	policy := c.c.Policy()
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
 	for r := range survey.Unsettled {
-		verdict := staleness.Judge(r, c.c.Policy, now)
+		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
 		oldest = earlier(oldest, r.LockedAt)
 		if c.c.Series.wants(verdict.State) {

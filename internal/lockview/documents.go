@@ -8,7 +8,7 @@ import (
 )
 
 // document decodes one of the protocol's documents; ok reports whether it could be read.
-func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []byte) (d T, ok bool) {
+func document[T metadata.Ticket | metadata.Ending](value []byte) (d T, ok bool) {
 	if len(value) > metadata.MaxRecordBytes { // valid ones are never that large, and decoding costs time
 		return d, false
 	}

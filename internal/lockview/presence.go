@@ -30,15 +30,10 @@ func (u Unlocker) runs(heard time.Time) bool {
 }
 
 func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
-	p, ok := document[metadata.Presence](kv.Value)
-	if !ok {
-		arrived = time.Time{} // unreadable, so it says nothing about that unlocker's clock
+	p := protocol.ReadPresence(instance, kv.Value)
+	if p == nil { // it says nothing about that unlocker's clock
+		return Unlocker{Presence: metadata.Presence{ID: clip(instance)}, revision: kv.ModRevision, heard: time.Now()}
 	}
-	p.ID, p.Mode = clip(instance), clip(p.Mode) // the key identifies the unlocker
-	p.Hostname, p.Version = i.text(clip(p.Hostname)), i.text(clip(p.Version))
-	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), 16)]
-	for j, reason := range p.HeldBack {
-		p.HeldBack[j] = clip(reason)
-	}
-	return Unlocker{Presence: p, Arrived: arrived, revision: kv.ModRevision, heard: time.Now(), readable: ok}
+	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
+	return Unlocker{Presence: *p, Arrived: arrived, revision: kv.ModRevision, heard: time.Now(), readable: true}
 }

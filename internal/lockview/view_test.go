@@ -275,7 +275,8 @@ func TestUnlockers(t *testing.T) {
 		w := newWorld()
 		presence := func(id string, revision int64) op {
 			return put(layout.Unlocker(id),
-				protocol.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
+				protocol.Marshal(metadata.Presence{ID: id, Hostname: "h", Now: metadata.Time{Time: time.Now()},
+					Revision: revision}))
 		}
 		w.do(presence("u2", 1))
 		w.do(presence("u1", 1))
@@ -308,7 +309,8 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 			}
 		}
 		write := func(id string) {
-			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now()})))
+			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now(),
+				Now: metadata.Time{Time: time.Now()}})))
 		}
 		w.do(put(layout.Unlocker("junk"), "not json"))
 		write("left")

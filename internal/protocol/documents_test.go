@@ -78,7 +78,11 @@ func TestTimesInDocuments(t *testing.T) {
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"uuid":"x","since":"1553682600","timeout_at":1553682600.5}`))
 	f.Add([]byte(`{"lock":"a","attributes":{"a":[{}]},"alive_at":null,"now":"'1553682600'"}`))
+	f.Add([]byte(presence(`"sweep":` + sweep + `,"held_back":["gap"]`)))
 	f.Fuzz(func(t *testing.T, value []byte) {
+		if p := protocol.ReadPresence("x", value); p != nil {
+			roundTrip(t, *p)
+		}
 		if p, err := protocol.Unmarshal[metadata.Presence](value); err == nil {
 			roundTrip(t, p)
 		}

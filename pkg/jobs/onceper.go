@@ -214,9 +214,9 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
-		p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
-		if err == nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be left over
-			latest = p
+		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value)
+		if p != nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be left over
+			latest = *p
 		}
 	}
 	if latest.Now.IsZero() || !start.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance)) {

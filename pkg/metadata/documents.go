@@ -151,19 +151,6 @@ func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
 	return nil
 }
 
-// Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
-// unlockers check each other's clocks.
-type Presence struct {
-	ID        string   `json:"id"`
-	Hostname  string   `json:"hostname"`
-	Version   string   `json:"version"`
-	StartedAt Time     `json:"started_at"`
-	Now       Time     `json:"now"`
-	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
-	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
-	HeldBack  []string `json:"held_back,omitempty"`
-}
-
 // ErrChanged reports that nothing was removed because the hold has changed since it was judged or shown: it was
 // released, extended, or taken over by another. Read the lock again instead of retrying.
 var ErrChanged = errors.New("the hold changed")

@@ -123,6 +123,9 @@ func (c *Config) check() error {
 	case c.EventRetention < 0:
 		return fmt.Errorf("the event retention is negative: %v", c.EventRetention)
 	}
+	if err := metadata.CheckExclude(c.Exclude); err != nil {
+		return fmt.Errorf("the names to exclude: %w", err)
+	}
 	return c.Policy.Check()
 }
 

@@ -1,19 +1,11 @@
 package sweeper
 
-import (
-	"errors"
-	"slices"
-
-	"github.com/clustermutex/unlocker/internal/text"
-)
+import "github.com/clustermutex/unlocker/internal/text"
 
 // excluder returns a function that reports whether a lock's name matches one of the globs; nil without globs.
 func excluder(globs []string) (func(lock string) bool, error) {
 	if len(globs) == 0 {
 		return nil, nil
-	}
-	if slices.Contains(globs, "") {
-		return nil, errors.New("an exclude pattern is empty")
 	}
 	names, err := text.Globs(globs...)
 	if err != nil {

@@ -6,11 +6,20 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// freshFor is how long the view counts as fresh after a sign of life from etcd.
-const freshFor = 10 * time.Second
+const (
+	// freshFor is how long the view counts as fresh after a sign of life from etcd.
+	freshFor = 10 * time.Second
+	// listingFor is how long a list may take at the start before that is worth a line in the log.
+	listingFor = 10 * time.Second
+	// repeatGap is how often a gap that goes on is logged again, and retellGap how soon at the earliest if another error
+	// of etcd is behind it now.
+	repeatGap = 10 * time.Minute
+	retellGap = time.Minute
+)
 
 // The causes of a gap.
 const (
@@ -29,7 +38,8 @@ const (
 type observer struct {
 	cfg     *Config
 	started time.Time
-	changed chan struct{} // receives a value when more removals may be allowed
+	sweep   *metadata.Sweep // as the presence record announces it
+	changed chan struct{}   // receives a value when more removals may be allowed
 
 	removing atomic.Int32 // batches of removals in flight
 
@@ -39,6 +49,9 @@ type observer struct {
 	lastGap   time.Duration
 	gapCause  string
 	inGap     bool // the last observation was in a gap
+	gapDetail string
+	gapLogged time.Duration
+	begun     time.Duration
 	synced    bool // the view was complete at the last observation
 	wallClock staleness.WallClock
 	offset    time.Duration // of our wall clock to the others
@@ -52,7 +65,8 @@ type observer struct {
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
-		cfg: cfg, started: now.Wall, changed: make(chan struct{}, 1),
+		cfg: cfg, started: now.Wall, sweep: cfg.Policy.Publish(cfg.Exclude), changed: make(chan struct{}, 1),
+		begun: now.Mono, gapLogged: now.Mono,
 		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.Unverified,
 	}
@@ -99,13 +113,15 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records a gap that lasts until now. It is logged when it begins and when its cause changes. The gap at the start
-// lasts until all conditions have been good once.
+// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and now and then while
+// it lasts. That a process starts needs no line, unless something keeps it from observing.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
-	if o.inGap && o.gapCause == gapStart {
+	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
 		cause = gapStart
 	}
-	if !o.inGap || o.gapCause != cause {
+	if o.worthALine(mono, cause, detail) {
+		o.gapLogged = mono
+		o.gapDetail = detail
 		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
 		if detail != "" {
 			event.Str("detail", text.Visible(detail))
@@ -115,6 +131,12 @@ func (o *observer) gap(mono time.Duration, cause, detail string) {
 	o.lastGap = max(o.lastGap, mono)
 	o.gapCause = cause
 	o.inGap = true
+}
+
+func (o *observer) worthALine(mono time.Duration, cause, detail string) bool {
+	since := mono - o.gapLogged
+	return !o.inGap || o.gapCause != cause || since >= repeatGap ||
+		cause == gapNoWrites && detail != o.gapDetail && since >= retellGap
 }
 
 func (o *observer) noGap() {

@@ -122,6 +122,54 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 	}
 }
 
+// A role that may only read is refused from the first write on, in the gap that every start is.
+func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.set(func() { s.readOnly = true })
+		n := s.join(t)
+		s.wait(2 * time.Second)
+		lines := func() []map[string]any { return n.log("gap: the minimum warning of all locks starts over") }
+		if said := lines(); len(said) != 1 || said[0]["cause"] != "etcd takes no writes" ||
+			said[0]["detail"] != errNoSpace.Error() {
+			t.Fatalf("after two seconds it has logged %v", said)
+		}
+		s.wait(25 * time.Minute)
+		if said := lines(); len(said) != 3 {
+			t.Errorf("in 25 minutes it has logged %d lines", len(said))
+		}
+		if over := n.log("the gap is over"); len(over) > 0 {
+			t.Errorf("it has logged %v", over)
+		}
+		s.recover()
+		s.wait(3 * time.Second)
+		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "etcd takes writes again" {
+			t.Errorf("when it could write again it logged %v", over)
+		}
+	})
+}
+
+func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		began := time.Now()
+		n := s.join(t, func(n *node, c *sweeper.Config) {
+			c.Fresh = func() sweeper.Freshness {
+				f := n.fresh()
+				f.Synced = time.Since(began) > 8*time.Second // the first list takes a while
+				return f
+			}
+		})
+		s.wait(time.Minute)
+		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
+			t.Errorf("logged %v", lines)
+		}
+		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "the process started" {
+			t.Errorf("logged %v", over)
+		}
+	})
+}
+
 // After a SIGSTOP or a suspended virtual machine, the canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -151,6 +151,9 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 				if s.presence[n.id].Mode != string(mode) {
 					t.Errorf("announced %+v", s.presence[n.id])
 				}
+				if p, ok := staleness.Published(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
+					t.Errorf("announced %+v", s.presence[n.id].Sweep)
+				}
 			})
 		})
 	}
@@ -303,7 +306,7 @@ func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
 			c.Queues = func() map[string][]metadata.Waiter { return nil }
 		}, "need each other"},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
-		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "pattern is empty"},
+		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "glob is empty"},
 		"a negative retention":     {func(c *sweeper.Config) { c.EventRetention = -1 }, "retention is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
 	reporter := startUnlocker(t, []string{etcd.Endpoint()}).ready(t)
-	d := startDashboard(t, etcd.Endpoint(), "--sweep.abandoned=unlock", "--sweep.abandoned-grace=1h")
+	d := startDashboard(t, etcd.Endpoint())
 	dead := holding(t, c, "billing/run")
 	living := holding(t, c, "living")
 	put(t, c, prefix+".deaths/"+dead.UUID(), statement("billing/run", dead.UUID(), dead.Token(), "container_ended"))
@@ -72,7 +72,8 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	}
 	lint(t, reporter.addr)
 	says(t, d, "/", " is abandoned", `class="badge abandoned"`)
-	says(t, d, "/lock?name=billing/run", "Its container ended", "with exit code 137 (OOMKilled)", "It is unlocked ")
+	says(t, d, "/lock?name=billing/run", "Its container ended", "with exit code 137 (OOMKilled)",
+		"Unlockers only report it: unlock it by hand.")
 	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
 		!strings.Contains(o.Stdout, "billing/run abandoned: its container ended") {
 		t.Errorf("check: %+v", o)
@@ -84,6 +85,8 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 
 	remover := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned=unlock", "--sweep.abandoned-grace=1s")
 	gone(t, c, "billing%2Frun")
+	shows(t, reporter.addr, 2, "unlocker_disagreements")
+	says(t, d, "/status", "Unlockers disagree:</b> sweep.abandoned is report for ", ", unlock for ")
 	shows(t, remover.addr, 1, "unlocker_removed_locks_total", "reason", "abandoned")
 	ending := endings(t, c)[dead.UUID()]
 	if ending.Ended != "abandoned" || !strings.Contains(ending.Why, "with exit code 137 (OOMKilled), says the witness "+

@@ -319,8 +319,7 @@ func (s *stage) startDash() {
 	addr := proctest.FreeAddr(s.t)
 	env, args := s.settings("mutexdash")
 	cmd := programs.Command(s.t, "mutexdash", append(args,
-		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr,
-		"--web.ops-address="+proctest.FreeAddr(s.t),
+		"--web.listen-address="+addr, "--web.ops-address="+proctest.FreeAddr(s.t),
 		"--web.shutdown-delay=0s")...)
 	cmd.Env = append(cmd.Env, env...)
 	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)

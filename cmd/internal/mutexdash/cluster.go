@@ -18,12 +18,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // source says where the locks of a cluster are.
@@ -117,7 +119,7 @@ func (c *cluster) watch(o options, r *components, log zerolog.Logger) {
 			},
 		})
 	c.trouble = wiring.Trouble(c.client, c.layout, c.view, log)
-	shown := wiring.Metrics(namespace, *o.policy, c.view)
+	shown := wiring.Metrics(namespace, func() staleness.Policy { return wiring.Fate(c.view).Policy }, c.view)
 	shown.Alarms = c.health.Alarms
 	c.unclaimed = shown.Unclaimed
 	c.metrics = lockmetrics.New(shown)
@@ -146,6 +148,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Foreign = view.Foreign
 	config.Delays = view.DelaysAbout
 	config.Unclaimed = c.unclaimed
+	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
 	config.Unlockers = func() []setup.Unlocker {
 		var alive []setup.Unlocker
 		for _, u := range view.Unlockers() {

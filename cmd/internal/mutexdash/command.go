@@ -13,16 +13,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // options holds the values of the flags.
 type options struct {
-	etcd   *etcdconn.Settings
-	locks  *flags.LockSettings
-	policy *staleness.Policy
-	log    *daemon.LogSettings
-	web    *daemon.WebSettings
+	etcd  *etcdconn.Settings
+	locks *flags.LockSettings
+	log   *daemon.LogSettings
+	web   *daemon.WebSettings
 
 	clusters       string
 	title          string
@@ -69,7 +67,6 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.appearance(fs)
 	o.access.flags(fs)
 	o.prometheus.define(fs)
-	o.policy = flags.Policy(fs)
 	o.log = flags.Log(fs)
 	flags.Version(cmd, build.Current().Line("mutexdash"))
 	flags.Bind(cmd, "MUTEXDASH")
@@ -123,13 +120,13 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 	return list
 }
 
-// isPublic reports whether every viewer may see the flag: those about the appearance of pages and the judgement of
-// locks. Others name files, addresses and internal tools.
+// isPublic reports whether every viewer may see the flag: those about the appearance of pages. Others name files,
+// addresses and internal tools.
 func isPublic(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
 		"web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix", "log.level":
 		return true
 	}
-	return strings.HasPrefix(name, "sweep.")
+	return false
 }

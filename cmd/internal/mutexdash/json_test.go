@@ -66,7 +66,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := start(t, etcd.Endpoint(), "--sweep.default-alert-after=0s") // a policy that mutexctl does not know
+	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"malformed":1`)
 

@@ -117,7 +117,7 @@ func TestWrongFlagsAreOneSentence(t *testing.T) {
 		"--web.external-url=https://x/a/../b":  "must be plain",
 		"--web.ops-address=:8080":              "two listeners have the same address :8080",
 		"--etcd.cacert=/does/not/exist":        "no such file",
-		"--sweep.clock-skew=-1s":               "negative",
+		"--sweep.abandoned=unlock":             "there is no flag --sweep.abandoned",
 		"--locks.prefix=/":                     "prefix",
 		"--log.level=loud":                     "loud",
 		"--web.config.file=/does/not/exist":    "/does/not/exist",

@@ -30,7 +30,7 @@ type components struct {
 
 // run wires the program and serves until ctx ends.
 func run(ctx context.Context, o options) error {
-	if err := firstError(o.etcd.Check(), o.web.Check(), o.policy.Check()); err != nil {
+	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil {
 		return daemon.Usage(err)
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
@@ -107,7 +107,7 @@ func (r *components) join(o options, access access.Config, log zerolog.Logger) e
 // shared is the configuration as far as it is about no cluster.
 func (o options) shared() (setup.Config, error) {
 	config := setup.Config{
-		Explain: etcdconn.Explain, Now: time.Now, Policy: *o.policy,
+		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
 		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
 		FrameAncestors: o.ancestors, MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),

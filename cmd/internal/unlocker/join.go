@@ -2,9 +2,9 @@ package unlocker
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +46,8 @@ type components struct {
 	pusher    *alertpush.Pusher   // nil if not configured
 	pods      *podwitness.Witness // nil if not configured
 
+	refused atomic.Pointer[string] // why etcd refused our last write; nil if it did not
+
 	alertmanager renewable // the transport of the pusher's requests
 }
 
@@ -72,7 +74,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
-	shown := wiring.Metrics(namespace, *o.sweep, r.view)
+	shown := wiring.Metrics(namespace, func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
 	r.unclaimed = shown.Unclaimed
 	shown.Alarms = r.health.Alarms
@@ -127,7 +129,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		},
 		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
 			head, err := store.Announce(ctx, p)
-			return head.Revision, head.RaftTerm, explained(err)
+			return head.Revision, head.RaftTerm, r.wrote(err, o.locks.Prefix)
 		},
 		Remove: store.AutoUnlock,
 		Peers:  func() []sweeper.Peer { return peers(view.Unlockers()) },
@@ -141,14 +143,6 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		Attributes:     attributes,
 		Log:            log.With().Str("instance", id).Logger(),
 	}, nil
-}
-
-// explained replaces err by a sentence for operators.
-func explained(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(etcdconn.Explain(err))
 }
 
 // instance returns a unique name for this process.

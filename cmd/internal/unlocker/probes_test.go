@@ -5,13 +5,38 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
+
+// It could neither remove a lock nor announce itself, so nobody else would know.
+func TestAnUnlockerWhoseRoleMayOnlyReadIsNotReadyAndSaysWhy(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Auth())
+	etcd.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	front := proctest.FreeAddr(t)
+	proctest.Go(t, func(ctx context.Context) error {
+		return flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only",
+			"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.user=reader", "--etcd.password-file=" + password,
+			"--web.listen-address=" + front, "--web.shutdown-delay=0s", "--log.level=error"})
+	})
+	proctest.Answers(t, "http://"+front+"/readyz?exclude=writes", http.StatusOK)
+	body := proctest.Answers(t, "http://"+front+"/readyz?exclude=etcd", http.StatusServiceUnavailable)
+	const want = "writes: etcd denies permission: the role of our etcd user does not allow this on these keys; an " +
+		"unlocker needs readwrite on the prefix /mutexes/"
+	if !strings.Contains(body, want) {
+		t.Errorf("it says %q", body)
+	}
+}
 
 // Metrics reveal lock names, so they may need a password; a kubelet's probes have none.
 func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {

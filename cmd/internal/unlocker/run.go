@@ -46,6 +46,7 @@ func run(ctx context.Context, o options) error {
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
 	wiring.Ready(ready, r.view, r.trouble)
+	ready.Add("writes", r.writes)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
 		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,

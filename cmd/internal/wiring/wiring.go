@@ -10,6 +10,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -17,20 +19,46 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Metrics connects the metrics to the view. The program chooses which locks get series of their own.
-func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
+// Fate returns what the running unlockers do to stale locks, as far as the view knows them.
+func Fate(v *lockview.View) fate.Fate { return fate.Of(presences(v)) }
+
+func presences(v *lockview.View) []metadata.Presence {
+	running := v.Unlockers()
+	all := make([]metadata.Presence, len(running))
+	for i := range running {
+		all[i] = running[i].Presence
+	}
+	return all
+}
+
+// Metrics connects the metrics to the view. The program chooses which locks get series of their own, and says by which
+// policy they are judged.
+func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
-		Namespace: namespace, Policy: p,
-		Locks: v.AllShown, Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(p, now) },
+		Namespace: namespace, Policy: policy,
+		Locks: v.AllShown, Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(policy(), now) },
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
-		Unclaimed: Unclaimed(v),
-		Delays:    func() int { return len(v.Delays()) },
+		Unclaimed:     Unclaimed(v),
+		Delays:        func() int { return len(v.Delays()) },
+		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
+		Disagreements: func() int { return len(fate.Disagreements(presences(v))) },
 		Sync: func() lockmetrics.Sync {
 			f := v.Fresh()
 			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
 		},
 		Activity: func() lockmetrics.Activity { return activity(v.Stats()) },
 	}
+}
+
+// Inconsistent returns what no client that follows the protocol leaves in etcd.
+func Inconsistent(v *lockview.View) []inconsistent.Lock {
+	return inconsistent.Find(func(yield func(string, map[string]any) bool) {
+		for _, r := range v.Compact() {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}, v.Delays())
 }
 
 func activity(s lockview.Stats) lockmetrics.Activity {

@@ -64,7 +64,7 @@ func (h *Handler) newUnlock() *Operation {
 		possible: func(*metadata.Record, protocol.Action) error { return nil },
 	}
 	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		removal := protocol.Forced(r, a, r.DelayOf(config.Policy.LockDelay))
+		removal := protocol.Forced(r, a, r.DelayOf(config.Policy().LockDelay))
 		return removal.Ending, config.ForceUnlock(ctx, removal, a)
 	}
 	o.form = o.unlockForm

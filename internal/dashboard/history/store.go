@@ -17,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Store is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a
@@ -48,7 +47,6 @@ type Source struct {
 	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
 	// Relists counts how often the snapshot was read anew because the watch was interrupted.
 	Relists func() uint64
-	Policy  staleness.Policy
 	Log     zerolog.Logger
 	Cluster string // that it is about; empty where there is only one
 }

@@ -114,7 +114,7 @@ func (s *Snapshot) changed(waiting queues, at time.Time) []bool {
 }
 
 // make makes the rows: the old one of each lock that did not change.
-func (p *piece) make(waiting queues, from *Source, at staleness.Moment) {
+func (p *piece) make(waiting queues, by judging, at staleness.Moment) {
 	m := p.making
 	old := m.old
 	p.rows = make([]*Row, len(p.locks))
@@ -126,7 +126,7 @@ func (p *piece) make(waiting queues, from *Source, at staleness.Moment) {
 		if len(old) > 0 && old[0].Name == lock.Name {
 			before, old = old[0], old[1:]
 		}
-		r := update(before, lock, waiting, from, at)
+		r := update(before, lock, waiting, by, at)
 		if r != before {
 			if m.came = append(m.came, r); before != nil {
 				m.went = append(m.went, before)

@@ -115,7 +115,7 @@ func (w *world) snapshot(last *Snapshot) *Snapshot {
 	for lock, queue := range w.queues {
 		queues[lock] = queue
 	}
-	return build(last, w.locks, queues, &Source{Policy: staleness.DefaultPolicy()}, staleness.Moment{Wall: w.now})
+	return build(last, w.locks, queues, judging{policy: staleness.DefaultPolicy()}, staleness.Moment{Wall: w.now})
 }
 
 func TestASnapshotIsTheSameWhateverItTookOver(t *testing.T) {

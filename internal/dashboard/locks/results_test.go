@@ -16,7 +16,8 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		locks := compact.All([]*metadata.Record{{Name: "billing/1"}, {Name: "mail"}})
-		s := NewSnapshots(Source{Locks: func() []*compact.Record { return locks }}).
+		s := NewSnapshots(Source{Locks: func() []*compact.Record { return locks },
+			Policy: func() staleness.Policy { return staleness.Policy{} }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
 		o := ParseOrder("")

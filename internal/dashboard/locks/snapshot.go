@@ -27,6 +27,7 @@ type Snapshot struct {
 
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
+	policy       staleness.Policy     // by which they were judged
 	locks        []*compact.Record    // of which the snapshot was built
 	blocks       []*block             // the runs of the rows; none in the snapshot of several clusters
 	troubled     [][]*Row             // those that need a person, or soon will
@@ -51,7 +52,8 @@ type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
 	Locks  func() []*compact.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
-	Policy staleness.Policy
+	// Policy returns by what the unlockers decide now.
+	Policy func() staleness.Policy
 	// Cluster is which one they are in; empty where there is only one.
 	Cluster string
 }
@@ -91,11 +93,15 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		queues = s.source.Queues()
 	}
 	version := versionOf(queues)
+	by := judging{s.source.Policy(), s.source.Cluster}
+	if s.last != nil && s.last.policy != by.policy {
+		s.last = nil // every row may have another state
+	}
 	if s.last != nil && s.last.current(locks, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(s.last, locks, queues, &s.source, at)
+	s.last = build(s.last, locks, queues, by, at)
 	s.last.queueVersion = version
 	s.last.results.costly = s.costly
 	s.frozen = frozen
@@ -124,9 +130,9 @@ func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time
 
 // build makes a snapshot. Blocks and rows of the last one that did not change are taken over, and so is how they were
 // sorted and found.
-func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, from *Source,
+func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, by judging,
 	at staleness.Moment) *Snapshot {
-	s := &Snapshot{at: at.Wall, locks: locks, Queues: queues,
+	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues,
 		waiting: queuesOf(queues),
 		Cycles:  sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	if last == nil || at.Wall.Before(last.at) {
@@ -143,7 +149,7 @@ func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata
 	}
 	inPieces(len(made), minPiece/runSize, func(first, end int) struct{} {
 		for i := range made[first:end] {
-			made[first+i].make(s.waiting, from, at)
+			made[first+i].make(s.waiting, by, at)
 		}
 		return struct{}{}
 	})
@@ -189,11 +195,17 @@ func (s *Snapshot) Troubled() iter.Seq[*Row] {
 	}
 }
 
+// judging is what the rows of a snapshot have in common.
+type judging struct {
+	policy  staleness.Policy
+	cluster string
+}
+
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *compact.Record, waiting queues, from *Source, at staleness.Moment) *Row {
+func update(before *Row, lock *compact.Record, waiting queues, by judging, at staleness.Moment) *Row {
 	if before == nil || before.Record != lock {
 		queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-		return NewRow(lock, from.Policy, at, waiting.of(queue), before).In(from.Cluster)
+		return NewRow(lock, by.policy, at, waiting.of(queue), before).In(by.cluster)
 	}
 	now := waiting.of(before.Share.QueueName(lock.Name))
 	if now.same(before.Queue) && (before.next.IsZero() || at.Wall.Before(before.next)) {
@@ -201,6 +213,6 @@ func update(before *Row, lock *compact.Record, waiting queues, from *Source, at 
 	}
 	r := *before
 	r.Queue = now
-	r.judge(from.Policy, at)
+	r.judge(by.policy, at)
 	return &r
 }

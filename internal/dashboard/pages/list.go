@@ -200,7 +200,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 	unlockers, _ := r.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
-			xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
+			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.Sweep)))
 	}
 	return fmt.Sprintf(`W/"%016x"`, h)
 }

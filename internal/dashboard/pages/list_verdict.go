@@ -27,7 +27,7 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // Verdict says what a person must know first: which lock is in the way, who holds it, and what happens next. That the
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
-	b := banner{all: s.All, worst: s.Worst(), at: at, policy: p.site.Config.Policy, urls: p.site.URLs,
+	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
 		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r)}
 	unlockers, known := r.Unlockers()
 	b.unattended = known && len(unlockers) == 0
@@ -55,7 +55,6 @@ type banner struct {
 	unattended bool
 	counted    bool // waiters are recorded
 	at         phrase.Viewpoint
-	policy     staleness.Policy
 	urls       site.URLs
 }
 
@@ -263,14 +262,13 @@ func (b *banner) next() phrase.Sentence {
 		return b.nextAlert(r)
 	}
 	unlockers := b.unlockers(r)
-	mode, agree := commonMode(unlockers)
 	switch left := b.at.Next(r.UnlockAt()); {
 	case left == nil:
 		return phrase.Say(" It never unlocks by itself.")
+	case spared(r.Name, unlockers) != nil:
+		return phrase.Say(" ").Sentence(spared(r.Name, unlockers))
 	case pause(unlockers) != nil:
 		return phrase.Say(" ").Sentence(pause(unlockers))
-	case agree && mode != "auto-unlock":
-		return phrase.Say(" ").Sentence(onlyWatches(mode))
 	case left.Kind == "over": // the snapshot is a moment old
 		return phrase.Say(" Auto-unlock ").Time(&phrase.Moment{At: left.At, Text: "due"}).Say(".")
 	case left.Kind == "":
@@ -369,13 +367,17 @@ func (b *banner) expiredSentence(explained bool) phrase.Sentence {
 // removal says why an expired lock is still there, where an unlocker tells.
 func (b *banner) removal(r *locks.Row) phrase.Sentence {
 	unlockers := b.unlockers(r)
+	if why := spared(r.Name, unlockers); why != nil {
+		return why
+	}
 	if why := pause(unlockers); why != nil {
 		return why
 	}
-	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
-		return onlyWatches(mode)
+	f := setup.FateBy(unlockers)
+	if !f.Known() {
+		return notKnown("When it is removed", &f)
 	}
-	grace := b.policy.ClockSkew + b.policy.MinWarning + 5*time.Second
+	grace := f.Policy.ClockSkew + f.Policy.MinWarning + 5*time.Second
 	if b.at.Now.Sub(r.Verdict().AutoUnlockAt) > grace {
 		return phrase.Say("It should have been removed.")
 	}

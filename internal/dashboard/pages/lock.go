@@ -126,7 +126,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = fate(row)
+		unlockers, _ := p.site.Unlockers()
+		v.Fate = withoutDeadline(row, unlockers)
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -65,9 +66,14 @@ func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sente
 	return s
 }
 
-// fate says what the unlocker does with a record that lacks a deadline.
-func fate(r *locks.Row) string {
+// withoutDeadline says what the unlockers do with a record that lacks a deadline.
+func withoutDeadline(r *locks.Row, unlockers []setup.Unlocker) string {
 	var s strings.Builder
+	v := r.Verdict()
+	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
+	if f := setup.FateBy(unlockers); lacking && len(f.Silent) > 0 {
+		return notKnown("Whether a default of the unlockers alerts about it or removes it", &f).String()
+	}
 	switch {
 	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():
 		s.WriteString("It never alerts as a lock, only as a malformed one. ")

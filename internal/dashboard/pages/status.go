@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
@@ -25,11 +26,20 @@ type statusPage struct {
 	Total     int
 	Known     bool // which unlockers run
 	Unlockers []unlockerView
+	Wrong     []wrongLock // what no client leaves in etcd
+	WrongN    int
 	Foreign   []string // keys below the prefix that fit no layout
 	ForeignN  int
-	Policy    []fact
-	About     []fact // this dashboard
+	Policy    []fact          // by what the unlockers decide
+	Unknown   phrase.Sentence // why that is not known
+	Disagree  []string        // about what the unlockers disagree
+	About     []fact          // this dashboard
 }
+
+type wrongLock struct{ Name, URL, Why string }
+
+// maxWrong is how many inconsistent locks the page names.
+const maxWrong = 20
 
 type memberView struct{ Endpoint, Role, Version, Store, Problem string }
 
@@ -62,6 +72,14 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
 			v.Age(u.Arrived), u.HeldBack})
 	}
+	if p.site.Config.Inconsistent != nil {
+		wrong := p.site.Config.Inconsistent()
+		v.WrongN = len(wrong)
+		for _, l := range wrong[:min(len(wrong), maxWrong)] {
+			name := text.Clip(l.Name, site.MaxNameShown)
+			v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
+		}
+	}
 	if p.site.Config.Foreign != nil {
 		v.Foreign, v.ForeignN = p.site.Config.Foreign()
 	}
@@ -70,18 +88,56 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	policy := p.site.Config.Policy
-	for _, f := range []struct {
-		label string
-		value time.Duration
-	}{{"alert", policy.DefaultAlertAfter}, {"auto-unlock", policy.DefaultAutoUnlockAfter}} {
-		when := "never"
-		if f.value > 0 {
-			when = text.Duration(f.value) + " after they were first seen"
+	if f := setup.FateBy(unlockers); f.Known() {
+		v.Policy = policyFacts(f.Policy)
+		if globs := f.Exclusions(); len(globs) > 0 {
+			shown := text.Visible(text.Clip(strings.Join(globs, " "), site.MaxLineShown))
+			v.Policy = append(v.Policy, fact{"never removed", shown})
 		}
-		v.Policy = append(v.Policy, fact{f.label, when})
+	} else {
+		v.Unknown = notKnown("How stale locks are treated", &f)
+	}
+	for _, d := range setup.Disagreements(unlockers) {
+		v.Disagree = append(v.Disagree, d.String())
 	}
 	return p.site.Render("status", v)
+}
+
+// policyFacts is by what the unlockers decide together.
+func policyFacts(p staleness.Policy) []fact {
+	abandoned := "only reported before their deadlines"
+	if p.UnlockAbandoned {
+		abandoned = "unlocked " + lasting(p.AbandonedGrace) + " after the proof was seen"
+	}
+	return []fact{
+		{"abandoned locks", abandoned},
+		{"minimum warning", lasting(p.MinWarning)},
+		{"clock skew", lasting(p.ClockSkew)},
+		{"without an alert time", "alert " + sinceSeen(p.DefaultAlertAfter)},
+		{"without a deadline", "removed " + sinceSeen(p.DefaultAutoUnlockAfter)},
+		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
+	}
+}
+
+func orNone(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return lasting(d)
+}
+
+func lasting(d time.Duration) string {
+	if d < time.Second {
+		return d.String()
+	}
+	return text.Duration(d)
+}
+
+func sinceSeen(after time.Duration) string {
+	if after == 0 {
+		return "never"
+	}
+	return lasting(after) + " after they were first seen"
 }
 
 // settings are the flags that the caller may see.

@@ -17,6 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
@@ -53,6 +55,8 @@ type Config struct {
 	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
 	// first, and how long it takes until there may be another one. Nil says that this is not known.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
+	// Inconsistent returns what no client that follows the protocol leaves in etcd. Nil says that this is not known.
+	Inconsistent func() []inconsistent.Lock
 	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
@@ -103,8 +107,7 @@ type Config struct {
 	// secrets, such as an address.
 	Notify func(ctx context.Context, notice []byte) error
 
-	Access access.Config    // who callers are and what they may do
-	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
+	Access access.Config // who callers are and what they may do
 	Log    zerolog.Logger
 
 	Cluster Cluster // which one this is, where clusters have names
@@ -132,6 +135,30 @@ type Config struct {
 type Unlocker struct {
 	metadata.Presence
 	Arrived time.Time // when the record was seen, on our clock
+}
+
+// FateBy is what these unlockers do to stale locks.
+func FateBy(running []Unlocker) fate.Fate { return fate.Of(presences(running)) }
+
+// Disagreements are the settings about which these unlockers disagree.
+func Disagreements(running []Unlocker) []fate.Disagreement {
+	return fate.Disagreements(presences(running))
+}
+
+func presences(running []Unlocker) []metadata.Presence {
+	all := make([]metadata.Presence, len(running))
+	for i := range running {
+		all[i] = running[i].Presence
+	}
+	return all
+}
+
+// Policy is by what the running unlockers decide, as far as they publish it.
+func (c *Config) Policy() staleness.Policy {
+	if c.Unlockers == nil {
+		return staleness.Policy{}
+	}
+	return FateBy(c.Unlockers()).Policy
 }
 
 // Member is an endpoint of etcd.

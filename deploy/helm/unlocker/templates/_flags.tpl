@@ -44,15 +44,7 @@
 
 {{/* The other flags that both daemons have: (list . component). */}}
 {{- define "unlocker.daemonFlags" -}}
-{{- $sweep := (index . 0).Values.sweep -}}
 {{- $c := index . 1 -}}
-{{- include "unlocker.flag" (list "sweep.clock-skew" $sweep.clockSkew) }}
-{{- include "unlocker.flag" (list "sweep.min-warning" $sweep.minWarning) }}
-{{- include "unlocker.flag" (list "sweep.default-alert-after" $sweep.defaultAlertAfter) }}
-{{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" $sweep.defaultAutoUnlockAfter) }}
-{{- include "unlocker.flag" (list "sweep.abandoned" $sweep.abandoned) }}
-{{- include "unlocker.flag" (list "sweep.abandoned-grace" $sweep.abandonedGrace) }}
-{{- include "unlocker.flag" (list "sweep.lock-delay" $sweep.lockDelay) }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.config.file" (printf "/etc/unlocker/web/%s" $c.webConfig.key)) }}
 {{- end }}

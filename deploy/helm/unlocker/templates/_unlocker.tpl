@@ -7,6 +7,13 @@
 {{- range .Values.sweep.exclude }}
 {{- include "unlocker.flag" (list "sweep.exclude" .) }}
 {{- end }}
+{{- include "unlocker.flag" (list "sweep.clock-skew" .Values.sweep.clockSkew) }}
+{{- include "unlocker.flag" (list "sweep.min-warning" .Values.sweep.minWarning) }}
+{{- include "unlocker.flag" (list "sweep.default-alert-after" .Values.sweep.defaultAlertAfter) }}
+{{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" .Values.sweep.defaultAutoUnlockAfter) }}
+{{- include "unlocker.flag" (list "sweep.abandoned" .Values.sweep.abandoned) }}
+{{- include "unlocker.flag" (list "sweep.abandoned-grace" .Values.sweep.abandonedGrace) }}
+{{- include "unlocker.flag" (list "sweep.lock-delay" .Values.sweep.lockDelay) }}
 {{- include "unlocker.flag" (list "metrics.lock-series" $c.metrics.lockSeries) }}
 {{- include "unlocker.flag" (list "metrics.lock-series-limit" $c.metrics.lockSeriesLimit) }}
 {{- include "unlocker.flag" (list "metrics.label-attribute" (join "," $c.metrics.labelAttributes)) }}

@@ -1,0 +1,130 @@
+package metadata
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
+// unlockers check each other's clocks.
+type Presence struct {
+	ID        string   `json:"id"`
+	Hostname  string   `json:"hostname"`
+	Version   string   `json:"version"`
+	StartedAt Time     `json:"started_at"`
+	Now       Time     `json:"now"`
+	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
+	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
+	HeldBack  []string `json:"held_back,omitempty"`
+	// Sweep is by what it decides the fate of a stale lock; nil = it does not say, or not so that it can be read.
+	Sweep *Sweep `json:"sweep,omitempty"`
+}
+
+// Sweep is by what an unlocker decides the fate of a stale lock, beside its mode. Zero means what it means for the
+// unlocker's flag of that name.
+type Sweep struct {
+	ClockSkew              Seconds  `json:"clock_skew"`
+	MinWarning             Seconds  `json:"min_warning"`
+	DefaultAlertAfter      Seconds  `json:"default_alert_after"`
+	DefaultAutoUnlockAfter Seconds  `json:"default_auto_unlock_after"`
+	Abandoned              string   `json:"abandoned"` // SweepReport or SweepUnlock
+	AbandonedGrace         Seconds  `json:"abandoned_grace"`
+	LockDelay              Seconds  `json:"lock_delay"`
+	Exclude                []string `json:"exclude"` // globs of the names of locks that it never removes
+}
+
+// What an unlocker does about a lock whose holder is proven to have ended.
+const (
+	SweepReport = "report" // nothing before its deadline
+	SweepUnlock = "unlock" // removes it after the grace
+)
+
+// The most that an unlocker may exclude.
+const (
+	MaxExclusions     = 64
+	MaxExclusionBytes = MaxNameBytes
+)
+
+// CheckExclude reports what is wrong with the names of locks that an unlocker never removes.
+func CheckExclude(globs []string) error {
+	if len(globs) > MaxExclusions {
+		return fmt.Errorf("%d globs are too many: at most %d are published to who reads the locks", len(globs),
+			MaxExclusions)
+	}
+	for _, glob := range globs {
+		switch {
+		case glob == "":
+			return errors.New("a glob is empty: give one of lock names, or leave it out")
+		case len(glob) > MaxExclusionBytes:
+			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), MaxExclusionBytes)
+		}
+	}
+	return nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. What cannot be read of Sweep makes it nil, and nothing else unreadable:
+// an unlocker of another version runs all the same.
+func (p *Presence) UnmarshalJSON(text []byte) error {
+	type plain Presence
+	read := struct {
+		plain
+		Sweep json.RawMessage `json:"sweep"`
+	}{}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*p = Presence(read.plain)
+	p.Sweep = readSweep(read.Sweep)
+	return nil
+}
+
+// readSweep returns nil unless all members are there and mean something.
+func readSweep(text []byte) *Sweep {
+	if len(text) == 0 {
+		return nil
+	}
+	s := Sweep{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing, DefaultAutoUnlockAfter: missing,
+		AbandonedGrace: missing, LockDelay: missing}
+	if json.Unmarshal(text, &s) != nil || s.Exclude == nil || CheckExclude(s.Exclude) != nil {
+		return nil
+	}
+	for _, d := range []Seconds{s.ClockSkew, s.MinWarning, s.DefaultAlertAfter, s.DefaultAutoUnlockAfter,
+		s.AbandonedGrace, s.LockDelay} {
+		if d == missing {
+			return nil
+		}
+	}
+	if s.Abandoned != SweepReport && s.Abandoned != SweepUnlock {
+		return nil
+	}
+	return &s
+}
+
+// Seconds is a duration that is written as a JSON number of seconds, from 0 to [MaxSeconds].
+type Seconds time.Duration
+
+// MaxSeconds is the longest, about 31 years; a longer one is written as this.
+const MaxSeconds = Seconds(1_000_000_000 * time.Second)
+
+const missing = Seconds(-1)
+
+// MarshalJSON implements [json.Marshaler].
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(min(s, MaxSeconds)).Seconds())
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	n := math.NaN()
+	if err := json.Unmarshal(text, &n); err != nil {
+		return err
+	}
+	if !(n >= 0 && n <= time.Duration(MaxSeconds).Seconds()) {
+		return fmt.Errorf("%s is not a number of seconds from 0 to %v", text, time.Duration(MaxSeconds).Seconds())
+	}
+	*s = Seconds(math.Round(n * float64(time.Second)))
+	return nil
+}
