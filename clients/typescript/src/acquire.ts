@@ -4,16 +4,12 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { cancel, finish } from "./cleanup.js";
+import { moment, monotonic, type Moment } from "./clock.js";
 import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
 import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
 import { fields, formatTime, readDelay, readRecord, type Delay, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
-
-/** One moment on both clocks of this machine, in milliseconds. */
-export interface Moment { monotonic: number; wall: number }
-
-export const moment = (): Moment => ({ monotonic: performance.now(), wall: Date.now() });
 
 /** What an attempt got. */
 export interface Hold {
@@ -92,13 +88,13 @@ class Attempt {
   /** A record is sent again for a third of its life, and no longer than the caller waits, but for one timeout. */
   #patience(began?: Moment): Patience {
     const least = performance.now() + this.gateway.timeout * 1000;
-    const most = began ? began.monotonic + this.settings.unlockAfter / 3 : performance.now() + recheck;
+    const most = performance.now() + (began ? this.settings.unlockAfter / 3 : recheck);
     return { until: Math.min(most, Math.max(this.lastSend, least)), signal: this.settings.signal };
   }
 
   #hold(token: string | undefined, began: Moment, queued: boolean): Hold | undefined {
     const { unlockAfter, margin } = this.settings;
-    if (performance.now() - began.monotonic > (unlockAfter - margin) / 2) {
+    if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
       this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
       return undefined;
     }
@@ -153,9 +149,10 @@ class Attempt {
 
   #ticket(): string {
     const { owner, hostname, pid, purpose } = this.facts.members;
-    const now = moment();
-    const timeout_at = this.giveUpAt === Infinity ? undefined : formatTime(now.wall + this.giveUpAt - now.monotonic);
-    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now.wall), timeout_at });
+    const now = Date.now();
+    const left = this.giveUpAt - performance.now();
+    const timeout_at = left === Infinity ? undefined : formatTime(now + left);
+    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now), timeout_at });
   }
 
   /** Keeps the lease alive while the attempt waits. When it is gone, so is the position: `gone` has it looked at. */

@@ -2,8 +2,9 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { moment, type Hold, type Moment } from "./acquire.js";
+import type { Hold } from "./acquire.js";
 import { cancel, finish, withTombstone } from "./cleanup.js";
+import { moment, monotonic, resolution } from "./clock.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
 import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
@@ -13,7 +14,7 @@ import { base64, keysIn, readFields, text, type Input, type Keys } from "./trans
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
 const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
 const watchAfter = 100; // most holds are shorter, and need no watch
-const sleepCheck = 2000; // timers stand still while the machine sleeps
+const sleepCheck = 2000; // timers stand still while the machine is suspended
 
 /** A lock that this process holds, until {@link Lock.release} or until it is lost. */
 export class Lock {
@@ -25,7 +26,11 @@ export class Lock {
    * a bigint: a number would lose digits. `String(token)` is its form in JSON, headers and SQL.
    */
   readonly token: bigint;
-  /** Fires when the lock is lost; its reason is the LostError. A release does not fire it. */
+  /**
+   * Fires when the lock is lost; its reason is the LostError. A release does not fire it. Its `aborted` and
+   * `throwIfAborted` look at the clock, as {@link Lock.lost} does: work that lets no event happen can ask them. The
+   * event itself, and signals that were made of this one, come with the next turn of the event loop or the next look.
+   */
   readonly signal: AbortSignal;
 
   readonly #gateway: Gateway;
@@ -39,7 +44,6 @@ export class Lock {
   #asked: Request | undefined;
   #askedAt = 0n; // revision of the latest request
   #until: number; // local deadline, monotonic
-  #counted: Moment; // since when it is counted
   #recorded: number; // auto_unlock_at in the record, as far as it is known
   #alertTarget: number;
   #alertGranted = 0; // the alert that an operator granted
@@ -56,9 +60,8 @@ export class Lock {
     this.name = k.lock;
     this.uuid = hold.uuid;
     this.token = BigInt(hold.token);
-    this.signal = this.#loss.signal;
+    this.signal = looking(this.#loss.signal, () => this.#look());
     this.#durations = settings;
-    this.#counted = hold.began;
     this.#until = hold.began.monotonic + settings.unlockAfter - settings.margin;
     this.#recorded = Math.floor(hold.began.wall + settings.unlockAfter);
     this.#alertTarget = hold.began.wall + settings.alertAfter;
@@ -67,8 +70,11 @@ export class Lock {
     if (settings.heartbeat) void this.#beat();
   }
 
-  /** Why the lock is lost; undefined while it is held, and after a release. */
-  get lost(): Reason | undefined { return this.#lost?.reason; }
+  /** Why the lock is lost; undefined while it is held, and after a release. It looks at the clock. */
+  get lost(): Reason | undefined {
+    this.#look();
+    return this.#lost?.reason;
+  }
 
   /** The latest request to finish early; undefined if nobody asked. */
   get asked(): Request | undefined { return this.#asked; }
@@ -119,14 +125,14 @@ export class Lock {
     const fields = {
       alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), alive: alive(wall, this.#progress),
     };
-    const until = Math.min(now.monotonic + answerWithin, this.#until);
+    const until = performance.now() + Math.min(answerWithin, this.#left);
     const patience = { until, signal: this.#ended.signal, background: beat };
     const input = this.#input({ fields, ...(beat && { seen: this.#reported }) });
     const r = await this.#gateway.transact("alive", this.#k, input, patience);
     if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
     if (r.verdict === "still_held") {
       this.#reported = r.body.header.revision;
-      this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+      this.#extendUntil(now.monotonic + unlockAt - wall - margin, unlockAt);
     }
     this.#mustHold();
     if (r.verdict === "again") {
@@ -146,22 +152,20 @@ export class Lock {
 
   /** Throws if the lock is not held, or must not be relied on. */
   #mustHold() {
-    if (this.#left <= 0) this.#lose("deadline");
+    this.#look();
     if (this.#lost) throw this.#lost;
     if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
   }
 
+  #look() { if (this.#left <= 0) this.#lose("deadline"); }
+
   #isOver() { return this.#ended.signal.aborted; }
 
-  /** Milliseconds to the local deadline. What the wall clock gained, because the machine slept, is deducted. */
-  get #left() {
-    const now = moment();
-    const slept = now.wall - this.#counted.wall - (now.monotonic - this.#counted.monotonic);
-    return this.#until - now.monotonic - (slept >= 1000 ? slept : 0);
-  }
+  /** Milliseconds to the local deadline. */
+  get #left() { return this.#until - monotonic() - resolution; }
 
-  #extendUntil(now: Moment, until: number, unlockAt: number) {
-    if (until - performance.now() > this.#left) [this.#until, this.#counted] = [until, now];
+  #extendUntil(until: number, unlockAt: number) {
+    this.#until = Math.max(this.#until, until);
     this.#recorded = Math.max(this.#recorded, Math.floor(unlockAt));
     this.#arm();
   }
@@ -169,15 +173,15 @@ export class Lock {
   /** Sets the timer to the local deadline. */
   #arm() {
     clearTimeout(this.#timer);
-    const left = this.#left;
-    if (left <= 0) this.#lose("deadline");
-    if (!this.#isOver()) this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
+    this.#look();
+    if (this.#isOver()) return;
+    this.#timer = setTimeout(() => this.#arm(), Math.min(this.#left, sleepCheck)).unref();
   }
 
   /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
   async #beat() {
     const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
-    for (let failed = false; performance.now() < end;) {
+    for (let failed = false; monotonic() < end;) {
       const third = (this.#durations.unlockAfter - this.#durations.margin) / 3;
       await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
       if (this.#isOver()) return;
@@ -322,6 +326,16 @@ const timeOf = (f: Field | undefined) => {
   const at = parseTime(f?.value.toString() ?? "");
   return at ? at.seconds * 1000 + at.nanoseconds / 1e6 : 0;
 };
+
+/** The same signal, which looks whenever it is asked: work that blocks the event loop lets no timer abort it. */
+function looking(signal: AbortSignal, look: () => void): AbortSignal {
+  const aborted = (): boolean => {
+    look();
+    return Reflect.get<AbortSignal, "aborted">(AbortSignal.prototype, "aborted", signal);
+  };
+  const throwIfAborted = () => { if (aborted()) throw signal.reason; };
+  return Object.defineProperties(signal, { aborted: { get: aborted }, throwIfAborted: { value: throwIfAborted } });
+}
 
 /** A promise whose rejection does not end the process if the caller does not wait for it. */
 function quiet<T>(promise: Promise<T>): Promise<T> {
