@@ -5,9 +5,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { cancel, finish } from "./cleanup.js";
 import { moment, monotonic, type Moment } from "./clock.js";
+import { readDelay, type Delay } from "./documents.js";
 import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
 import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
-import { fields, formatTime, readDelay, readRecord, type Delay, type Facts, type Holder } from "./record.js";
+import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
 
@@ -114,7 +115,9 @@ class Attempt {
     return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
   }
 
-  #delay(kvs: KeyValue[]): Delay | undefined { return kvs[0] && readDelay(text(kvs[0].value)); }
+  #delay([kv]: KeyValue[]): Delay | undefined {
+    return kv && readDelay(Buffer.from(kv.value ?? "", "base64"), this.k.lock);
+  }
 
   /** Who holds the lock, how many others wait, and what delays it. */
   async #survey(known?: Holder, knownDelay?: Delay): Promise<[Holder | undefined, number, Delay | undefined]> {

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Gateway, Outcome, Patience } from "./gateway.js";
+import { visible } from "./record.js";
 import type { Input, Keys } from "./transactions.js";
 
 const tombstoneTTL = 3600; // seconds, longer than a stalled connection lives
@@ -16,7 +17,12 @@ export async function finish(task: (patience: Patience) => Promise<boolean>, sec
       await sleep(1000, undefined, { ref: false });
     }
   };
-  goOn().catch((error: unknown) => process.emitWarning(`clustermutex: cleanup: ${String(error)}`));
+  goOn().catch((error: unknown) => warn("cleanup", error));
+}
+
+/** Tells of what nobody could catch. */
+export function warn(what: string, error: unknown) {
+  process.emitWarning(visible(`clustermutex: ${what} failed: ${String(error)}`));
 }
 
 /**

@@ -3,11 +3,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Hold } from "./acquire.js";
-import { cancel, finish, withTombstone } from "./cleanup.js";
+import { cancel, finish, warn, withTombstone } from "./cleanup.js";
 import { moment, monotonic, resolution } from "./clock.js";
+import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
-import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
+import { alive, formatTime, parseTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
 
@@ -189,20 +190,28 @@ export class Lock {
     }
   }
 
-  /** Watches the record, and reads it whenever others wrote into it, until the hold ends. */
+  /** Watches the record until the hold ends, whatever goes wrong. */
   async #follow() {
+    while (!this.#isOver()) {
+      await this.#watch().catch((error: unknown) => warn("watching a lock", error));
+      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
+    }
+  }
+
+  /** Watches the record, and reads it whenever others wrote into it, until the watch ends or seems to be dead. */
+  async #watch() {
     const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
     const background = { signal: this.#ended.signal, background: true };
-    while (!this.#isOver()) {
-      const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+    const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+    try {
       await this.#check(false);
       for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent
         const events = await watch.next(recheck);
         quiet = events.length ? 0 : quiet + 1;
         if (quiet || !events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
       }
+    } finally {
       watch?.close();
-      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
     }
   }
 
@@ -230,29 +239,19 @@ export class Lock {
     const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
     const [asked, extended] = [field("asked"), field("extended")];
     const [alertAt, unlockAt] = [field("alert_at"), field("auto_unlock_at")];
-    const given = this.#about(extended);
-    if (given && extended?.modified === alertAt?.modified) {
+    const given = extended && readExtension(extended.value, this.uuid, this.#hold.token);
+    if (given && extended.modified === alertAt?.modified) {
       this.#alertGranted = Math.max(this.#alertGranted, timeOf(alertAt));
     }
-    const byThat = given && extended?.modified === unlockAt?.modified;
-    this.#postpone(timeOf(unlockAt), byThat ? Number(given.seconds) : Infinity);
-    const request = this.#about(asked);
-    if (!request || !asked || asked.modified <= this.#askedAt) return;
-    const { by, reason, source, at } = request;
-    const when = parseTime(asText(at) ?? "");
+    const byThat = given && extended.modified === unlockAt?.modified;
+    this.#postpone(timeOf(unlockAt), byThat ? given.seconds ?? Infinity : Infinity);
+    if (!asked || asked.modified <= this.#askedAt) return;
+    const request = readRequest(asked.value, this.uuid, this.#hold.token);
+    if (!request) return;
+    const { by = "", reason = "", source = "" } = request;
     this.#askedAt = asked.modified;
-    this.#asked = {
-      by: asText(by) ?? "", reason: asText(reason) ?? "", source: asText(source) ?? "",
-      ...(when && { at: new Date(when.seconds * 1000) }),
-    };
+    this.#asked = { ...request, by: visible(by), reason: visible(reason), source: visible(source) };
     tell("onAsked", this.#settings.onAsked, this.#asked);
-  }
-
-  /** The document in a field, if it is about this hold. */
-  #about(f: Field | undefined): Record<string, unknown> | undefined {
-    const value = f && f.value.length <= 2048 ? parseObject(f.value.toString()) : {};
-    const sameToken = asText(value.token) === this.#hold.token || value.token === Number(this.token);
-    return value.uuid === this.uuid && sameToken ? value : undefined;
   }
 
   /**
@@ -268,7 +267,7 @@ export class Lock {
     this.#arm();
   }
 
-  #lose(reason: Reason, ending?: Record<string, unknown>) {
+  #lose(reason: Reason, ending?: Ending) {
     if (this.#isOver()) return;
     this.#lost = new LostError(this.name, reason, ending);
     this.#end();
@@ -346,5 +345,5 @@ function quiet<T>(promise: Promise<T>): Promise<T> {
 /** Calls back. What the callback throws is a warning: nobody could catch it. */
 function tell<T>(name: string, callback: ((value: T) => unknown) | undefined, value: T) {
   const call = async () => { await callback?.(value); };
-  call().catch((error: unknown) => process.emitWarning(`clustermutex: ${name} failed: ${String(error)}`));
+  call().catch((error: unknown) => warn(name, error));
 }

@@ -31,7 +31,7 @@ export interface LockOptions {
   onAsked?: ((request: Request) => unknown) | undefined;
 }
 
-/** Somebody asks the holder to finish early. Its texts are whatever their writer wrote: escape them. */
+/** Somebody asks the holder to finish early. In its texts, characters that nobody sees are escaped. */
 export interface Request {
   by: string;
   reason: string;

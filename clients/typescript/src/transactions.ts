@@ -1,7 +1,8 @@
 /** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
 
-import { asText, parseObject, segment, type Field } from "./record.js";
+import { readEnding, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
+import { asText, segment, type Field } from "./record.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
 export interface KeyValue {
@@ -58,7 +59,7 @@ export interface Verdict {
   position?: string;
   reason?: Reason;
   /** What was written down of the end of the hold. */
-  ending?: Record<string, unknown>;
+  ending?: Ending;
   /** The holder's uuid; null if nobody holds the lock. */
   holder?: string | null;
   /** Nobody holds the lock, and the lock delay of an ended hold is not over. */
@@ -280,12 +281,9 @@ const taken: Meaning = (k, i, answer) => {
 
 /** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
 function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
-  const ending = parseObject(text(keysIn(answer, n + 1)[0]?.value));
-  const { ended, token } = ending;
-  const mine = token === undefined || asText(token) === i.token || token === Number(i.token);
-  if (mine && (ended === "forced" || ended === "auto_unlocked" || ended === "abandoned")) {
-    return { verdict: "lost", reason: ended, ending };
-  }
+  const written = keysIn(answer, n + 1)[0]?.value;
+  const ending = readEnding(Buffer.from(written ?? "", "base64"), i.token);
+  if (ending) return { verdict: "lost", reason: ending.ended, ending };
   const { uuid } = readFields(k, keysIn(answer, n));
   return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
 }

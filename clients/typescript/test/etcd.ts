@@ -57,7 +57,7 @@ export class Etcd {
     return Object.fromEntries(kvs.map((kv) => [decode(kv.key), decode(kv.value)]));
   }
 
-  async put(...pairs: [string, string][]) {
+  async put(...pairs: [string | Buffer, string | Buffer][]) {
     await this.post("/v3/kv/txn", {
       success: pairs.map(([key, value]) => ({ request_put: { key: encode(key), value: encode(value) } })),
     });
@@ -84,7 +84,7 @@ async function run(...options: string[]): Promise<[ChildProcess, string]> {
   return [child, endpoint];
 }
 
-export const encode = (text: string) => Buffer.from(text).toString("base64");
+export const encode = (text: string | Buffer) => Buffer.from(text).toString("base64");
 const decode = (text = "") => Buffer.from(text, "base64").toString();
 
 /** What happens to a request: it passes, is lost, or its answer is. "hold" lets it pass when the test says so. */

@@ -211,6 +211,37 @@ test("the holder is asked to finish, once for each request that is meant for it"
   await lock.release();
 });
 
+test("whatever others write into a record, a holder goes on, and hears who asks next", async () => {
+  const asked: Request[] = [];
+  const lock = await locks.lock("odd", { heartbeat: true, onAsked: (request) => asked.push(request) });
+  const token = Number(lock.token);
+  const note = { uuid: lock.uuid, token, by: "ann", reason: "now", source: "cli" };
+  const key = (name: string) => `/mutexes/odd/${name}`;
+  const odd = [
+    Buffer.from([0xff, 0xfe, 0x00]), "[".repeat(900), JSON.stringify({ ...note, token: [] }),
+    JSON.stringify({ ...note, token: String(token) }), JSON.stringify({ ...note, by: ["ann"] }),
+    JSON.stringify({ ...note, at: "soon" }), JSON.stringify({ ...note, reason: "x".repeat(2048) }),
+  ];
+  for (const value of odd) {
+    await etcd.put([key("asked"), value], [key("extended"), value], [key("alive"), value], [key("metadata"), value],
+      [Buffer.concat([Buffer.from(key("")), Buffer.from([0xff])]), value]);
+  }
+  const far = "9999999999.9999";
+  for (const seconds of ["[]", "1e999", "-1", String(Number.MAX_SAFE_INTEGER)]) {
+    const extension = JSON.stringify({ ...note, seconds: 0 }).replace(/0}$/, `${seconds}}`);
+    await etcd.put([key("extended"), extension], [key("auto_unlock_at"), far], [key("alert_at"), far]);
+  }
+  await etcd.put([key("asked"), JSON.stringify({ ...note, reason: "a\u001b[2J\ud800" })]);
+  await eventually("a request", () => asked.length);
+  assert.deepEqual(asked, [{ by: "ann", reason: "a\\u{1b}[2J\ufffd", source: "cli" }]);
+  await lock.alive("on");
+  await etcd.remove("/mutexes/odd/", [`/mutexes/.history/${lock.uuid}`, JSON.stringify(
+    { uuid: lock.uuid, token, ended: "forced", by: "e\u202eve", why: "b\u001bc\ud800" })]);
+  await eventually("a loss", () => lock.lost === "forced");
+  const { by, why } = lock.signal.reason as LostError;
+  assert.deepEqual([by, why], ["e\\u{202e}ve", "b\\u{1b}c\ufffd"]);
+});
+
 test("more time that an operator gives counts, and alive does not take it back", async () => {
   const lock = await locks.lock("more", { unlockAfter: 30, alertAfter: 20 });
   const key = (name: string) => `/mutexes/more/${name}`;
