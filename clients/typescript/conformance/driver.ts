@@ -111,6 +111,14 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     return {};
   },
 
+  end: (request) => {
+    setImmediate(() => { // outside of what answers errors
+      if (request.how === "error") throw new Error("the end that was asked for");
+      process.exit(0);
+    });
+    return {};
+  },
+
   segment: (request) => ({ segment: segment(textOf(request, "name")) }),
   name: (request) => ({ name: nameOf(String(request.segment)) }),
 
@@ -185,4 +193,7 @@ async function serve(line: string) {
 
 createInterface({ input: process.stdin })
   .on("line", (line) => void serve(line))
-  .on("close", () => process.exit(0));
+  .on("close", () => {
+    process.removeAllListeners("exit"); // as a crash: nothing is released
+    process.exit(0);
+  });

@@ -3,14 +3,15 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { cancel, finish } from "./cleanup.js";
+import { finish, tombstoneTTL, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, type Moment } from "./clock.js";
 import { readDelay, type Delay } from "./documents.js";
 import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
 import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
 import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
-import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
+import { base64, keysIn, readFields, text } from "./transactions.js";
+import type { Input, Keys, KeyValue, Step, Ticket } from "./transactions.js";
 
 /** What an attempt got. */
 export interface Hold {
@@ -22,7 +23,11 @@ export interface Hold {
   queued: boolean;
   /** A send got no answer: the hold has to be cancelled when it ends. */
   doubt: boolean;
+  /** The lock looks after itself from now on. */
+  handedOver: () => void;
 }
+
+type Taken = Omit<Hold, "handedOver">;
 
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
@@ -35,12 +40,14 @@ export async function acquire(gateway: Gateway, k: Keys, settings: Settings, fac
   for (;;) {
     settings.signal?.throwIfAborted();
     const attempt = new Attempt(gateway, k, settings, facts, giveUpAt, lastSend);
-    let hold: Hold | undefined;
+    const handedOver = gateway.atExit(() => attempt.cleanup);
+    let hold: Taken | undefined;
     try {
       hold = await attempt.take();
-      if (hold) return hold;
+      if (hold) return { ...hold, handedOver };
     } finally {
       await attempt.end(hold !== undefined);
+      if (!hold) handedOver();
     }
     await sleep(50 + 100 * Math.random());
   }
@@ -55,6 +62,7 @@ class Attempt {
   private readonly lastSend: number;
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
+  #taking = false; // such a send has no answer yet, or took the lock
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
@@ -66,17 +74,25 @@ class Attempt {
   }
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
-  async take(): Promise<Hold | undefined> {
+  async take(): Promise<Taken | undefined> {
     const began = moment();
     const step = this.settings.wait === 0 ? "acquire" : "try";
     const input = this.#input({ fields: this.#record(began) });
-    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
-    this.#doubt ||= r.doubt;
+    const r = await this.#send(step, input, began);
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
-    if (r.verdict === "unanswered") return this.#goOnAfter(r);
+    if (r.verdict === "unanswered") return this.#mayGoOn(r);
     this.#refused = [this.#read(keysIn(r.body, 0)), this.#delay(keysIn(r.body, 1))];
     if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(...this.#refused));
     return this.#queue();
+  }
+
+  /** Sends what may take the lock. */
+  async #send(step: Step, input: Input, began: Moment): Promise<Outcome> {
+    this.#taking = true;
+    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
+    this.#taking = r.verdict === "held" || r.verdict === "held_by_earlier_send";
+    this.#doubt ||= r.doubt;
+    return r;
   }
 
   #input(more: Partial<Input> = {}): Input { return { lock: this.k.lock, uuid: this.#uuid, ...more }; }
@@ -93,7 +109,7 @@ class Attempt {
     return { until: Math.min(most, Math.max(this.lastSend, least)), signal: this.settings.signal };
   }
 
-  #hold(token: string | undefined, began: Moment, queued: boolean): Hold | undefined {
+  #hold(token: string | undefined, began: Moment, queued: boolean): Taken | undefined {
     const { unlockAfter, margin } = this.settings;
     if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
       this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
@@ -103,7 +119,7 @@ class Attempt {
   }
 
   /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
-  #goOnAfter({ error }: Outcome): Hold | undefined {
+  #mayGoOn({ error }: Outcome): Taken | undefined {
     this.settings.signal?.throwIfAborted();
     const over = performance.now() + longestPause >= this.lastSend;
     if (error instanceof RefusedError || (error && over)) throw error;
@@ -130,13 +146,13 @@ class Attempt {
     return [holder, waiting.length, delay];
   }
 
-  async #queue(): Promise<Hold | undefined> {
+  async #queue(): Promise<Taken | undefined> {
     const lease = await this.gateway.call("/v3/lease/grant", { TTL: String(ticketTTL) }, this.#patience());
-    if (lease.verdict === "unanswered") return this.#goOnAfter(lease);
+    if (lease.verdict === "unanswered") return this.#mayGoOn(lease);
     this.#lease = String(lease.body.ID);
     const input = this.#input({ ticket: this.#ticket(), lease: this.#lease });
     const joined = await this.gateway.transact("join", this.k, input, this.#patience());
-    if (joined.verdict === "unanswered") return this.#goOnAfter(joined);
+    if (joined.verdict === "unanswered") return this.#mayGoOn(joined);
     if (!joined.position) return undefined; // cancelled, or the lease is gone
     this.#position = joined.position;
     const left = new AbortController();
@@ -172,7 +188,7 @@ class Attempt {
   }
 
   /** Looks, waits for what is ahead to go, and looks again, until the lock is held or the position is lost. */
-  async #await(use: (watch: Watch) => void): Promise<Hold | undefined> {
+  async #await(use: (watch: Watch) => void): Promise<Taken | undefined> {
     let watch: Watch | undefined;
     let watched = "";
     for (;;) {
@@ -202,11 +218,10 @@ class Attempt {
     return this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
   }
 
-  async #turn(): Promise<Hold | "again" | undefined> {
+  async #turn(): Promise<Taken | "again" | undefined> {
     const began = moment();
     const input = this.#input({ position: this.#position, fields: this.#record(began) });
-    const r = await this.gateway.transact("turn", this.k, input, this.#patience(began));
-    this.#doubt ||= r.doubt;
+    const r = await this.#send("turn", input, began);
     if (r.doubt) this.#doubtful ??= began;
     if (r.verdict === "held") return this.#hold(r.token, began, true);
     if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? began, true);
@@ -226,25 +241,19 @@ class Attempt {
     }
   }
 
-  /** Leaves nothing of the attempt behind but its hold. */
-  async end(held: boolean) {
-    const { gateway, k } = this;
-    const input = this.#input({ queued: this.#lease !== "" });
-    const revoke = async (patience: Patience) => {
-      const r = await gateway.call("/v3/lease/revoke", { ID: this.#lease }, patience);
-      return r.verdict !== "unanswered";
-    };
-    if (this.#lease && !held) await this.#leave({ until: performance.now() + 2000 });
-    if (this.#lease) await finish(revoke, held ? 0 : 2, ticketTTL); // then no late join can put the ticket again
-    if (this.#doubt && !held) await finish((patience) => cancel(gateway, k, input, patience), 2, 3600);
+  /** What is to be done if the process ends now. */
+  get cleanup(): Cleanup { return this.#cleanup({ doubt: this.#doubt || this.#taking }); }
+
+  #cleanup(more: Partial<Cleanup>): Cleanup {
+    const waiting = this.#lease !== "";
+    const input = this.#input({ queued: waiting });
+    return { prefix: this.k.prefix, input, doubt: this.#doubt, lease: this.#lease, waiting, ...more };
   }
 
-  /** Leaves the queue. As its tail, it puts the tail back to the ticket before. */
-  async #leave(patience: Patience) {
-    let r = await this.gateway.transact("leave", this.k, this.#input(), patience);
-    while (r.verdict === "as_tail") {
-      r = await this.gateway.transact("leave_as_tail", this.k, this.#input({ older: r.older ?? undefined }), patience);
-      if (r.verdict === "again") r = await this.gateway.transact("leave", this.k, this.#input(), patience);
-    }
+  /** Leaves nothing of the attempt behind but its hold. */
+  async end(held: boolean) {
+    const cleanup = held ? this.#cleanup({ doubt: false, waiting: false }) : this.#cleanup({});
+    if (!this.#lease && !cleanup.doubt) return;
+    await finish(this.gateway, cleanup, held ? 0 : 2, cleanup.doubt ? tombstoneTTL : ticketTTL);
   }
 }

@@ -6,7 +6,9 @@ import * as https from "node:https";
 import { text as textOf } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import type { Cleanup } from "./cleanup.js";
 import { RefusedError, UnavailableError } from "./errors.js";
+import { atExit } from "./exit.js";
 import { asText, parseObject } from "./record.js";
 import { errorIn, judge, judgeFault, transactions } from "./transactions.js";
 import type { Answer, Input, Keys, KeyValue, Step, TxnAnswer, Verdict } from "./transactions.js";
@@ -21,6 +23,8 @@ export interface GatewayOptions {
   key: string;
   /** Seconds that one request may take before it is sent again. */
   timeout: number;
+  /** What is not finished when the process ends is cleaned up then. */
+  releaseAtExit: boolean;
 }
 
 /** How long to go on. */
@@ -74,6 +78,11 @@ export class Gateway {
     if (!this.#endpoints.length) throw new RefusedError("no endpoint of etcd was given");
     this.#tls = this.#certificates();
     this.#loggedIn = !options.user;
+  }
+
+  /** Has something cleaned up if the process ends. Returns how to take that back. */
+  atExit(cleanup: () => Cleanup): () => void {
+    return this.#options.releaseAtExit ? atExit(this.#options, cleanup) : () => undefined;
   }
 
   /** Sends a transaction until its outcome is known. */

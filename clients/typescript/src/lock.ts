@@ -3,11 +3,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Hold } from "./acquire.js";
-import { cancel, finish, warn, withTombstone } from "./cleanup.js";
+import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, resolution } from "./clock.js";
 import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
-import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
+import type { Gateway, WatchEvent } from "./gateway.js";
 import { alive, formatTime, parseTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
@@ -52,6 +52,7 @@ export class Lock {
   #progress = "";
   #reported = "0"; // mod revision of `alive`, as far as it is known
   #timer: NodeJS.Timeout | undefined;
+  readonly #forget: () => void; // what the end of the process would do
   #extending: Promise<unknown> = Promise.resolve();
   #releasing: Promise<void> | undefined;
 
@@ -66,6 +67,8 @@ export class Lock {
     this.#until = hold.began.monotonic + settings.unlockAfter - settings.margin;
     this.#recorded = Math.floor(hold.began.wall + settings.unlockAfter);
     this.#alertTarget = hold.began.wall + settings.alertAfter;
+    this.#forget = gateway.atExit(() => this.#cleanup);
+    hold.handedOver();
     this.#arm();
     setTimeout(() => void this.#follow(), watchAfter).unref();
     if (settings.heartbeat) void this.#beat();
@@ -271,7 +274,9 @@ export class Lock {
     if (this.#isOver()) return;
     this.#lost = new LostError(this.name, reason, ending);
     this.#end();
-    if (reason !== "deadline") this.#cancelLater(); // else the record may still be ours: release will see
+    this.#forget();
+    const mayReturn = this.#hold.doubt && reason !== "deadline"; // else the record may be ours: release will see
+    if (mayReturn) void cancelLater(this.#gateway, this.#cleanup);
     this.#loss.abort(this.#lost);
     tell("onLost", this.#settings.onLost, this.#lost);
   }
@@ -281,36 +286,20 @@ export class Lock {
     this.#ended.abort();
   }
 
-  /** Keeps sends of the acquisition that got no answer from taking the lock again. */
-  #cancelLater() {
-    if (!this.#hold.doubt) return;
-    void finish((patience) => cancel(this.#gateway, this.#k, this.#input(), patience), 0, 3600);
+  get #cleanup(): Cleanup {
+    return { prefix: this.#k.prefix, input: this.#input(), doubt: this.#hold.doubt };
   }
 
   async #release() {
     this.#end();
     const before = this.#lost;
     if (before && before.reason !== "deadline") throw before;
-    const r = await this.#giveBack({ until: performance.now() + answerWithin });
-    if (r.error) {
-      const again = async (patience: Patience) => (await this.#giveBack(patience)).verdict !== "unanswered";
-      void finish(again, 0, this.#durations.unlockAfter / 1000);
-      throw r.error;
-    }
+    const r = await release(this.#gateway, this.#cleanup, { until: performance.now() + answerWithin });
+    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#durations.unlockAfter / 1000);
+    this.#forget();
+    if (r.error) throw r.error;
     if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
     if (before && r.doubt) throw before; // an earlier send may have released it, or somebody else
-  }
-
-  /** Sends the release; with a tombstone if a send of the acquisition may still be on its way. */
-  async #giveBack(patience: Patience): Promise<Outcome> {
-    const [gateway, k] = [this.#gateway, this.#k];
-    if (this.#hold.doubt) {
-      const send = (lease: string) => gateway.transact("release_in_doubt", k, this.#input({ lease }), patience);
-      const r = await withTombstone(gateway, patience, send);
-      if (r.verdict !== "withdraw") return r;
-      this.#cancelLater(); // etcd is out of space: the tombstone is due later
-    }
-    return gateway.transact("release", k, this.#input(), patience);
   }
 }
 
