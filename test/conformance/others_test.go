@@ -257,8 +257,8 @@ func brokenKeysOfLock(t *testing.T, w *world, c *client) {
 	}
 }
 
-// halfPair is half a surrogate pair in JSON.
-var halfPair = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}(\\ud[c-f][0-9a-f]{2})?`)
+// jsonEscape is an escape in JSON; a surrogate comes with the second one of its pair, if that follows.
+var jsonEscape = regexp.MustCompile(`(?i)\\(?:[^u]|u[0-9a-f]{4}(?:\\ud[c-f][0-9a-f]{2})?)`)
 
 // isHarmless wants texts that control no terminal and no line of a log.
 func (a answer) isHarmless(t *testing.T, texts ...string) {
@@ -268,8 +268,8 @@ func (a answer) isHarmless(t *testing.T, texts ...string) {
 			t.Errorf("%q is raw, or absent: %s", text, a.line)
 		}
 	}
-	for _, found := range halfPair.FindAllString(a.line, -1) {
-		if len(found) == len(`\ud800`) {
+	for _, found := range jsonEscape.FindAllString(a.line, -1) {
+		if len(found) == len(`\ud800`) && strings.HasPrefix(strings.ToLower(found), `\ud`) && found[3] >= '8' {
 			t.Errorf("half a surrogate pair: %s", a.line)
 		}
 	}
