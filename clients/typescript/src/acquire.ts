@@ -6,12 +6,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { finish, tombstoneTTL, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, type Moment } from "./clock.js";
 import { readDelay, type Delay } from "./documents.js";
-import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
-import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
+import { Causes } from "./endpoint.js";
+import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
+import type { Gateway, Outcome, Patience } from "./gateway.js";
 import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
 import { base64, keysIn, readFields, text } from "./transactions.js";
 import type { Input, Keys, KeyValue, Step, Ticket } from "./transactions.js";
+import type { Watch } from "./watch.js";
 
 /** What an attempt got. */
 export interface Hold {
@@ -31,20 +33,59 @@ type Taken = Omit<Hold, "handedOver">;
 
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
-const answerWithin = 15_000; // milliseconds for what does not wait for a lock
+const aftermath = 250; // milliseconds for what follows when the time of a call is over
+const longestCleanup = 2000; // milliseconds before the next attempt of a call
+
+/** Why a lock was refused, as it was read last. */
+interface Refusal { holder: Holder | undefined; waiting: number; delay: Delay | undefined }
+
+/** One call: how long it may take, and what it learned from its attempts. */
+class Call {
+  /** When it stops waiting, and when it stops asking. */
+  readonly giveUpAt: number;
+  readonly lastSend: number;
+  readonly causes = new Causes();
+  refusal: Refusal | undefined;
+  #endedAt = Infinity;
+  readonly #seconds: number;
+
+  constructor({ wait }: Settings, timeout: number) {
+    const now = performance.now();
+    this.#seconds = wait / 1000;
+    this.giveUpAt = now + wait;
+    this.lastSend = wait === 0 ? now + timeout * 1000 : this.giveUpAt;
+  }
+
+  get isOver() { return performance.now() >= this.lastSend; }
+
+  /** It has failed: no more attempts, and what remains to be done delays the caller for a moment only. */
+  end() { this.#endedAt = Math.min(this.#endedAt, performance.now(), this.lastSend); }
+
+  /** When the caller has its answer at the latest. */
+  get answerBy() { return Math.min(this.#endedAt, this.lastSend) + aftermath; }
+
+  /** Who was in the way says more than that etcd fell silent afterwards. */
+  failure(lock: string, error: unknown): unknown {
+    if (!(error instanceof UnavailableError) || !this.refusal) return error;
+    const { holder, waiting, delay } = this.refusal;
+    return new WaitTimeoutError(lock, holder, waiting, delay, this.#seconds);
+  }
+}
 
 /** Takes the lock, with a new attempt whenever the outcome or the position of one was lost. */
 export async function acquire(gateway: Gateway, k: Keys, settings: Settings, facts: Facts): Promise<Hold> {
-  const giveUpAt = performance.now() + settings.wait;
-  const lastSend = settings.wait === 0 ? performance.now() + answerWithin : giveUpAt;
+  const call = new Call(settings, gateway.timeout);
   for (;;) {
     settings.signal?.throwIfAborted();
-    const attempt = new Attempt(gateway, k, settings, facts, giveUpAt, lastSend);
+    const attempt = new Attempt(gateway, k, settings, facts, call);
     const handedOver = gateway.atExit(() => attempt.cleanup);
     let hold: Taken | undefined;
     try {
       hold = await attempt.take();
       if (hold) return { ...hold, handedOver };
+    } catch (error) {
+      call.end();
+      throw call.failure(k.lock, error);
     } finally {
       await attempt.end(hold !== undefined);
       if (!hold) handedOver();
@@ -58,19 +99,16 @@ class Attempt {
   private readonly k: Keys;
   private readonly settings: Settings;
   private readonly facts: Facts;
-  private readonly giveUpAt: number;
-  private readonly lastSend: number;
+  private readonly call: Call;
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
   #taking = false; // such a send has no answer yet, or took the lock
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
-  #refused: [Holder | undefined, Delay | undefined] = [undefined, undefined]; // why, at first
 
-  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, giveUpAt: number, lastSend: number) {
-    [this.gateway, this.k, this.settings, this.facts] = [gateway, k, settings, facts];
-    [this.giveUpAt, this.lastSend] = [giveUpAt, lastSend];
+  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, call: Call) {
+    [this.gateway, this.k, this.settings, this.facts, this.call] = [gateway, k, settings, facts, call];
   }
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
@@ -81,8 +119,11 @@ class Attempt {
     const r = await this.#send(step, input, began);
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
     if (r.verdict === "unanswered") return this.#mayGoOn(r);
-    this.#refused = [this.#read(keysIn(r.body, 0)), this.#delay(keysIn(r.body, 1))];
-    if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(...this.#refused));
+    this.call.refusal = { holder: this.#read(keysIn(r.body, 0)), waiting: 0, delay: this.#delay(keysIn(r.body, 1)) };
+    if (this.settings.wait === 0) {
+      const { holder, waiting, delay } = await this.#survey(this.call.refusal, true);
+      throw new HeldError(this.k.lock, holder, waiting, delay);
+    }
     return this.#queue();
   }
 
@@ -102,11 +143,10 @@ class Attempt {
     return fields(this.#uuid, this.facts, wall, wall + Math.min(alertAfter, unlockAfter), wall + unlockAfter);
   }
 
-  /** A record is sent again for a third of its life, and no longer than the caller waits, but for one timeout. */
+  /** A record is sent again for a third of its life, and no longer than the caller waits. */
   #patience(began?: Moment): Patience {
-    const least = performance.now() + this.gateway.timeout * 1000;
     const most = performance.now() + (began ? this.settings.unlockAfter / 3 : recheck);
-    return { until: Math.min(most, Math.max(this.lastSend, least)), signal: this.settings.signal };
+    return { until: Math.min(most, this.call.lastSend), signal: this.settings.signal, causes: this.call.causes };
   }
 
   #hold(token: string | undefined, began: Moment, queued: boolean): Taken | undefined {
@@ -121,8 +161,7 @@ class Attempt {
   /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
   #mayGoOn({ error }: Outcome): Taken | undefined {
     this.settings.signal?.throwIfAborted();
-    const over = performance.now() + longestPause >= this.lastSend;
-    if (error instanceof RefusedError || (error && over)) throw error;
+    if (error instanceof RefusedError || (error && this.call.isOver)) throw error;
     return undefined;
   }
 
@@ -135,15 +174,17 @@ class Attempt {
     return kv && readDelay(Buffer.from(kv.value ?? "", "base64"), this.k.lock);
   }
 
-  /** Who holds the lock, how many others wait, and what delays it. */
-  async #survey(known?: Holder, knownDelay?: Delay): Promise<[Holder | undefined, number, Delay | undefined]> {
-    const r = await this.gateway.transact("survey", this.k, this.#input(), { until: performance.now() + 2000 });
-    if (r.verdict !== "answered") return [this.#refused[0], 0, this.#refused[1]];
-    const delay = knownDelay ?? (known ? undefined : this.#delay(keysIn(r.body, 1)));
-    const holder = known ?? (knownDelay ? undefined : this.#read(keysIn(r.body, 0)));
+  /** Who holds the lock, how many others wait, and what delays it. What the refusal itself said stays, if it counts. */
+  async #survey(refusal: Refusal, counts: boolean): Promise<Refusal> {
+    this.call.end();
+    const r = await this.gateway.transact("survey", this.k, this.#input(), { until: this.call.answerBy });
+    if (r.verdict !== "answered") return refusal;
+    const isKnown = counts && (refusal.holder ?? refusal.delay);
+    const holder = isKnown ? refusal.holder : this.#read(keysIn(r.body, 0));
+    const delay = isKnown ? refusal.delay : this.#delay(keysIn(r.body, 1));
     const waiting = keysIn(r.body, 2).map((kv) => text(kv.key).slice(this.k.queue.length))
       .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
-    return [holder, waiting.length, delay];
+    return { holder, waiting: waiting.length, delay };
   }
 
   async #queue(): Promise<Taken | undefined> {
@@ -169,7 +210,7 @@ class Attempt {
   #ticket(): string {
     const { owner, hostname, pid, purpose } = this.facts.members;
     const now = Date.now();
-    const left = this.giveUpAt - performance.now();
+    const left = this.call.giveUpAt - performance.now();
     const timeout_at = left === Infinity ? undefined : formatTime(now + left);
     return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now), timeout_at });
   }
@@ -199,8 +240,8 @@ class Attempt {
       if (r.verdict === "lost") return undefined;
       this.settings.signal?.throwIfAborted();
       if (r.error instanceof RefusedError) throw r.error;
-      const left = this.giveUpAt - performance.now();
-      if (left <= 0) throw new WaitTimeoutError(this.k.lock, ...await this.#survey(), this.settings.wait / 1000);
+      const left = this.call.giveUpAt - performance.now();
+      if (left <= 0) await this.#giveUp();
       if (r.verdict === "turn") {
         const turn = await this.#turn();
         if (turn !== "again") return turn;
@@ -212,6 +253,12 @@ class Attempt {
         if (watch) use(watch);
       }
     }
+  }
+
+  async #giveUp(): Promise<never> {
+    const nobody = { holder: undefined, waiting: 0, delay: undefined };
+    const { holder, waiting, delay } = await this.#survey(this.call.refusal ?? nobody, false);
+    throw new WaitTimeoutError(this.k.lock, holder, waiting, delay, this.settings.wait / 1000);
   }
 
   #restoreTail(older: Ticket) {
@@ -233,7 +280,7 @@ class Attempt {
   async #watch(key: string): Promise<Watch | undefined> {
     const gone = [key, this.k.ticket(this.#uuid)].map((key) => ({ key: base64(key), filters: ["NOPUT"] }));
     try {
-      return await this.gateway.watch(gone, { signal: this.settings.signal });
+      return await this.gateway.watch(gone, this.#patience());
     } catch (error) {
       if (error instanceof RefusedError) throw error;
       await sleep(100 + 400 * Math.random());
@@ -254,6 +301,7 @@ class Attempt {
   async end(held: boolean) {
     const cleanup = held ? this.#cleanup({ doubt: false, waiting: false }) : this.#cleanup({});
     if (!this.#lease && !cleanup.doubt) return;
-    await finish(this.gateway, cleanup, held ? 0 : 2, cleanup.doubt ? tombstoneTTL : ticketTTL);
+    const foreground = Math.min(longestCleanup, this.call.answerBy - performance.now());
+    await finish(this.gateway, cleanup, held ? 0 : foreground, cleanup.doubt ? tombstoneTTL : ticketTTL);
   }
 }

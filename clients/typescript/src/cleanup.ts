@@ -21,11 +21,11 @@ export interface Cleanup {
   waiting?: boolean;
 }
 
-/** Goes on with what is left: for `seconds`, and then in the background, until `life` seconds are over. */
-export async function finish(gateway: Gateway, cleanup: Cleanup, seconds: number, life: number) {
+/** Does it: the caller waits for some milliseconds, and then it goes on until `life` seconds are over. */
+export async function finish(gateway: Gateway, cleanup: Cleanup, milliseconds: number, life: number) {
   const forget = gateway.atExit(() => cleanup);
   const until = performance.now() + life * 1000;
-  if (seconds && await settle(gateway, cleanup, { until: performance.now() + seconds * 1000 })) {
+  if (milliseconds > 0 && await settle(gateway, cleanup, { until: performance.now() + milliseconds })) {
     forget();
     return;
   }
@@ -43,7 +43,7 @@ export async function settle(gateway: Gateway, cleanup: Cleanup, patience: Patie
   const { prefix, input, doubt, lease, waiting } = cleanup;
   if (input.token) return (await release(gateway, cleanup, patience)).verdict !== "unanswered";
   const k = new Keys(prefix, input.lock);
-  if (waiting) await leave(gateway, k, input, patience);
+  if (waiting && !await leave(gateway, k, input, patience)) return false;
   if (lease) { // once it is revoked, no late join can put the ticket again
     const revoked = await gateway.call("/v3/lease/revoke", { ID: lease }, patience);
     if (revoked.verdict === "unanswered") return false;
@@ -71,12 +71,13 @@ export function cancelLater(gateway: Gateway, { prefix, input }: Cleanup) {
 }
 
 /** Leaves the queue. As its tail, it puts the tail back to the ticket before. */
-async function leave(gateway: Gateway, k: Keys, input: Input, patience: Patience) {
+async function leave(gateway: Gateway, k: Keys, input: Input, patience: Patience): Promise<boolean> {
   let r = await gateway.transact("leave", k, input, patience);
   while (r.verdict === "as_tail") {
     r = await gateway.transact("leave_as_tail", k, { ...input, older: r.older ?? undefined }, patience);
     if (r.verdict === "again") r = await gateway.transact("leave", k, input, patience);
   }
+  return r.verdict !== "unanswered";
 }
 
 /**

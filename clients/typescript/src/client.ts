@@ -23,7 +23,7 @@ export interface ClientOptions {
   /** PEM files of a client certificate and its key. */
   cert?: string;
   key?: string;
-  /** Seconds that one request may take before it is sent again, to the next endpoint. Default 2. */
+  /** Seconds that a call with `wait: 0` may take, and any other request before it is sent again. Default 5. */
   timeout?: number;
   /**
    * Releases what this process holds, and leaves all queues, when it ends by exit, by an error that nobody catches, or
@@ -40,7 +40,7 @@ export class Client {
 
   /** `endpoints` are URLs of members of one etcd, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
   constructor(endpoints: string | readonly string[], options: ClientOptions = {}) {
-    const { owner = program(), prefix = "/mutexes/", timeout = 2, releaseAtExit = true } = options;
+    const { owner = program(), prefix = "/mutexes/", timeout = 5, releaseAtExit = true } = options;
     const { user = "", password = "", ca = "", cert = "", key = "" } = options;
     if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s, want 60 s or less`);
     const connection = { endpoints: [endpoints].flat(), user, password, ca, cert, key };

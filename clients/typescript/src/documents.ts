@@ -39,7 +39,7 @@ export function readRequest(value: Buffer, uuid: string, token: string): Note | 
 /** Reads who gave more time, and how much. */
 export function readExtension(value: Buffer, uuid: string, token: string): Note | undefined {
   const { seconds, auto_unlock_at } = parse(value);
-  if (!isTime(auto_unlock_at) || (seconds !== undefined && !Number.isSafeInteger(seconds))) return undefined;
+  if (!isTime(auto_unlock_at) || (isGiven(seconds) && !Number.isSafeInteger(seconds))) return undefined;
   const note = readRequest(value, uuid, token);
   return note && { ...note, ...(typeof seconds === "number" && seconds > 0 && { seconds }) };
 }

@@ -7,10 +7,11 @@ import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, resolution } from "./clock.js";
 import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
-import type { Gateway, WatchEvent } from "./gateway.js";
+import type { Gateway } from "./gateway.js";
 import { alive, formatTime, parseTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
+import type { WatchEvent } from "./watch.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
 const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
@@ -204,8 +205,8 @@ export class Lock {
   /** Watches the record, and reads it whenever others wrote into it, until the watch ends or seems to be dead. */
   async #watch() {
     const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
-    const background = { signal: this.#ended.signal, background: true };
-    const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+    const patience = { until: Infinity, signal: this.#ended.signal, background: true };
+    const watch = await this.#gateway.watch([range], patience).catch(() => undefined);
     try {
       await this.#check(false);
       for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent

@@ -95,6 +95,8 @@ export class Proxy {
   /** Decides over each request, by its path and the keys and values in its body, decoded. */
   fate: (path: string, body: string) => Fate = () => "pass";
   readonly held: (() => Promise<void>)[] = [];
+  /** What the paths of all requests begin with. */
+  strip = "";
   private readonly server: http.Server;
   private readonly agent = new http.Agent({ keepAlive: false });
 
@@ -123,16 +125,19 @@ export class Proxy {
   }
 
   private async serve(target: string, request: http.IncomingMessage, response: http.ServerResponse) {
+    const path = request.url ?? "";
+    if (!path.startsWith(this.strip)) return request.socket.destroy();
+    const url = new URL(path.slice(this.strip.length), target);
     const body = await textOf(request).catch(() => "");
     const readable = body.replace(/"([A-Za-z0-9+/]{4,}=*)"/g, (all, text: string) => {
       const plain = decode(text);
       return plain.startsWith("/mutexes/") || plain.length > 30 ? JSON.stringify(plain) : all;
     });
-    const fate = this.fate(request.url ?? "", readable);
+    const fate = this.fate(url.pathname, readable);
     if (fate === "lose") return request.socket.destroy();
     const forward = () => new Promise<void>((resolve) => {
       const options = { method: "POST", headers: request.headers, agent: this.agent };
-      const onward = http.request(new URL(request.url ?? "", target), options, (answer) => {
+      const onward = http.request(url, options, (answer) => {
         if (fate !== "pass") {
           answer.resume().on("end", () => { request.socket.destroy(); resolve(); });
           return;

@@ -298,6 +298,12 @@ test("wrong input is refused, in words, before anything is sent", async () => {
     await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message));
   }
   assert.throws(() => new Client([]), RefusedError);
-  assert.throws(() => new Client("127.0.0.1:2379"), /want a URL such as/);
+  for (const endpoint of ["", "ftp://a", "http://", "a:b", "a:99999", "http://a?b", "http://a/#b", "a b", "a\u001b"]) {
+    assert.throws(() => new Client(endpoint), /^RefusedError: endpoint "[ -~]*": want http:\/\/HOST:PORT or https:/);
+  }
+  for (const secret of ["http://ann:open@a", "ann:open@a:2379", "ann@a", "http:/ann:open@a", "https://ann:open@a/b"]) {
+    assert.throws(() => new Client(secret), (error: Error) =>
+      error.message === "an endpoint must not contain a user or password: give them as user and password");
+  }
   assert.throws(() => new Client("http://127.0.0.1", { ca: "/nowhere" }), /certificates: ENOENT/);
 });

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
 import os from "node:os";
 import { after, before, test, type TestContext } from "node:test";
 
-import { Client, LostError } from "../src/index.js";
-import { Etcd } from "./etcd.js";
+import { Client, LostError, UnavailableError, WaitTimeoutError } from "../src/index.js";
+import { Etcd, eventually, Proxy } from "./etcd.js";
 
 let etcd: Etcd;
 let locks: Client;
@@ -55,5 +57,43 @@ test("a wall clock that is set costs no time", async (t) => {
   t.mock.restoreAll();
   setForward(t, { wall: -3600 });
   await lock.alive("three");
+  await lock.release();
+});
+
+/** An etcd that accepts connections and answers nothing. */
+async function hung() {
+  const server = createServer(() => undefined).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, stop: () => server.close().unref() };
+}
+
+/** Asserts that a call ends long before the client's patience in other calls would end. */
+async function soon(call: Promise<unknown>, error: new (...args: never[]) => Error) {
+  const began = performance.now();
+  await assert.rejects(call, error);
+  assert.ok(performance.now() - began < 5000, `it took ${performance.now() - began} ms`);
+}
+
+test("a wait bounds the call, and the timeout bounds a try, whatever etcd does", async () => {
+  const silent = await hung();
+  for (const endpoints of [[silent.endpoint], ["http://127.0.0.1:1"], [silent.endpoint, "http://127.0.0.1:1"]]) {
+    await soon(new Client(endpoints, { timeout: 60 }).lock("a", { wait: 0.3 }), UnavailableError);
+    await soon(new Client(endpoints, { timeout: 0.3 }).lock("a", { wait: 0 }), UnavailableError);
+    const user = { user: "billing", password: "secret", timeout: 60 };
+    await soon(new Client(endpoints, user).lock("a", { wait: 0.3 }), UnavailableError);
+  }
+  silent.stop();
+});
+
+test("a wait that etcd's silence ends says who was in the way", async () => {
+  const proxy = await Proxy.start(etcd.endpoint);
+  const lock = await locks.lock("silence", { purpose: "the first" });
+  const waiter = new Client(proxy.endpoint, { timeout: 60 }).lock("silence", { wait: 2 });
+  const late = assert.rejects(waiter, (error: Error) =>
+    error instanceof WaitTimeoutError && error.holder?.purpose === "the first");
+  await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/silence/")).length === 2);
+  proxy.fate = () => "hold";
+  await late;
+  proxy.stop();
   await lock.release();
 });
