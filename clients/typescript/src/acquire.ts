@@ -47,6 +47,7 @@ class Call {
   readonly causes = new Causes();
   refusal: Refusal | undefined;
   #endedAt = Infinity;
+  #isSilent = false; // nothing more is to be expected of etcd
   readonly #seconds: number;
 
   constructor({ wait }: Settings, timeout: number) {
@@ -59,10 +60,13 @@ class Call {
   get isOver() { return performance.now() >= this.lastSend; }
 
   /** It has failed: no more attempts, and what remains to be done delays the caller for a moment only. */
-  end() { this.#endedAt = Math.min(this.#endedAt, performance.now(), this.lastSend); }
+  end(error?: unknown) {
+    this.#endedAt = Math.min(this.#endedAt, performance.now());
+    this.#isSilent ||= error instanceof UnavailableError;
+  }
 
   /** When the caller has its answer at the latest. */
-  get answerBy() { return Math.min(this.#endedAt, this.lastSend) + aftermath; }
+  get answerBy() { return Math.min(this.#endedAt, this.lastSend) + (this.#isSilent ? 0 : aftermath); }
 
   /** Who was in the way says more than that etcd fell silent afterwards. */
   failure(lock: string, error: unknown): unknown {
@@ -84,7 +88,7 @@ export async function acquire(gateway: Gateway, k: Keys, settings: Settings, fac
       hold = await attempt.take();
       if (hold) return { ...hold, handedOver };
     } catch (error) {
-      call.end();
+      call.end(error);
       throw call.failure(k.lock, error);
     } finally {
       await attempt.end(hold !== undefined);
@@ -232,6 +236,7 @@ class Attempt {
   async #await(use: (watch: Watch) => void): Promise<Taken | undefined> {
     let watch: Watch | undefined;
     let watched = "";
+    let quiet = 0;
     for (;;) {
       const input = this.#input({ position: this.#position });
       const r = await this.gateway.transact("look", this.k, input, this.#patience());
@@ -245,10 +250,10 @@ class Attempt {
       if (r.verdict === "turn") {
         const turn = await this.#turn();
         if (turn !== "again") return turn;
-      } else if (r.watch && r.watch === watched && watch && !watch.ended) {
-        await watch.next(Math.min(recheck, left));
-      } else if (r.watch) {
-        watched = r.watch;
+      } else if (r.watch && r.watch === watched && watch && !watch.ended && quiet < 6) {
+        quiet = (await watch.next(Math.min(recheck, left))).length ? 0 : quiet + 1;
+      } else if (r.watch) { // another key, or the watch may have fallen silent
+        [watched, quiet] = [r.watch, 0];
         watch = await this.#watch(watched);
         if (watch) use(watch);
       }

@@ -58,7 +58,7 @@ export class Client {
     const facts = { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes };
     const keys = new Keys(this.#prefix, name);
     const settings = settle(options);
-    return new Lock(this.#gateway, keys, settings, await acquire(this.#gateway, keys, settings, facts));
+    return Lock.of(this.#gateway, keys, settings, await acquire(this.#gateway, keys, settings, facts));
   }
 
   /**

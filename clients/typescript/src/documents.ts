@@ -27,7 +27,7 @@ export interface Delay {
 const maxNote = 2048;
 const maxDelay = 4096;
 
-/** Reads a request to finish; undefined if it is not about the hold with this uuid and token. */
+/** Reads a request to finish; undefined if it is not about the hold with this uuid and token. @internal */
 export function readRequest(value: Buffer, uuid: string, token: string): Note | undefined {
   const document = value.length <= maxNote ? parse(value) : {};
   const { at } = document;
@@ -36,7 +36,7 @@ export function readRequest(value: Buffer, uuid: string, token: string): Note | 
   return texts && { ...texts, ...(isGiven(at) && { at: dateOf(at) }) };
 }
 
-/** Reads who gave more time, and how much. */
+/** Reads who gave more time, and how much. @internal */
 export function readExtension(value: Buffer, uuid: string, token: string): Note | undefined {
   const { seconds, auto_unlock_at } = parse(value);
   if (!isTime(auto_unlock_at) || (isGiven(seconds) && !Number.isSafeInteger(seconds))) return undefined;
@@ -44,7 +44,7 @@ export function readExtension(value: Buffer, uuid: string, token: string): Note 
   return note && { ...note, ...(typeof seconds === "number" && seconds > 0 && { seconds }) };
 }
 
-/** Reads how the hold with this token ended; undefined if that cannot be read. */
+/** Reads how the hold with this token ended; undefined if that cannot be read. @internal */
 export function readEnding(value: Buffer, token: string | undefined): Ending | undefined {
   const document = parse(value);
   const { ended } = document;
@@ -53,7 +53,7 @@ export function readEnding(value: Buffer, token: string | undefined): Ending | u
   return texts && isWord && document.token === Number(token) ? { ended, ...texts } : undefined;
 }
 
-/** Reads the delay of a lock. */
+/** Reads the delay of a lock. @internal */
 export function readDelay(value: Buffer, lock: string): Delay {
   const document = value.length <= maxDelay ? parse(value) : {};
   const { at, seconds } = document;

@@ -57,8 +57,13 @@ export class Lock {
   #extending: Promise<unknown> = Promise.resolve();
   #releasing: Promise<void> | undefined;
 
+  /** @internal */
+  static of(gateway: Gateway, k: Keys, settings: Settings, hold: Hold): Lock {
+    return new Lock(gateway, k, settings, hold);
+  }
+
   /** Locks are made by `Client.lock`. */
-  constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
+  private constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
     [this.#gateway, this.#k, this.#settings, this.#hold] = [gateway, k, settings, hold];
     this.name = k.lock;
     this.uuid = hold.uuid;

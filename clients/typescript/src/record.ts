@@ -116,7 +116,7 @@ function cutText(text: string): string {
   return bytes.subarray(0, end).toString();
 }
 
-/** One field as it was read, with its mod revision. */
+/** One field as it was read, with its mod revision. @internal */
 export interface Field { name: string; value: Buffer; modified: bigint }
 
 /** The record of a holder. Its texts are whatever the holder wrote: escape them where you show them. */
@@ -137,7 +137,7 @@ export interface Holder {
   unlockAt?: Date;
 }
 
-/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. */
+/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. @internal */
 export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   const own = new Map(all.filter((f) => f.modified >= token).map((f) => [f.name, f.value])); // older ones are leftovers
   const metadata = parseObject(own.get("metadata")?.toString() ?? "");
