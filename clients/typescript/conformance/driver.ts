@@ -3,6 +3,7 @@
 import { createInterface } from "node:readline";
 
 import { Client, HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
+import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
 import type { Lock, LockOptions } from "../src/index.js";
 import { version } from "../src/identity.js";
 import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
@@ -31,6 +32,19 @@ const lockOf = (request: Request) => {
   const lock = locks.get(request.lock as number);
   if (!lock) throw new Error(`there is no lock ${String(request.lock)}`);
   return lock;
+};
+
+const bytesOf = (request: Request, name: string) => {
+  const encoded = asText(request[name + "_base64"]);
+  return encoded === undefined ? Buffer.from(String(request[name])) : Buffer.from(encoded, "base64");
+};
+
+/** What is read of the documents of others. */
+const documents: Record<string, (request: Request, value: Buffer) => object | undefined> = {
+  request: ({ uuid, token }, value) => readRequest(value, String(uuid), String(token)),
+  extension: ({ uuid, token }, value) => readExtension(value, String(uuid), String(token)),
+  ending: ({ token }, value) => readEnding(value, String(token)),
+  delay: ({ lock }, value) => readDelay(value, String(lock)),
 };
 
 const textOf = (request: Request, name: string) => {
@@ -97,6 +111,14 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     return {};
   },
 
+  end: (request) => {
+    setImmediate(() => { // outside of what answers errors
+      if (request.how === "error") throw new Error("the end that was asked for");
+      process.exit(0);
+    });
+    return {};
+  },
+
   segment: (request) => ({ segment: segment(textOf(request, "name")) }),
   name: (request) => ({ name: nameOf(String(request.segment)) }),
 
@@ -121,6 +143,13 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       },
       malformed: !uuid || !read.alertAt || !read.unlockAt,
     };
+  },
+
+  document: (request) => {
+    const read = documents[String(request.kind)];
+    const decoded = read?.(request, bytesOf(request, "value"));
+    if (!read) return { error: "unsupported" };
+    return { decoded: decoded ? { ...decoded, at: undefined, until: undefined } : null };
   },
 
   transaction: (request) => {
@@ -164,4 +193,7 @@ async function serve(line: string) {
 
 createInterface({ input: process.stdin })
   .on("line", (line) => void serve(line))
-  .on("close", () => process.exit(0));
+  .on("close", () => {
+    process.removeAllListeners("exit"); // as a crash: nothing is released
+    process.exit(0);
+  });

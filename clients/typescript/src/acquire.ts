@@ -3,17 +3,17 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { cancel, finish } from "./cleanup.js";
-import { HeldError, RefusedError, WaitTimeoutError } from "./errors.js";
-import { longestPause, type Gateway, type Outcome, type Patience, type Watch } from "./gateway.js";
-import { fields, formatTime, readDelay, readRecord, type Delay, type Facts, type Holder } from "./record.js";
+import { finish, tombstoneTTL, type Cleanup } from "./cleanup.js";
+import { moment, monotonic, type Moment } from "./clock.js";
+import { readDelay, type Delay } from "./documents.js";
+import { Causes } from "./endpoint.js";
+import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
+import type { Gateway, Outcome, Patience } from "./gateway.js";
+import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
-import { base64, keysIn, readFields, text, type Input, type Keys, type KeyValue, type Ticket } from "./transactions.js";
-
-/** One moment on both clocks of this machine, in milliseconds. */
-export interface Moment { monotonic: number; wall: number }
-
-export const moment = (): Moment => ({ monotonic: performance.now(), wall: Date.now() });
+import { base64, keysIn, readFields, text } from "./transactions.js";
+import type { Input, Keys, KeyValue, Step, Ticket } from "./transactions.js";
+import type { Watch } from "./watch.js";
 
 /** What an attempt got. */
 export interface Hold {
@@ -25,25 +25,74 @@ export interface Hold {
   queued: boolean;
   /** A send got no answer: the hold has to be cancelled when it ends. */
   doubt: boolean;
+  /** The lock looks after itself from now on. */
+  handedOver: () => void;
 }
+
+type Taken = Omit<Hold, "handedOver">;
 
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
-const answerWithin = 15_000; // milliseconds for what does not wait for a lock
+const aftermath = 250; // milliseconds for what follows when the time of a call is over
+const longestCleanup = 2000; // milliseconds before the next attempt of a call
+
+/** Why a lock was refused, as it was read last. */
+interface Refusal { holder: Holder | undefined; waiting: number; delay: Delay | undefined }
+
+/** One call: how long it may take, and what it learned from its attempts. */
+class Call {
+  /** When it stops waiting, and when it stops asking. */
+  readonly giveUpAt: number;
+  readonly lastSend: number;
+  readonly causes = new Causes();
+  refusal: Refusal | undefined;
+  #endedAt = Infinity;
+  #isSilent = false; // nothing more is to be expected of etcd
+  readonly #seconds: number;
+
+  constructor({ wait }: Settings, timeout: number) {
+    const now = performance.now();
+    this.#seconds = wait / 1000;
+    this.giveUpAt = now + wait;
+    this.lastSend = wait === 0 ? now + timeout * 1000 : this.giveUpAt;
+  }
+
+  get isOver() { return performance.now() >= this.lastSend; }
+
+  /** It has failed: no more attempts, and what remains to be done delays the caller for a moment only. */
+  end(error?: unknown) {
+    this.#endedAt = Math.min(this.#endedAt, performance.now());
+    this.#isSilent ||= error instanceof UnavailableError;
+  }
+
+  /** When the caller has its answer at the latest. */
+  get answerBy() { return Math.min(this.#endedAt, this.lastSend) + (this.#isSilent ? 0 : aftermath); }
+
+  /** Who was in the way says more than that etcd fell silent afterwards. */
+  failure(lock: string, error: unknown): unknown {
+    if (!(error instanceof UnavailableError) || !this.refusal) return error;
+    const { holder, waiting, delay } = this.refusal;
+    return new WaitTimeoutError(lock, holder, waiting, delay, this.#seconds);
+  }
+}
 
 /** Takes the lock, with a new attempt whenever the outcome or the position of one was lost. */
 export async function acquire(gateway: Gateway, k: Keys, settings: Settings, facts: Facts): Promise<Hold> {
-  const giveUpAt = performance.now() + settings.wait;
-  const lastSend = settings.wait === 0 ? performance.now() + answerWithin : giveUpAt;
+  const call = new Call(settings, gateway.timeout);
   for (;;) {
     settings.signal?.throwIfAborted();
-    const attempt = new Attempt(gateway, k, settings, facts, giveUpAt, lastSend);
-    let hold: Hold | undefined;
+    const attempt = new Attempt(gateway, k, settings, facts, call);
+    const handedOver = gateway.atExit(() => attempt.cleanup);
+    let hold: Taken | undefined;
     try {
       hold = await attempt.take();
-      if (hold) return hold;
+      if (hold) return { ...hold, handedOver };
+    } catch (error) {
+      call.end(error);
+      throw call.failure(k.lock, error);
     } finally {
       await attempt.end(hold !== undefined);
+      if (!hold) handedOver();
     }
     await sleep(50 + 100 * Math.random());
   }
@@ -54,32 +103,41 @@ class Attempt {
   private readonly k: Keys;
   private readonly settings: Settings;
   private readonly facts: Facts;
-  private readonly giveUpAt: number;
-  private readonly lastSend: number;
+  private readonly call: Call;
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
+  #taking = false; // such a send has no answer yet, or took the lock
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
-  #refused: [Holder | undefined, Delay | undefined] = [undefined, undefined]; // why, at first
 
-  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, giveUpAt: number, lastSend: number) {
-    [this.gateway, this.k, this.settings, this.facts] = [gateway, k, settings, facts];
-    [this.giveUpAt, this.lastSend] = [giveUpAt, lastSend];
+  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, call: Call) {
+    [this.gateway, this.k, this.settings, this.facts, this.call] = [gateway, k, settings, facts, call];
   }
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
-  async take(): Promise<Hold | undefined> {
+  async take(): Promise<Taken | undefined> {
     const began = moment();
     const step = this.settings.wait === 0 ? "acquire" : "try";
     const input = this.#input({ fields: this.#record(began) });
-    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
-    this.#doubt ||= r.doubt;
+    const r = await this.#send(step, input, began);
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
-    if (r.verdict === "unanswered") return this.#goOnAfter(r);
-    this.#refused = [this.#read(keysIn(r.body, 0)), this.#delay(keysIn(r.body, 1))];
-    if (this.settings.wait === 0) throw new HeldError(this.k.lock, ...await this.#survey(...this.#refused));
+    if (r.verdict === "unanswered") return this.#mayGoOn(r);
+    this.call.refusal = { holder: this.#read(keysIn(r.body, 0)), waiting: 0, delay: this.#delay(keysIn(r.body, 1)) };
+    if (this.settings.wait === 0) {
+      const { holder, waiting, delay } = await this.#survey(this.call.refusal, true);
+      throw new HeldError(this.k.lock, holder, waiting, delay);
+    }
     return this.#queue();
+  }
+
+  /** Sends what may take the lock. */
+  async #send(step: Step, input: Input, began: Moment): Promise<Outcome> {
+    this.#taking = true;
+    const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
+    this.#taking = r.verdict === "held" || r.verdict === "held_by_earlier_send";
+    this.#doubt ||= r.doubt;
+    return r;
   }
 
   #input(more: Partial<Input> = {}): Input { return { lock: this.k.lock, uuid: this.#uuid, ...more }; }
@@ -89,16 +147,15 @@ class Attempt {
     return fields(this.#uuid, this.facts, wall, wall + Math.min(alertAfter, unlockAfter), wall + unlockAfter);
   }
 
-  /** A record is sent again for a third of its life, and no longer than the caller waits, but for one timeout. */
+  /** A record is sent again for a third of its life, and no longer than the caller waits. */
   #patience(began?: Moment): Patience {
-    const least = performance.now() + this.gateway.timeout * 1000;
-    const most = began ? began.monotonic + this.settings.unlockAfter / 3 : performance.now() + recheck;
-    return { until: Math.min(most, Math.max(this.lastSend, least)), signal: this.settings.signal };
+    const most = performance.now() + (began ? this.settings.unlockAfter / 3 : recheck);
+    return { until: Math.min(most, this.call.lastSend), signal: this.settings.signal, causes: this.call.causes };
   }
 
-  #hold(token: string | undefined, began: Moment, queued: boolean): Hold | undefined {
+  #hold(token: string | undefined, began: Moment, queued: boolean): Taken | undefined {
     const { unlockAfter, margin } = this.settings;
-    if (performance.now() - began.monotonic > (unlockAfter - margin) / 2) {
+    if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
       this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
       return undefined;
     }
@@ -106,10 +163,9 @@ class Attempt {
   }
 
   /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
-  #goOnAfter({ error }: Outcome): Hold | undefined {
+  #mayGoOn({ error }: Outcome): Taken | undefined {
     this.settings.signal?.throwIfAborted();
-    const over = performance.now() + longestPause >= this.lastSend;
-    if (error instanceof RefusedError || (error && over)) throw error;
+    if (error instanceof RefusedError || (error && this.call.isOver)) throw error;
     return undefined;
   }
 
@@ -118,26 +174,30 @@ class Attempt {
     return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
   }
 
-  #delay(kvs: KeyValue[]): Delay | undefined { return kvs[0] && readDelay(text(kvs[0].value)); }
-
-  /** Who holds the lock, how many others wait, and what delays it. */
-  async #survey(known?: Holder, knownDelay?: Delay): Promise<[Holder | undefined, number, Delay | undefined]> {
-    const r = await this.gateway.transact("survey", this.k, this.#input(), { until: performance.now() + 2000 });
-    if (r.verdict !== "answered") return [this.#refused[0], 0, this.#refused[1]];
-    const delay = knownDelay ?? (known ? undefined : this.#delay(keysIn(r.body, 1)));
-    const holder = known ?? (knownDelay ? undefined : this.#read(keysIn(r.body, 0)));
-    const waiting = keysIn(r.body, 2).map((kv) => text(kv.key).slice(this.k.queue.length))
-      .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
-    return [holder, waiting.length, delay];
+  #delay([kv]: KeyValue[]): Delay | undefined {
+    return kv && readDelay(Buffer.from(kv.value ?? "", "base64"), this.k.lock);
   }
 
-  async #queue(): Promise<Hold | undefined> {
+  /** Who holds the lock, how many others wait, and what delays it. What the refusal itself said stays, if it counts. */
+  async #survey(refusal: Refusal, counts: boolean): Promise<Refusal> {
+    this.call.end();
+    const r = await this.gateway.transact("survey", this.k, this.#input(), { until: this.call.answerBy });
+    if (r.verdict !== "answered") return refusal;
+    const isKnown = counts && (refusal.holder ?? refusal.delay);
+    const holder = isKnown ? refusal.holder : this.#read(keysIn(r.body, 0));
+    const delay = isKnown ? refusal.delay : this.#delay(keysIn(r.body, 1));
+    const waiting = keysIn(r.body, 2).map((kv) => text(kv.key).slice(this.k.queue.length))
+      .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
+    return { holder, waiting: waiting.length, delay };
+  }
+
+  async #queue(): Promise<Taken | undefined> {
     const lease = await this.gateway.call("/v3/lease/grant", { TTL: String(ticketTTL) }, this.#patience());
-    if (lease.verdict === "unanswered") return this.#goOnAfter(lease);
+    if (lease.verdict === "unanswered") return this.#mayGoOn(lease);
     this.#lease = String(lease.body.ID);
     const input = this.#input({ ticket: this.#ticket(), lease: this.#lease });
     const joined = await this.gateway.transact("join", this.k, input, this.#patience());
-    if (joined.verdict === "unanswered") return this.#goOnAfter(joined);
+    if (joined.verdict === "unanswered") return this.#mayGoOn(joined);
     if (!joined.position) return undefined; // cancelled, or the lease is gone
     this.#position = joined.position;
     const left = new AbortController();
@@ -153,9 +213,10 @@ class Attempt {
 
   #ticket(): string {
     const { owner, hostname, pid, purpose } = this.facts.members;
-    const now = moment();
-    const timeout_at = this.giveUpAt === Infinity ? undefined : formatTime(now.wall + this.giveUpAt - now.monotonic);
-    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now.wall), timeout_at });
+    const now = Date.now();
+    const left = this.call.giveUpAt - performance.now();
+    const timeout_at = left === Infinity ? undefined : formatTime(now + left);
+    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now), timeout_at });
   }
 
   /** Keeps the lease alive while the attempt waits. When it is gone, so is the position: `gone` has it looked at. */
@@ -172,9 +233,10 @@ class Attempt {
   }
 
   /** Looks, waits for what is ahead to go, and looks again, until the lock is held or the position is lost. */
-  async #await(use: (watch: Watch) => void): Promise<Hold | undefined> {
+  async #await(use: (watch: Watch) => void): Promise<Taken | undefined> {
     let watch: Watch | undefined;
     let watched = "";
+    let quiet = 0;
     for (;;) {
       const input = this.#input({ position: this.#position });
       const r = await this.gateway.transact("look", this.k, input, this.#patience());
@@ -183,30 +245,35 @@ class Attempt {
       if (r.verdict === "lost") return undefined;
       this.settings.signal?.throwIfAborted();
       if (r.error instanceof RefusedError) throw r.error;
-      const left = this.giveUpAt - performance.now();
-      if (left <= 0) throw new WaitTimeoutError(this.k.lock, ...await this.#survey(), this.settings.wait / 1000);
+      const left = this.call.giveUpAt - performance.now();
+      if (left <= 0) await this.#giveUp();
       if (r.verdict === "turn") {
         const turn = await this.#turn();
         if (turn !== "again") return turn;
-      } else if (r.watch && r.watch === watched && watch && !watch.ended) {
-        await watch.next(Math.min(recheck, left));
-      } else if (r.watch) {
-        watched = r.watch;
+      } else if (r.watch && r.watch === watched && watch && !watch.ended && quiet < 6) {
+        quiet = (await watch.next(Math.min(recheck, left))).length ? 0 : quiet + 1;
+      } else if (r.watch) { // another key, or the watch may have fallen silent
+        [watched, quiet] = [r.watch, 0];
         watch = await this.#watch(watched);
         if (watch) use(watch);
       }
     }
   }
 
+  async #giveUp(): Promise<never> {
+    const nobody = { holder: undefined, waiting: 0, delay: undefined };
+    const { holder, waiting, delay } = await this.#survey(this.call.refusal ?? nobody, false);
+    throw new WaitTimeoutError(this.k.lock, holder, waiting, delay, this.settings.wait / 1000);
+  }
+
   #restoreTail(older: Ticket) {
     return this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
   }
 
-  async #turn(): Promise<Hold | "again" | undefined> {
+  async #turn(): Promise<Taken | "again" | undefined> {
     const began = moment();
     const input = this.#input({ position: this.#position, fields: this.#record(began) });
-    const r = await this.gateway.transact("turn", this.k, input, this.#patience(began));
-    this.#doubt ||= r.doubt;
+    const r = await this.#send("turn", input, began);
     if (r.doubt) this.#doubtful ??= began;
     if (r.verdict === "held") return this.#hold(r.token, began, true);
     if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? began, true);
@@ -218,7 +285,7 @@ class Attempt {
   async #watch(key: string): Promise<Watch | undefined> {
     const gone = [key, this.k.ticket(this.#uuid)].map((key) => ({ key: base64(key), filters: ["NOPUT"] }));
     try {
-      return await this.gateway.watch(gone, { signal: this.settings.signal });
+      return await this.gateway.watch(gone, this.#patience());
     } catch (error) {
       if (error instanceof RefusedError) throw error;
       await sleep(100 + 400 * Math.random());
@@ -226,25 +293,20 @@ class Attempt {
     }
   }
 
-  /** Leaves nothing of the attempt behind but its hold. */
-  async end(held: boolean) {
-    const { gateway, k } = this;
-    const input = this.#input({ queued: this.#lease !== "" });
-    const revoke = async (patience: Patience) => {
-      const r = await gateway.call("/v3/lease/revoke", { ID: this.#lease }, patience);
-      return r.verdict !== "unanswered";
-    };
-    if (this.#lease && !held) await this.#leave({ until: performance.now() + 2000 });
-    if (this.#lease) await finish(revoke, held ? 0 : 2, ticketTTL); // then no late join can put the ticket again
-    if (this.#doubt && !held) await finish((patience) => cancel(gateway, k, input, patience), 2, 3600);
+  /** What is to be done if the process ends now. */
+  get cleanup(): Cleanup { return this.#cleanup({ doubt: this.#doubt || this.#taking }); }
+
+  #cleanup(more: Partial<Cleanup>): Cleanup {
+    const waiting = this.#lease !== "";
+    const input = this.#input({ queued: waiting });
+    return { prefix: this.k.prefix, input, doubt: this.#doubt, lease: this.#lease, waiting, ...more };
   }
 
-  /** Leaves the queue. As its tail, it puts the tail back to the ticket before. */
-  async #leave(patience: Patience) {
-    let r = await this.gateway.transact("leave", this.k, this.#input(), patience);
-    while (r.verdict === "as_tail") {
-      r = await this.gateway.transact("leave_as_tail", this.k, this.#input({ older: r.older ?? undefined }), patience);
-      if (r.verdict === "again") r = await this.gateway.transact("leave", this.k, this.#input(), patience);
-    }
+  /** Leaves nothing of the attempt behind but its hold. */
+  async end(held: boolean) {
+    const cleanup = held ? this.#cleanup({ doubt: false, waiting: false }) : this.#cleanup({});
+    if (!this.#lease && !cleanup.doubt) return;
+    const foreground = Math.min(longestCleanup, this.call.answerBy - performance.now());
+    await finish(this.gateway, cleanup, held ? 0 : foreground, cleanup.doubt ? tombstoneTTL : ticketTTL);
   }
 }

@@ -23,8 +23,13 @@ export interface ClientOptions {
   /** PEM files of a client certificate and its key. */
   cert?: string;
   key?: string;
-  /** Seconds that one request may take before it is sent again, to the next endpoint. Default 2. */
+  /** Seconds that a call with `wait: 0` may take, and any other request before it is sent again. Default 5. */
   timeout?: number;
+  /**
+   * Releases what this process holds, and leaves all queues, when it ends by exit, by an error that nobody catches, or
+   * by a SIGTERM, SIGINT or SIGHUP for which it has no handler. It takes 2 s at most. Default true.
+   */
+  releaseAtExit?: boolean;
 }
 
 /** Takes locks. One client serves a whole process; it has no connection that would have to be closed. */
@@ -35,10 +40,11 @@ export class Client {
 
   /** `endpoints` are URLs of members of one etcd, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
   constructor(endpoints: string | readonly string[], options: ClientOptions = {}) {
-    const { owner = program(), prefix = "/mutexes/", timeout = 2 } = options;
+    const { owner = program(), prefix = "/mutexes/", timeout = 5, releaseAtExit = true } = options;
     const { user = "", password = "", ca = "", cert = "", key = "" } = options;
     if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s, want 60 s or less`);
-    this.#gateway = new Gateway({ endpoints: [endpoints].flat(), user, password, ca, cert, key, timeout });
+    const connection = { endpoints: [endpoints].flat(), user, password, ca, cert, key };
+    this.#gateway = new Gateway({ ...connection, timeout, releaseAtExit });
     this.#prefix = prefix.endsWith("/") ? prefix : prefix + "/";
     this.#members = { owner, ...identity() };
   }
@@ -52,7 +58,7 @@ export class Client {
     const facts = { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes };
     const keys = new Keys(this.#prefix, name);
     const settings = settle(options);
-    return new Lock(this.#gateway, keys, settings, await acquire(this.#gateway, keys, settings, facts));
+    return Lock.of(this.#gateway, keys, settings, await acquire(this.#gateway, keys, settings, facts));
   }
 
   /**

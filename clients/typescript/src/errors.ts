@@ -1,6 +1,7 @@
 /** What a lock can fail with. Every message is one line that names the lock, and safe to print. */
 
-import { asText, describe, describeDelay, plain, type Delay, type Holder } from "./record.js";
+import { describeDelay, type Delay, type Ending } from "./documents.js";
+import { describe, plain, visible, type Holder } from "./record.js";
 
 /** What all errors of locks have in common. */
 export class MutexError extends Error {}
@@ -41,9 +42,9 @@ export class WaitTimeoutError extends HeldError {
 /**
  * Why a hold ended. `deadline`: its time ran out, by this machine's clock, before etcd confirmed an extension;
  * `forced`: an operator ended it; `auto_unlocked`, `abandoned`: the unlocker did; `deleted`: its keys are gone, and
- * nobody left a note; `replaced`: another holds the lock.
+ * nobody left a note; `replaced`: another holds the lock. Later versions may have more words.
  */
-export type Reason = "deadline" | "forced" | "auto_unlocked" | "abandoned" | "deleted" | "replaced";
+export type Reason = keyof typeof sentences | (string & Record<never, never>);
 
 /** The lock is no longer held, or must not be relied on any more. Stop the work. */
 export class LostError extends MutexError {
@@ -51,19 +52,20 @@ export class LostError extends MutexError {
 
   readonly lock: string;
   readonly reason: Reason;
-  /** Who ended the hold, and why, if it was written down. */
+  /** Who ended the hold, and why, if it was written down. Characters that nobody sees are escaped. */
   readonly by: string | undefined;
   readonly why: string | undefined;
 
-  constructor(lock: string, reason: Reason, ending: Record<string, unknown> = {}) {
-    const [by, why] = [asText(ending.by), asText(ending.why)];
+  constructor(lock: string, reason: Reason, { by, why }: Partial<Ending> = {}) {
+    const sentence = Object.hasOwn(sentences, reason) ? sentences[reason as keyof typeof sentences] : plain(reason);
     const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
-    super(`lock ${plain(lock)} was lost: ${sentences[reason]}${note}`);
-    [this.lock, this.reason, this.by, this.why] = [lock, reason, by, why];
+    super(`lock ${plain(lock)} was lost: ${sentence}${note}`);
+    [this.lock, this.reason] = [lock, reason];
+    [this.by, this.why] = [by, why].map((text) => text && visible(text));
   }
 }
 
-const sentences: Record<Reason, string> = {
+const sentences = {
   deadline: "its time ran out before etcd confirmed an extension",
   forced: "an operator unlocked it",
   auto_unlocked: "its time was over, so it was unlocked",

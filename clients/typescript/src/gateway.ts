@@ -1,26 +1,27 @@
 /** etcd's JSON gateway: requests that are sent again until they are answered, logins, and watches. */
 
-import { readFileSync } from "node:fs";
-import * as http from "node:http";
-import * as https from "node:https";
-import { text as textOf } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import type { Cleanup } from "./cleanup.js";
+import { Causes, parseEndpoint } from "./endpoint.js";
 import { RefusedError, UnavailableError } from "./errors.js";
-import { asText, parseObject } from "./record.js";
+import { atExit } from "./exit.js";
+import { asText } from "./record.js";
 import { errorIn, judge, judgeFault, transactions } from "./transactions.js";
-import type { Answer, Input, Keys, KeyValue, Step, TxnAnswer, Verdict } from "./transactions.js";
+import type { Answer, Input, Keys, Step, TxnAnswer, Verdict } from "./transactions.js";
+import { reasonOf, Transport, UnsentError, UntrustedError, type Files } from "./transport.js";
+import { Watch } from "./watch.js";
 
-export interface GatewayOptions {
+export interface GatewayOptions extends Files {
   endpoints: string[];
   user: string;
   password: string;
-  /** PEM files. They are read again after a connection has failed, so certificates may be replaced. */
-  ca: string;
-  cert: string;
-  key: string;
-  /** Seconds that one request may take before it is sent again. */
+  /** Seconds that a call may take that waits for no lock, and one request at most. */
   timeout: number;
+  /** What is not finished when the process ends is cleaned up then. */
+  releaseAtExit: boolean;
+  /** Which endpoint is asked first. */
+  first?: number;
 }
 
 /** How long to go on. */
@@ -30,6 +31,8 @@ export interface Patience {
   signal?: AbortSignal | undefined;
   /** It does not keep the process alive. */
   background?: boolean;
+  /** Of the whole call that the request belongs to. */
+  causes?: Causes;
 }
 
 /** What came of a request in the end. */
@@ -42,199 +45,161 @@ export interface Outcome extends Omit<Verdict, "verdict"> {
   body: TxnAnswer & Record<string, unknown>;
 }
 
-interface Exchange {
-  path: string;
-  body: string;
-  /** How long it may take; 0 for a watch, which has no end. */
-  seconds: number;
-  signal?: AbortSignal | undefined;
-  background?: boolean;
-}
+type Meaning = (answer: Answer, unanswered: boolean) => Verdict;
 
-/** Milliseconds between two sends of the same request, at most. */
-export const longestPause = 2000;
-
-const mostLogins = 5; // for one request
+const shortestSend = 100; // milliseconds
+const shortestPause = 50; // between two sends of the same request; each pause is twice as long as the one before
+const longestPause = 1000;
 
 export class Gateway {
   readonly timeout: number;
-  readonly #options: GatewayOptions;
-  readonly #endpoints: URL[];
-  readonly #agents = { "http:": new http.Agent({ keepAlive: true }), "https:": new https.Agent({ keepAlive: true }) };
-  #current = 0;
-  #tls: { ca?: Buffer; cert?: Buffer; key?: Buffer };
+  readonly #options: GatewayOptions & { first: number }; // which moves on
+  readonly #endpoints: string[];
+  readonly #transport: Transport;
   #token = "";
   #loggedIn: boolean;
   #login: Promise<void> | undefined;
 
   constructor(options: GatewayOptions) {
-    this.#options = options;
+    this.#options = { first: 0, ...options };
     this.timeout = options.timeout;
     this.#endpoints = options.endpoints.map(parseEndpoint);
     if (!this.#endpoints.length) throw new RefusedError("no endpoint of etcd was given");
-    this.#tls = this.#certificates();
+    this.#transport = new Transport(options);
     this.#loggedIn = !options.user;
+  }
+
+  /** Has something cleaned up if the process ends. Returns how to take that back. */
+  atExit(cleanup: () => Cleanup): () => void {
+    return this.#options.releaseAtExit ? atExit(this.#options, cleanup) : () => undefined;
   }
 
   /** Sends a transaction until its outcome is known. */
   transact(step: Step, k: Keys, input: Input, patience: Patience): Promise<Outcome> {
     const body = JSON.stringify(transactions[step](k, input));
-    const meaning = (answer: Answer, unanswered: boolean) => judge(step, k, { ...input, unanswered }, answer);
-    return this.#send("/v3/kv/txn", body, patience, meaning);
+    return this.#send("/v3/kv/txn", body, patience, (answer, unanswered) =>
+      judge(step, k, { ...input, unanswered }, answer));
   }
 
   /** Sends any other request until it is answered. It belongs to a step whose errors have a meaning of their own. */
   call(path: string, body: object, patience: Patience, step?: Step): Promise<Outcome> {
-    const meaning = (answer: Answer) => judgeFault(answer, step) ?? { verdict: "answered" as const };
-    return this.#send(path, JSON.stringify(body), patience, meaning);
+    return this.#send(path, JSON.stringify(body), patience, (answer) =>
+      judgeFault(answer, step) ?? { verdict: "answered" });
   }
 
-  async #send(
-    path: string, body: string, { until, signal, background = false }: Patience,
-    meaning: (answer: Answer, unanswered: boolean) => Verdict,
-  ): Promise<Outcome> {
+  async #send(path: string, body: string, patience: Patience, meaning: Meaning): Promise<Outcome> {
+    const { until, signal, background = false, causes = new Causes() } = patience;
     let doubt = false;
-    let logins = 0;
+    let mayLogIn = this.#options.user !== "";
     const fail = (error: RefusedError | UnavailableError): Outcome =>
       ({ verdict: "unanswered", error, doubt, body: { header: { revision: "0" } } });
     for (let sends = 0; ; sends++) {
-      const left = Math.max(until - performance.now(), 300) / 1000;
-      const seconds = Math.min(this.timeout, left / 3); // a member that hangs leaves time for the others
+      const endpoint = this.#endpoint;
       const token = this.#token;
+      const send = this.#share(until);
       let answer: Answer = {};
-      let why = "";
       try {
-        await this.#authenticate(seconds);
-        answer = await this.#exchange({ path, body, seconds, signal, background });
-        why = messageOf(answer) ?? `HTTP status ${answer.status ?? 0}: is its JSON gateway enabled?`;
+        await this.#authenticate(endpoint, send);
+        const exchange = { url: endpoint + path, body, token: this.#token, seconds: send, signal, background };
+        answer = await this.#transport.exchange(exchange);
       } catch (error) {
         if (error instanceof RefusedError) return fail(error);
-        why = reasonOf(error);
+        causes.add(endpoint, reasonOf(error), error instanceof UntrustedError);
         doubt ||= !(error instanceof UnsentError);
       }
       const verdict = meaning(answer, doubt);
-      if (answer.status !== undefined) doubt ||= verdict.doubt ?? false;
-      if (verdict.verdict === "login" && this.#options.user && logins++ < mostLogins) {
+      if (answer.status !== undefined) {
+        doubt ||= verdict.doubt ?? false;
+        causes.add(endpoint, verdict.verdict === "resend" ? causeOf(answer) : "");
+      }
+      if (verdict.verdict === "login" && mayLogIn) {
+        mayLogIn = false;
         if (this.#token === token) this.#loggedIn = false; // else another request has logged in meanwhile
       } else if (verdict.verdict === "login" || verdict.verdict === "report") {
-        return fail(new RefusedError(why));
+        return fail(new RefusedError(messageOf(answer)));
       } else if (verdict.verdict !== "resend") {
         return { ...verdict, verdict: verdict.verdict, doubt, body: answer.body as Outcome["body"] };
       } else {
-        this.#failOver();
-        const wait = Math.min(longestPause, 20 * 2 ** sends) * (0.5 + Math.random() / 2);
-        if (signal?.aborted || performance.now() + wait >= until) {
-          return fail(new UnavailableError(`etcd gave no answer: ${why}`));
+        this.#failOver(endpoint);
+        const left = until - performance.now();
+        if (left <= 0 || signal?.aborted || causes.areUntrusted(this.#endpoints)) {
+          return fail(causes.error(this.#endpoints));
         }
-        await sleep(wait, undefined, { ref: !background, ...(signal && { signal }) }).catch(() => undefined);
+        const pause = Math.min(longestPause, shortestPause * 2 ** sends) * (0.5 + Math.random() / 2);
+        const options = { ref: !background, ...(signal && { signal }) };
+        await sleep(Math.min(pause, left), undefined, options).catch(() => undefined);
       }
     }
   }
 
-  /** Logs in if there is a user and no valid token. Calls at the same time share one login. */
-  #authenticate(seconds: number): Promise<void> | undefined {
-    if (this.#loggedIn) return undefined;
-    const login = async () => {
-      const { user: name, password } = this.#options;
-      const body = JSON.stringify({ name, password });
-      const answer = await this.#exchange({ path: "/v3/auth/authenticate", body, seconds }).catch((error: unknown) => {
-        throw new UnsentError(`login: ${reasonOf(error)}`);
-      });
-      const { token, code } = (answer.body ?? {}) as { token?: string; code?: number };
-      if (!token && code !== 9) { // 9: this etcd has no users
-        const why = `login as ${JSON.stringify(name)}: ${messageOf(answer) ?? "no token"}`;
-        throw judgeFault(answer)?.verdict === "report" ? new RefusedError(why) : new UnsentError(why);
-      }
-      this.#token = token ?? "";
-      this.#loggedIn = true;
-    };
-    this.#login ??= login().finally(() => this.#login = undefined);
-    return this.#login;
+  /** Seconds for one send: a member that hangs leaves time for the others. */
+  #share(until: number): number {
+    return Math.min(this.timeout, Math.max(until - performance.now(), 3 * shortestSend) / 3000);
   }
 
-  /** One request to the current member, and its answer. */
-  async #exchange(what: Exchange): Promise<Answer> {
-    const response = await this.#post(what);
-    const body = parseObject(await textOf(response));
-    return { status: response.statusCode ?? 0, ...(Object.keys(body).length && { body }) };
+  get #endpoint() { return this.#endpoints[this.#options.first] ?? ""; }
+
+  /** Logs in if there is a user and no valid token. Calls at the same time share one login, each for its own time. */
+  async #authenticate(endpoint: string, seconds: number): Promise<void> {
+    if (this.#loggedIn) return;
+    this.#login ??= this.#logIn(endpoint, seconds).finally(() => this.#login = undefined);
+    const over = new AbortController();
+    const tooLate = sleep(seconds * 1000, undefined, over).then(
+      () => { throw new UnsentError(`login: no answer in ${seconds.toFixed(1)} s`); }, () => undefined);
+    await Promise.race([this.#login, tooLate]).finally(() => over.abort());
   }
 
-  /** Sends one request, and returns when its answer begins. Rejects with an UnsentError if no connection was made. */
-  #post({ path, body, seconds, signal, background }: Exchange): Promise<http.IncomingMessage> {
-    const url = new URL(path, this.#endpoints[this.#current % this.#endpoints.length]);
-    const { protocol } = url as { protocol: "http:" | "https:" };
-    const headers = {
-      "content-type": "application/json", "content-length": Buffer.byteLength(body),
-      "grpc-metadata-hasleader": "true", // a member without a leader refuses
-      ...(this.#token && { authorization: this.#token }),
+  async #logIn(endpoint: string, seconds: number) {
+    const { user: name, password } = this.#options;
+    const exchange = {
+      url: endpoint + "/v3/auth/authenticate", body: JSON.stringify({ name, password }), token: "", seconds,
     };
-    const agent = seconds ? this.#agents[protocol] : false; // a watch has a connection of its own
-    return new Promise((resolve, reject) => {
-      const request = (protocol === "https:" ? https : http).request(
-        url, { method: "POST", headers, agent, ...this.#tls, ...(signal && { signal }) }, resolve);
-      let connected = false;
-      request.on("socket", (socket) => {
-        if (background) socket.unref();
-        socket.setKeepAlive(true, 10_000); // a peer that vanished silently is noticed
-        connected = !socket.connecting; // else it is a new one
-        if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
-      });
-      request.on("error", (error) => reject(connected ? error : new UnsentError(reasonOf(error))));
-      if (seconds) {
-        const silence = new Error(`no answer in ${seconds.toFixed(1)} s`);
-        const timer = setTimeout(() => request.destroy(silence), seconds * 1000);
-        if (background) timer.unref();
-        request.on("close", () => clearTimeout(timer));
-      }
-      request.end(body);
+    const answer = await this.#transport.exchange(exchange).catch((error: unknown) => {
+      if (error instanceof UntrustedError) throw error;
+      throw new UnsentError(`login: ${reasonOf(error)}`);
     });
+    const { token } = (answer.body ?? {}) as { token?: unknown };
+    const isWithoutUsers = errorIn(answer.body)?.code === 9 && messageOf(answer).includes("not enabled");
+    if (typeof token !== "string" && !isWithoutUsers) {
+      const isFinal = ["report", "login"].includes(judgeFault(answer)?.verdict ?? "");
+      if (isFinal) throw new RefusedError(`login as ${JSON.stringify(name)}: ${messageOf(answer)}`);
+      throw new UnsentError(`login: ${causeOf(answer)}`);
+    }
+    this.#token = isWithoutUsers ? "" : String(token);
+    this.#loggedIn = true;
   }
 
-  /** Turns to the next member, with the certificates that there are now. */
-  #failOver() {
-    this.#current = (this.#current + 1) % this.#endpoints.length;
-    try {
-      this.#tls = this.#certificates();
-    } catch {
-      // A file is being replaced: the ones that were read last do meanwhile.
-    }
-  }
-
-  #certificates() {
-    const { ca, cert, key } = this.#options;
-    try {
-      return {
-        ...(ca && { ca: readFileSync(ca) }),
-        ...(cert && { cert: readFileSync(cert) }),
-        ...(key && { key: readFileSync(key) }),
-      };
-    } catch (error) {
-      throw new RefusedError(`certificates: ${reasonOf(error)}`);
-    }
+  /** Turns to the next member, unless another request did, with the certificates that there are now. */
+  #failOver(failed: string) {
+    if (this.#endpoint !== failed) return;
+    this.#options.first = (this.#options.first + 1) % this.#endpoints.length;
+    this.#transport.reload();
   }
 
   /**
    * Opens watches on ranges of keys, and returns when etcd has confirmed all of them. Rejects after one attempt: the
    * caller looks again before the next.
    */
-  async watch(ranges: object[], { signal, background = false }: Omit<Patience, "until">): Promise<Watch> {
+  async watch(ranges: object[], { until, signal, background = false }: Patience): Promise<Watch> {
     const end = new AbortController();
+    const seconds = this.#share(until);
+    const endpoint = this.#endpoint;
     const silence = new UnavailableError("etcd did not confirm a watch");
-    const timeout = setTimeout(() => end.abort(silence), this.timeout * 1000);
+    const timeout = setTimeout(() => end.abort(silence), seconds * 1000);
     if (background) timeout.unref();
     const watch = new Watch(ranges.length, end, signal, background);
     let token = "";
     try {
-      await this.#authenticate(this.timeout);
+      await this.#authenticate(endpoint, seconds);
       token = this.#token;
       const body = ranges.map((range) => JSON.stringify({ create_request: range })).join("");
-      const exchange = { path: "/v3/watch", body, seconds: 0, signal: end.signal, background };
-      watch.follow(await this.#post(exchange));
+      const url = endpoint + "/v3/watch";
+      watch.follow(await this.#transport.post({ url, body, token, seconds: 0, signal: end.signal, background }));
       await watch.opened;
       return watch;
     } catch (error) {
       watch.close();
-      if (!(error instanceof RefusedError)) this.#failOver();
+      if (!(error instanceof RefusedError)) this.#failOver(endpoint);
       const expired = /Unauthenticated|auth token|auth store/.test(reasonOf(error));
       if (expired && this.#token === token) this.#loggedIn = !this.#options.user;
       throw error;
@@ -244,95 +209,11 @@ export class Gateway {
   }
 }
 
-/** No part of the request has left this process. */
-class UnsentError extends Error {}
+/** What etcd says of an error; empty if the answer is not etcd's. */
+const messageOf = ({ body }: Answer) => asText(errorIn(body)?.message) ?? "";
 
-export interface WatchEvent { type?: "DELETE"; kv: KeyValue }
-
-/** Watches that share one connection. */
-export class Watch {
-  readonly opened: Promise<void>;
-  private unconfirmed: number;
-  private readonly end: AbortController;
-  private readonly signal: AbortSignal | undefined;
-  private readonly background: boolean;
-  #open!: () => void;
-  #fail!: (error: Error) => void;
-  #events: WatchEvent[] = [];
-  #wake: () => void = () => undefined;
-
-  constructor(unconfirmed: number, end: AbortController, signal: AbortSignal | undefined, background: boolean) {
-    [this.unconfirmed, this.end, this.signal, this.background] = [unconfirmed, end, signal, background];
-    this.opened = new Promise((resolve, reject) => [this.#open, this.#fail] = [resolve, reject]);
-    this.opened.catch(() => undefined); // somebody may give up before
-    const wake = () => this.#wake();
-    signal?.addEventListener("abort", wake);
-    end.signal.addEventListener("abort", () => {
-      signal?.removeEventListener("abort", wake);
-      this.#fail(end.signal.reason instanceof Error ? end.signal.reason : new UnavailableError("the watch was closed"));
-      wake();
-    });
-  }
-
-  /** It will see no more events. */
-  get ended() { return this.end.signal.aborted; }
-
-  close() { this.end.abort(new UnavailableError("the watch was closed")); }
-
-  follow(response: http.IncomingMessage) {
-    let rest = "";
-    response.setEncoding("utf8").on("data", (chunk: string) => {
-      const lines = (rest + chunk).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) this.#read(line);
-    });
-    response.on("error", () => this.close()).on("close", () => this.close());
-  }
-
-  #read(line: string) {
-    const { result, error } = parseObject(line) as {
-      result?: { created?: boolean; canceled?: boolean; cancel_reason?: string; events?: WatchEvent[] };
-      error?: { message?: string };
-    };
-    if (error || result?.canceled) { // a refused watch is "created", too
-      const why = error?.message ?? result?.cancel_reason ?? "no reason given";
-      this.end.abort(new UnavailableError(`etcd ended a watch: ${why}`));
-    } else if (result?.created && --this.unconfirmed === 0) {
-      this.#open();
-    }
-    if (result?.events) {
-      this.#events.push(...result.events);
-      this.#wake();
-    }
-  }
-
-  /** Wakes whoever waits in {@link next}. */
-  wake() { this.#wake(); }
-
-  /** Returns the next events, or none when the time is over, the watch has ended, or somebody wakes it. */
-  async next(milliseconds: number): Promise<WatchEvent[]> {
-    if (!this.#events.length && !this.ended && !this.signal?.aborted) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, milliseconds);
-        if (this.background) timer.unref();
-        this.#wake = () => { clearTimeout(timer); resolve(); };
-      });
-      this.#wake = () => undefined;
-    }
-    return this.#events.splice(0);
-  }
-}
-
-function parseEndpoint(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol === "http:" || url?.protocol === "https:") return url;
-  throw new RefusedError(`endpoint ${JSON.stringify(text)}: want a URL such as http://127.0.0.1:2379`);
-}
-
-const messageOf = ({ body }: Answer) => asText(errorIn(body)?.message);
-
-/** An error in words. Those of Node about several addresses have none of their own. */
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError && !error.message) return error.errors.map(reasonOf).join(", ");
-  return error instanceof Error ? error.message || error.name : String(error);
+/** What an answer says that is none. */
+function causeOf(answer: Answer): string {
+  const message = messageOf(answer);
+  return `HTTP ${answer.status ?? 0}` + (message ? `: ${message}` : ", which is no answer of etcd's");
 }

@@ -3,8 +3,9 @@
 import "./node.js"; // first: it refuses to run on a Node that is too old
 
 export { Client, type ClientOptions } from "./client.js";
+export type { Delay } from "./documents.js";
 export { HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 export type { Reason } from "./errors.js";
 export { Lock } from "./lock.js";
-export type { Attributes, Delay, Holder } from "./record.js";
+export type { Attributes, Holder } from "./record.js";
 export type { LockOptions, Request } from "./settings.js";

@@ -2,18 +2,21 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { moment, type Hold, type Moment } from "./acquire.js";
-import { cancel, finish, withTombstone } from "./cleanup.js";
+import type { Hold } from "./acquire.js";
+import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
+import { moment, monotonic, resolution } from "./clock.js";
+import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
-import type { Gateway, Outcome, Patience, WatchEvent } from "./gateway.js";
-import { alive, asText, formatTime, parseObject, parseTime, plain, type Field } from "./record.js";
+import type { Gateway } from "./gateway.js";
+import { alive, formatTime, parseTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
+import type { WatchEvent } from "./watch.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
 const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
 const watchAfter = 100; // most holds are shorter, and need no watch
-const sleepCheck = 2000; // timers stand still while the machine sleeps
+const sleepCheck = 2000; // timers stand still while the machine is suspended
 
 /** A lock that this process holds, until {@link Lock.release} or until it is lost. */
 export class Lock {
@@ -25,7 +28,11 @@ export class Lock {
    * a bigint: a number would lose digits. `String(token)` is its form in JSON, headers and SQL.
    */
   readonly token: bigint;
-  /** Fires when the lock is lost; its reason is the LostError. A release does not fire it. */
+  /**
+   * Fires when the lock is lost; its reason is the LostError. A release does not fire it. Its `aborted` and
+   * `throwIfAborted` look at the clock, as {@link Lock.lost} does: work that lets no event happen can ask them. The
+   * event itself, and signals that were made of this one, come with the next turn of the event loop or the next look.
+   */
   readonly signal: AbortSignal;
 
   readonly #gateway: Gateway;
@@ -39,7 +46,6 @@ export class Lock {
   #asked: Request | undefined;
   #askedAt = 0n; // revision of the latest request
   #until: number; // local deadline, monotonic
-  #counted: Moment; // since when it is counted
   #recorded: number; // auto_unlock_at in the record, as far as it is known
   #alertTarget: number;
   #alertGranted = 0; // the alert that an operator granted
@@ -47,28 +53,38 @@ export class Lock {
   #progress = "";
   #reported = "0"; // mod revision of `alive`, as far as it is known
   #timer: NodeJS.Timeout | undefined;
+  readonly #forget: () => void; // what the end of the process would do
   #extending: Promise<unknown> = Promise.resolve();
   #releasing: Promise<void> | undefined;
 
+  /** @internal */
+  static of(gateway: Gateway, k: Keys, settings: Settings, hold: Hold): Lock {
+    return new Lock(gateway, k, settings, hold);
+  }
+
   /** Locks are made by `Client.lock`. */
-  constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
+  private constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
     [this.#gateway, this.#k, this.#settings, this.#hold] = [gateway, k, settings, hold];
     this.name = k.lock;
     this.uuid = hold.uuid;
     this.token = BigInt(hold.token);
-    this.signal = this.#loss.signal;
+    this.signal = looking(this.#loss.signal, () => this.#look());
     this.#durations = settings;
-    this.#counted = hold.began;
     this.#until = hold.began.monotonic + settings.unlockAfter - settings.margin;
     this.#recorded = Math.floor(hold.began.wall + settings.unlockAfter);
     this.#alertTarget = hold.began.wall + settings.alertAfter;
+    this.#forget = gateway.atExit(() => this.#cleanup);
+    hold.handedOver();
     this.#arm();
     setTimeout(() => void this.#follow(), watchAfter).unref();
     if (settings.heartbeat) void this.#beat();
   }
 
-  /** Why the lock is lost; undefined while it is held, and after a release. */
-  get lost(): Reason | undefined { return this.#lost?.reason; }
+  /** Why the lock is lost; undefined while it is held, and after a release. It looks at the clock. */
+  get lost(): Reason | undefined {
+    this.#look();
+    return this.#lost?.reason;
+  }
 
   /** The latest request to finish early; undefined if nobody asked. */
   get asked(): Request | undefined { return this.#asked; }
@@ -119,14 +135,14 @@ export class Lock {
     const fields = {
       alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), alive: alive(wall, this.#progress),
     };
-    const until = Math.min(now.monotonic + answerWithin, this.#until);
+    const until = performance.now() + Math.min(answerWithin, this.#left);
     const patience = { until, signal: this.#ended.signal, background: beat };
     const input = this.#input({ fields, ...(beat && { seen: this.#reported }) });
     const r = await this.#gateway.transact("alive", this.#k, input, patience);
     if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
     if (r.verdict === "still_held") {
       this.#reported = r.body.header.revision;
-      this.#extendUntil(now, now.monotonic + unlockAt - wall - margin, unlockAt);
+      this.#extendUntil(now.monotonic + unlockAt - wall - margin, unlockAt);
     }
     this.#mustHold();
     if (r.verdict === "again") {
@@ -146,22 +162,20 @@ export class Lock {
 
   /** Throws if the lock is not held, or must not be relied on. */
   #mustHold() {
-    if (this.#left <= 0) this.#lose("deadline");
+    this.#look();
     if (this.#lost) throw this.#lost;
     if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
   }
 
+  #look() { if (this.#left <= 0) this.#lose("deadline"); }
+
   #isOver() { return this.#ended.signal.aborted; }
 
-  /** Milliseconds to the local deadline. What the wall clock gained, because the machine slept, is deducted. */
-  get #left() {
-    const now = moment();
-    const slept = now.wall - this.#counted.wall - (now.monotonic - this.#counted.monotonic);
-    return this.#until - now.monotonic - (slept >= 1000 ? slept : 0);
-  }
+  /** Milliseconds to the local deadline. */
+  get #left() { return this.#until - monotonic() - resolution; }
 
-  #extendUntil(now: Moment, until: number, unlockAt: number) {
-    if (until - performance.now() > this.#left) [this.#until, this.#counted] = [until, now];
+  #extendUntil(until: number, unlockAt: number) {
+    this.#until = Math.max(this.#until, until);
     this.#recorded = Math.max(this.#recorded, Math.floor(unlockAt));
     this.#arm();
   }
@@ -169,15 +183,15 @@ export class Lock {
   /** Sets the timer to the local deadline. */
   #arm() {
     clearTimeout(this.#timer);
-    const left = this.#left;
-    if (left <= 0) this.#lose("deadline");
-    if (!this.#isOver()) this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
+    this.#look();
+    if (this.#isOver()) return;
+    this.#timer = setTimeout(() => this.#arm(), Math.min(this.#left, sleepCheck)).unref();
   }
 
   /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
   async #beat() {
     const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
-    for (let failed = false; performance.now() < end;) {
+    for (let failed = false; monotonic() < end;) {
       const third = (this.#durations.unlockAfter - this.#durations.margin) / 3;
       await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
       if (this.#isOver()) return;
@@ -185,20 +199,28 @@ export class Lock {
     }
   }
 
-  /** Watches the record, and reads it whenever others wrote into it, until the hold ends. */
+  /** Watches the record until the hold ends, whatever goes wrong. */
   async #follow() {
-    const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
-    const background = { signal: this.#ended.signal, background: true };
     while (!this.#isOver()) {
-      const watch = await this.#gateway.watch([range], background).catch(() => undefined);
+      await this.#watch().catch((error: unknown) => warn("watching a lock", error));
+      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
+    }
+  }
+
+  /** Watches the record, and reads it whenever others wrote into it, until the watch ends or seems to be dead. */
+  async #watch() {
+    const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
+    const patience = { until: Infinity, signal: this.#ended.signal, background: true };
+    const watch = await this.#gateway.watch([range], patience).catch(() => undefined);
+    try {
       await this.#check(false);
       for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent
         const events = await watch.next(recheck);
         quiet = events.length ? 0 : quiet + 1;
         if (quiet || !events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
       }
+    } finally {
       watch?.close();
-      if (!this.#isOver()) await sleep(250 + 750 * Math.random(), undefined, { ref: false });
     }
   }
 
@@ -226,29 +248,19 @@ export class Lock {
     const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
     const [asked, extended] = [field("asked"), field("extended")];
     const [alertAt, unlockAt] = [field("alert_at"), field("auto_unlock_at")];
-    const given = this.#about(extended);
-    if (given && extended?.modified === alertAt?.modified) {
+    const given = extended && readExtension(extended.value, this.uuid, this.#hold.token);
+    if (given && extended.modified === alertAt?.modified) {
       this.#alertGranted = Math.max(this.#alertGranted, timeOf(alertAt));
     }
-    const byThat = given && extended?.modified === unlockAt?.modified;
-    this.#postpone(timeOf(unlockAt), byThat ? Number(given.seconds) : Infinity);
-    const request = this.#about(asked);
-    if (!request || !asked || asked.modified <= this.#askedAt) return;
-    const { by, reason, source, at } = request;
-    const when = parseTime(asText(at) ?? "");
+    const byThat = given && extended.modified === unlockAt?.modified;
+    this.#postpone(timeOf(unlockAt), byThat ? given.seconds ?? Infinity : Infinity);
+    if (!asked || asked.modified <= this.#askedAt) return;
+    const request = readRequest(asked.value, this.uuid, this.#hold.token);
+    if (!request) return;
+    const { by = "", reason = "", source = "" } = request;
     this.#askedAt = asked.modified;
-    this.#asked = {
-      by: asText(by) ?? "", reason: asText(reason) ?? "", source: asText(source) ?? "",
-      ...(when && { at: new Date(when.seconds * 1000) }),
-    };
+    this.#asked = { ...request, by: visible(by), reason: visible(reason), source: visible(source) };
     tell("onAsked", this.#settings.onAsked, this.#asked);
-  }
-
-  /** The document in a field, if it is about this hold. */
-  #about(f: Field | undefined): Record<string, unknown> | undefined {
-    const value = f && f.value.length <= 2048 ? parseObject(f.value.toString()) : {};
-    const sameToken = asText(value.token) === this.#hold.token || value.token === Number(this.token);
-    return value.uuid === this.uuid && sameToken ? value : undefined;
   }
 
   /**
@@ -264,11 +276,13 @@ export class Lock {
     this.#arm();
   }
 
-  #lose(reason: Reason, ending?: Record<string, unknown>) {
+  #lose(reason: Reason, ending?: Ending) {
     if (this.#isOver()) return;
     this.#lost = new LostError(this.name, reason, ending);
     this.#end();
-    if (reason !== "deadline") this.#cancelLater(); // else the record may still be ours: release will see
+    this.#forget();
+    const mayReturn = this.#hold.doubt && reason !== "deadline"; // else the record may be ours: release will see
+    if (mayReturn) void cancelLater(this.#gateway, this.#cleanup);
     this.#loss.abort(this.#lost);
     tell("onLost", this.#settings.onLost, this.#lost);
   }
@@ -278,36 +292,20 @@ export class Lock {
     this.#ended.abort();
   }
 
-  /** Keeps sends of the acquisition that got no answer from taking the lock again. */
-  #cancelLater() {
-    if (!this.#hold.doubt) return;
-    void finish((patience) => cancel(this.#gateway, this.#k, this.#input(), patience), 0, 3600);
+  get #cleanup(): Cleanup {
+    return { prefix: this.#k.prefix, input: this.#input(), doubt: this.#hold.doubt };
   }
 
   async #release() {
     this.#end();
     const before = this.#lost;
     if (before && before.reason !== "deadline") throw before;
-    const r = await this.#giveBack({ until: performance.now() + answerWithin });
-    if (r.error) {
-      const again = async (patience: Patience) => (await this.#giveBack(patience)).verdict !== "unanswered";
-      void finish(again, 0, this.#durations.unlockAfter / 1000);
-      throw r.error;
-    }
+    const r = await release(this.#gateway, this.#cleanup, { until: performance.now() + answerWithin });
+    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#durations.unlockAfter / 1000);
+    this.#forget();
+    if (r.error) throw r.error;
     if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
     if (before && r.doubt) throw before; // an earlier send may have released it, or somebody else
-  }
-
-  /** Sends the release; with a tombstone if a send of the acquisition may still be on its way. */
-  async #giveBack(patience: Patience): Promise<Outcome> {
-    const [gateway, k] = [this.#gateway, this.#k];
-    if (this.#hold.doubt) {
-      const send = (lease: string) => gateway.transact("release_in_doubt", k, this.#input({ lease }), patience);
-      const r = await withTombstone(gateway, patience, send);
-      if (r.verdict !== "withdraw") return r;
-      this.#cancelLater(); // etcd is out of space: the tombstone is due later
-    }
-    return gateway.transact("release", k, this.#input(), patience);
   }
 }
 
@@ -323,6 +321,16 @@ const timeOf = (f: Field | undefined) => {
   return at ? at.seconds * 1000 + at.nanoseconds / 1e6 : 0;
 };
 
+/** The same signal, which looks whenever it is asked: work that blocks the event loop lets no timer abort it. */
+function looking(signal: AbortSignal, look: () => void): AbortSignal {
+  const aborted = (): boolean => {
+    look();
+    return Reflect.get<AbortSignal, "aborted">(AbortSignal.prototype, "aborted", signal);
+  };
+  const throwIfAborted = () => { if (aborted()) throw signal.reason; };
+  return Object.defineProperties(signal, { aborted: { get: aborted }, throwIfAborted: { value: throwIfAborted } });
+}
+
 /** A promise whose rejection does not end the process if the caller does not wait for it. */
 function quiet<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => undefined);
@@ -332,5 +340,5 @@ function quiet<T>(promise: Promise<T>): Promise<T> {
 /** Calls back. What the callback throws is a warning: nobody could catch it. */
 function tell<T>(name: string, callback: ((value: T) => unknown) | undefined, value: T) {
   const call = async () => { await callback?.(value); };
-  call().catch((error: unknown) => process.emitWarning(`clustermutex: ${name} failed: ${String(error)}`));
+  call().catch((error: unknown) => warn(name, error));
 }

@@ -116,7 +116,7 @@ function cutText(text: string): string {
   return bytes.subarray(0, end).toString();
 }
 
-/** One field as it was read, with its mod revision. */
+/** One field as it was read, with its mod revision. @internal */
 export interface Field { name: string; value: Buffer; modified: bigint }
 
 /** The record of a holder. Its texts are whatever the holder wrote: escape them where you show them. */
@@ -137,7 +137,7 @@ export interface Holder {
   unlockAt?: Date;
 }
 
-/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. */
+/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. @internal */
 export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   const own = new Map(all.filter((f) => f.modified >= token).map((f) => [f.name, f.value])); // older ones are leftovers
   const metadata = parseObject(own.get("metadata")?.toString() ?? "");
@@ -158,33 +158,6 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
     alertAt: time(own.get("alert_at")?.toString()), unlockAt: time(own.get("auto_unlock_at")?.toString()),
   };
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
-}
-
-/** The lock delay of a hold that was ended: nobody is to take the lock yet. What cannot be read is left out. */
-export interface Delay {
-  /** Whose hold was ended, and where that was. */
-  owner?: string;
-  hostname?: string;
-  /** When the delay ends, by the clock of whoever ended the hold. */
-  until?: Date;
-}
-
-/** Reads a lock delay. */
-export function readDelay(document: string): Delay {
-  const { owner, hostname, at, seconds } = parseObject(document);
-  const began = parseTime(asText(at) ?? "");
-  return {
-    ...(typeof owner === "string" && { owner: cutText(owner) }),
-    ...(typeof hostname === "string" && { hostname: cutText(hostname) }),
-    ...(began && typeof seconds === "number" && { until: new Date((began.seconds + seconds) * 1000) }),
-  };
-}
-
-/** A lock delay in words. */
-export function describeDelay({ owner, hostname, until }: Delay, now = Date.now()): string {
-  const who = owner === undefined ? "" : ` after the hold of ${plain(owner)}`;
-  return `a lock delay${who}${who && hostname ? ` on ${plain(hostname)}` : ""}` +
-    (until ? `, which ends ${relative(until, now)}` : "");
 }
 
 /** Returns the JSON object that text is; an empty one for anything else. */
@@ -216,7 +189,8 @@ export function describe(holder: Holder, now = Date.now()): string {
 const due = (at: Date, now: number, ahead: string, past: string) =>
   `${at.getTime() > now ? ahead : past} ${relative(at, now)}`;
 
-function relative(at: Date, now: number): string {
+/** A time in words, seen from now. */
+export function relative(at: Date, now: number): string {
   const seconds = (at.getTime() - now) / 1000;
   const [unit, name] = ([[86400, "days"], [3600, "hours"], [60, "minutes"]] as const)
     .find(([unit]) => Math.abs(seconds) >= 2 * unit) ?? [1, "seconds"];
@@ -225,8 +199,13 @@ function relative(at: Date, now: number): string {
 }
 
 /** Makes text from outside harmless in a sentence: quoted, short, and without characters that nobody sees. */
-export function plain(text: string): string {
-  const short = text.length > 120 ? text.slice(0, 120).replace(/[\ud800-\udbff]$/, "") + "…" : text;
+export const plain = (text: string) => visible(JSON.stringify(shorten(text, 120)));
+
+/** Makes text from outside harmless: one line, at most so many characters, and none that nobody sees. */
+export function visible(text: string, most = 1024): string {
   const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;
-  return JSON.stringify(short).replace(hidden, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`);
+  return shorten(text.replace(hidden, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`), most);
 }
+
+const shorten = (text: string, most: number) =>
+  text.length > most ? text.slice(0, most - 1).replace(/[\ud800-\udbff]$/, "") + "…" : text;

@@ -4,6 +4,15 @@ import type { LostError } from "./errors.js";
 import { RefusedError } from "./errors.js";
 import type { Attributes } from "./record.js";
 
+declare global {
+  /** What is used of it here, for programs that declare neither Node nor the DOM. */
+  interface AbortSignal {
+    readonly aborted: boolean;
+    readonly reason: any; // eslint-disable-line @typescript-eslint/no-explicit-any -- as it is declared elsewhere
+    throwIfAborted(): void;
+  }
+}
+
 /** Options of one lock. Durations are in seconds. */
 export interface LockOptions {
   /** How long to wait for the lock: 0 tries once. Without it there is no limit. */
@@ -31,7 +40,7 @@ export interface LockOptions {
   onAsked?: ((request: Request) => unknown) | undefined;
 }
 
-/** Somebody asks the holder to finish early. Its texts are whatever their writer wrote: escape them. */
+/** Somebody asks the holder to finish early. In its texts, characters that nobody sees are escaped. */
 export interface Request {
   by: string;
   reason: string;

@@ -1,7 +1,8 @@
 /** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
 
-import { asText, parseObject, segment, type Field } from "./record.js";
+import { readEnding, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
+import { segment, type Field } from "./record.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
 export interface KeyValue {
@@ -58,7 +59,7 @@ export interface Verdict {
   position?: string;
   reason?: Reason;
   /** What was written down of the end of the hold. */
-  ending?: Record<string, unknown>;
+  ending?: Ending;
   /** The holder's uuid; null if nobody holds the lock. */
   holder?: string | null;
   /** Nobody holds the lock, and the lock delay of an ended hold is not over. */
@@ -221,13 +222,15 @@ export function judge(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
 
 const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // what to do instead is known
 
-/** What an error means, for transactions and all other requests; undefined if the answer is none. */
+/**
+ * What an error means, for transactions and all other requests; undefined if the answer is none. An answer that is not
+ * etcd's says nothing.
+ */
 export function judgeFault({ status, body }: Answer, step?: Step): Verdict | undefined {
-  const answer = errorIn(body);
-  if (status === 200 && answer && ("header" in answer || "result" in answer)) return undefined;
-  const message = asText(answer?.message) ?? "";
+  if (status === 200 && isAnswer(body)) return undefined;
+  const { code, message = "" } = errorIn(body) ?? {};
   const tail = step === "leave_as_tail" || step === "restore_tail";
-  switch (answer?.code) {
+  switch (code) {
     case 16:
       return { verdict: "login", doubt: false };
     case 3:
@@ -244,15 +247,24 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
       if (step === "restore_tail") return { verdict: "again", doubt: true };
       if (step && withoutPuts.includes(step)) return { verdict: "withdraw", doubt: true };
   }
-  if (status === 404 && !answer) return { verdict: "report", doubt: false }; // the gateway is switched off
   return { verdict: "resend", doubt: true };
 }
 
-/** The body of an error. Those of streams, as of a keepalive, are wrapped. */
-export function errorIn(body: unknown): Record<string, unknown> | undefined {
-  const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+
+/** Reports whether etcd answered: with a header, which is in the result of a stream. */
+function isAnswer(body: unknown): boolean {
+  if (!isObject(body)) return false;
+  const { header } = isObject(body.result) ? body.result : body;
+  return isObject(header) && typeof header.revision === "string" && /^[0-9]+$/.test(header.revision);
+}
+
+/** The error of etcd's in a body, if it is one. Those of streams, as of a keepalive, are wrapped. */
+export function errorIn(body: unknown): { code: number; message: string } | undefined {
   if (!isObject(body)) return undefined;
-  return isObject(body.error) ? body.error : body;
+  const error = isObject(body.error) ? body.error : body;
+  const code = error.code ?? error.grpc_code;
+  return typeof code === "number" && typeof error.message === "string" ? { code, message: error.message } : undefined;
 }
 
 /** The keys that operation n of the answer read. */
@@ -280,12 +292,9 @@ const taken: Meaning = (k, i, answer) => {
 
 /** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
 function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
-  const ending = parseObject(text(keysIn(answer, n + 1)[0]?.value));
-  const { ended, token } = ending;
-  const mine = token === undefined || asText(token) === i.token || token === Number(i.token);
-  if (mine && (ended === "forced" || ended === "auto_unlocked" || ended === "abandoned")) {
-    return { verdict: "lost", reason: ended, ending };
-  }
+  const written = keysIn(answer, n + 1)[0]?.value;
+  const ending = readEnding(Buffer.from(written ?? "", "base64"), i.token);
+  if (ending) return { verdict: "lost", reason: ending.ended, ending };
   const { uuid } = readFields(k, keysIn(answer, n));
   return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
 }

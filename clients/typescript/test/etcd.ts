@@ -57,7 +57,7 @@ export class Etcd {
     return Object.fromEntries(kvs.map((kv) => [decode(kv.key), decode(kv.value)]));
   }
 
-  async put(...pairs: [string, string][]) {
+  async put(...pairs: [string | Buffer, string | Buffer][]) {
     await this.post("/v3/kv/txn", {
       success: pairs.map(([key, value]) => ({ request_put: { key: encode(key), value: encode(value) } })),
     });
@@ -84,7 +84,7 @@ async function run(...options: string[]): Promise<[ChildProcess, string]> {
   return [child, endpoint];
 }
 
-export const encode = (text: string) => Buffer.from(text).toString("base64");
+export const encode = (text: string | Buffer) => Buffer.from(text).toString("base64");
 const decode = (text = "") => Buffer.from(text, "base64").toString();
 
 /** What happens to a request: it passes, is lost, or its answer is. "hold" lets it pass when the test says so. */
@@ -95,6 +95,8 @@ export class Proxy {
   /** Decides over each request, by its path and the keys and values in its body, decoded. */
   fate: (path: string, body: string) => Fate = () => "pass";
   readonly held: (() => Promise<void>)[] = [];
+  /** What the paths of all requests begin with. */
+  strip = "";
   private readonly server: http.Server;
   private readonly agent = new http.Agent({ keepAlive: false });
 
@@ -123,16 +125,19 @@ export class Proxy {
   }
 
   private async serve(target: string, request: http.IncomingMessage, response: http.ServerResponse) {
+    const path = request.url ?? "";
+    if (!path.startsWith(this.strip)) return request.socket.destroy();
+    const url = new URL(path.slice(this.strip.length), target);
     const body = await textOf(request).catch(() => "");
     const readable = body.replace(/"([A-Za-z0-9+/]{4,}=*)"/g, (all, text: string) => {
       const plain = decode(text);
       return plain.startsWith("/mutexes/") || plain.length > 30 ? JSON.stringify(plain) : all;
     });
-    const fate = this.fate(request.url ?? "", readable);
+    const fate = this.fate(url.pathname, readable);
     if (fate === "lose") return request.socket.destroy();
     const forward = () => new Promise<void>((resolve) => {
       const options = { method: "POST", headers: request.headers, agent: this.agent };
-      const onward = http.request(new URL(request.url ?? "", target), options, (answer) => {
+      const onward = http.request(url, options, (answer) => {
         if (fate !== "pass") {
           answer.resume().on("end", () => { request.socket.destroy(); resolve(); });
           return;

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -147,11 +150,64 @@ test("the next endpoint answers when one does not, and etcd may be restarted und
 
 test("without etcd there is an answer soon, in words", async () => {
   const began = Date.now();
-  await assert.rejects(new Client("http://127.0.0.1:1").lock("a", { wait: 0 }), (error: Error) => {
-    assert.match(error.message, /etcd gave no answer: .*ECONNREFUSED/);
+  await assert.rejects(new Client("http://127.0.0.1:1", { timeout: 1 }).lock("a", { wait: 0 }), (error: Error) => {
+    assert.match(error.message, /^etcd did not answer: http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED/);
     return error instanceof UnavailableError;
   });
   assert.ok(Date.now() - began < 30_000);
+});
+
+/** What stands where etcd should. */
+async function impostor(status: number, text: string) {
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => response.writeHead(status).end(text));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, stop: () => server.close() };
+}
+
+const page = "<h1>\u001b[2J</h1>";
+
+for (const [status, text] of [
+  [404, page], [401, page], [403, '{"error":"forbidden"}'], [200, page], [200, '{"status":"ok"}'],
+  [200, '{"header":{}}'], [200, ""], [502, page], [500, '{"code":"7","message":"permission denied"}'],
+] as const) {
+  test(`an answer ${status} ${JSON.stringify(text)} is not etcd's, so the next endpoint is asked`, async () => {
+    const etcd = await Etcd.start();
+    const other = await impostor(status, text);
+    try {
+      const good = new URL(etcd.endpoint).host;
+      for (const user of [{}, { user: "ann", password: "secret" }]) {
+        const lock = await new Client([other.endpoint, good], user).lock("a", { wait: 0 });
+        await lock.release();
+        const late = new Client([other.endpoint, "127.0.0.1:1"], { ...user, timeout: 1 }).lock("a", { wait: 0 });
+        const login = "user" in user ? "login: " : "";
+        const said = `http://${other.endpoint}: ${login}HTTP ${status}, which is no answer of etcd's`;
+        await assert.rejects(late, (error: Error) => {
+          assert.ok(error instanceof UnavailableError);
+          assert.ok(error.message.startsWith(`etcd did not answer: ${said}; http://127.0.0.1:1: `), error.message);
+          return true;
+        });
+      }
+    } finally {
+      other.stop();
+      await etcd.stop();
+    }
+  });
+}
+
+through("the path of an endpoint goes in front of all others", async (etcd, proxy) => {
+  const paths: string[] = [];
+  proxy.strip = "/gw/etcd";
+  proxy.fate = (path) => { paths.push(path); return "pass"; };
+  for (const path of ["/gw/etcd", "/gw/etcd/"]) {
+    const lock = await new Client(proxy.endpoint + path).lock("path");
+    await lock.alive();
+    await etcd.remove("/mutexes/path/");
+    await eventually("a loss by a watch", () => lock.lost);
+  }
+  assert.ok(paths.every((path) => path.startsWith("/v3/")), String(paths));
+  assert.ok(paths.includes("/v3/watch"));
 });
 
 test("users log in, log in again when their token is worthless, and are told what they may not do", async () => {
@@ -203,8 +259,17 @@ test("TLS, with a certificate for the client", async () => {
     await lock.alive("on");
     await lock.release();
     await (await waiter).release();
-    const trusting = new Client(etcd.endpoint, { cert, key });
-    await assert.rejects(trusting.lock("a", { wait: 0.1 }), /self-signed certificate/);
+    const trusting = { cert, key };
+    const sentence = `the certificate of ${etcd.endpoint} is not trusted: self-signed certificate`;
+    await assert.rejects(new Client(etcd.endpoint, trusting).lock("a"), (error: Error) => {
+      assert.equal(error.message, sentence);
+      return error instanceof RefusedError;
+    });
+    const away = new Client(["http://127.0.0.1:1", etcd.endpoint], { ...trusting, timeout: 1 });
+    await assert.rejects(away.lock("a", { wait: 0 }), (error: Error) => {
+      assert.ok(error.message.endsWith(`; ${sentence}`), error.message);
+      return error instanceof UnavailableError;
+    });
   } finally {
     await etcd.stop();
     rmSync(dir, { recursive: true });

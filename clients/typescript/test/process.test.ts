@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +9,7 @@ import { after, before, test } from "node:test";
 
 import { backtrace, identity, version } from "../src/identity.js";
 import { checkNode } from "../src/node.js";
-import { Etcd } from "./etcd.js";
+import { Etcd, eventually, Proxy } from "./etcd.js";
 
 let etcd: Etcd;
 let dir: string;
@@ -24,14 +25,17 @@ after(async () => {
 const root = join(__dirname, "..", "..");
 
 /** Runs a program that has a client named locks, and returns what it wrote once it has ended by itself. */
-async function run(program: string): Promise<string> {
-  const file = join(dir, "program.cjs");
+const run = (program: string) => start(program).output;
+
+function start(program: string, endpoint = etcd.endpoint) {
+  const file = join(mkdtempSync(join(dir, "run-")), "program.cjs");
   const library = JSON.stringify(join(root, "build", "src", "index.js"));
   writeFileSync(file, `const { Client } = require(${library}); const locks = new Client(process.argv[2]);\n${program}`);
-  const options = ["--unhandled-rejections=strict", file, etcd.endpoint];
+  const options = ["--unhandled-rejections=strict", file, endpoint];
   const child = spawn(process.execPath, options, { stdio: ["ignore", "pipe", "pipe"] });
-  const [out, err] = await Promise.all([textOf(child.stdout), textOf(child.stderr)]);
-  return out + err;
+  const output = Promise.all([textOf(child.stdout), textOf(child.stderr)]).then((both) => both.join(""));
+  const ended = once(child, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
+  return { child, output, ended };
 }
 
 test("a Node that is too old is told so", () => {
@@ -57,17 +61,81 @@ test("a process that waits for a lock does not end before it has it", async () =
   assert.equal(await run(program), "both\n");
 });
 
+/** Takes a lock, waits for it once more, and then ends in some way. */
+const holding = (end: string, options = "{}") => `
+  const mine = new Client(process.argv[2], ${options});
+  mine.lock("end").then(() => {
+    mine.lock("end");
+    setTimeout(() => { ${end} }, 300);
+    setInterval(() => undefined, 1000);
+  });`;
+
+const isQueued = async () => Object.keys(await etcd.read("/mutexes/.queue/end/")).length === 2;
+
+/** Runs the program until it ends, by a signal if one is given, and returns how, and what it left in etcd. */
+async function ending(program: string, signal?: NodeJS.Signals) {
+  const { child, ended } = start(program);
+  if (signal) {
+    await eventually("a waiter", isQueued);
+    child.kill(signal);
+  }
+  const [code, by] = await ended;
+  const left = [await etcd.read("/mutexes/end/"), await etcd.read("/mutexes/.queue/end/")];
+  await etcd.remove("/mutexes/end/");
+  await etcd.remove("/mutexes/.queue/end/");
+  return { how: by ?? code, left: left.flatMap((keys) => Object.keys(keys)).length };
+}
+
+for (const [what, program, signal, how] of [
+  ["SIGTERM", holding(""), "SIGTERM", "SIGTERM"],
+  ["SIGINT", holding(""), "SIGINT", "SIGINT"],
+  ["SIGHUP", holding(""), "SIGHUP", "SIGHUP"],
+  ["exit", holding("process.exit(3)"), undefined, 3],
+  ["an unhandled error", holding("throw new Error('mine')"), undefined, 1],
+  ["an unhandled rejection", holding("Promise.reject(new Error('mine'))"), undefined, 1],
+  ["the end of its work", "locks.lock('end', { heartbeat: true })", undefined, 0],
+  ["exit in its own handler", holding("") + "process.once('SIGTERM', () => process.exit(4))", "SIGTERM", 4],
+] as const) {
+  test(`a process that ends by ${what} leaves neither its lock nor its ticket, and ends as ever`, async () => {
+    assert.deepEqual(await ending(program, signal), { how, left: 0 });
+  });
+}
+
+for (const [what, program, signal, how] of [
+  ["SIGKILL", holding(""), "SIGKILL", "SIGKILL"],
+  ["SIGTERM, with releaseAtExit off", holding("", "{ releaseAtExit: false }"), "SIGTERM", "SIGTERM"],
+] as const) {
+  test(`a process that ends by ${what} leaves what it had`, async () => {
+    assert.deepEqual(await ending(program, signal), { how, left: 6 });
+  });
+}
+
+test("a process ends without etcd, too", async () => {
+  const proxy = await Proxy.start(etcd.endpoint);
+  try {
+    const { child, ended } = start(holding("console.log('holding')"), proxy.endpoint);
+    await once(child.stdout, "data");
+    proxy.cut();
+    child.kill("SIGTERM");
+    assert.deepEqual(await ended, [null, "SIGTERM"]);
+  } finally {
+    proxy.stop();
+    await etcd.remove("/mutexes/end/");
+  }
+});
+
 test("the backtrace has FILE:LINE in FUNCTION, newest first, without the library", async () => {
   const program = `
-    async function inner() { return locks.lock("trace"); }
+    const own = new Client(process.argv[2], { releaseAtExit: false });
+    async function inner() { return own.lock("trace"); }
     async function outer() { return await inner(); }
     outer().then((lock) => { console.log(__filename); return new Promise((end) => setTimeout(end, 0)); });`;
   const file = (await run(program)).trim();
   const { "/mutexes/trace/metadata": metadata = "" } = await etcd.read("/mutexes/trace/");
   const { backtrace: trace } = JSON.parse(metadata) as { backtrace: string };
   const lines = trace.split("\n");
-  assert.equal(lines[0], `${file}:3 in inner`);
-  assert.equal(lines[1], `${file}:4 in outer`);
+  assert.equal(lines[0], `${file}:4 in inner`);
+  assert.equal(lines[1], `${file}:5 in outer`);
   assert.ok(!trace.includes(join("build", "src")));
   for (const line of lines) assert.match(line, /^\S.*:[0-9]+ in .+$/);
   assert.ok(backtrace().split("\n").length <= 30);

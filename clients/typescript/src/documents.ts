@@ -1,0 +1,88 @@
+/** The documents that others write about a hold. One that has another form than the protocol says is ignored. */
+
+import { asText, parseObject, parseTime, plain, relative } from "./record.js";
+
+/** A request to finish, or more time that somebody gave. The texts are as they were written. */
+export interface Note {
+  by?: string;
+  reason?: string;
+  source?: string;
+  at?: Date;
+  /** How much time was given; absent if that is not said. */
+  seconds?: number;
+}
+
+/** How a hold ended that somebody else ended. */
+export interface Ending { ended: string; by?: string; why?: string }
+
+/** The lock delay of a hold that was ended: nobody is to take the lock yet. What cannot be read is left out. */
+export interface Delay {
+  /** Whose hold was ended, and where that was. */
+  owner?: string;
+  hostname?: string;
+  /** When the delay ends, by the clock of whoever ended the hold. */
+  until?: Date;
+}
+
+const maxNote = 2048;
+const maxDelay = 4096;
+
+/** Reads a request to finish; undefined if it is not about the hold with this uuid and token. @internal */
+export function readRequest(value: Buffer, uuid: string, token: string): Note | undefined {
+  const document = value.length <= maxNote ? parse(value) : {};
+  const { at } = document;
+  if (document.uuid !== uuid || document.token !== Number(token) || !isTime(at)) return undefined;
+  const texts = readTexts(document, ["by", "reason", "source"]);
+  return texts && { ...texts, ...(isGiven(at) && { at: dateOf(at) }) };
+}
+
+/** Reads who gave more time, and how much. @internal */
+export function readExtension(value: Buffer, uuid: string, token: string): Note | undefined {
+  const { seconds, auto_unlock_at } = parse(value);
+  if (!isTime(auto_unlock_at) || (isGiven(seconds) && !Number.isSafeInteger(seconds))) return undefined;
+  const note = readRequest(value, uuid, token);
+  return note && { ...note, ...(typeof seconds === "number" && seconds > 0 && { seconds }) };
+}
+
+/** Reads how the hold with this token ended; undefined if that cannot be read. @internal */
+export function readEnding(value: Buffer, token: string | undefined): Ending | undefined {
+  const document = parse(value);
+  const { ended } = document;
+  const texts = readTexts(document, ["by", "why"]);
+  const isWord = typeof ended === "string" && /^[a-z][a-z0-9_]{0,62}$/.test(ended);
+  return texts && isWord && document.token === Number(token) ? { ended, ...texts } : undefined;
+}
+
+/** Reads the delay of a lock. @internal */
+export function readDelay(value: Buffer, lock: string): Delay {
+  const document = value.length <= maxDelay ? parse(value) : {};
+  const { at, seconds } = document;
+  const texts = readTexts(document, ["owner", "hostname"]);
+  const isReadable = texts && document.lock === lock && isTime(at) && Number.isSafeInteger(seconds);
+  if (!isReadable) return {};
+  const until = isGiven(at) && new Date(dateOf(at).getTime() + Number(seconds) * 1000);
+  return { ...texts, ...(until && !isNaN(until.getTime()) && { until }) };
+}
+
+/** A lock delay in words. */
+export function describeDelay({ owner, hostname, until }: Delay, now = Date.now()): string {
+  const who = owner === undefined ? "" : ` after the hold of ${plain(owner)}`;
+  return `a lock delay${who}${who && hostname ? ` on ${plain(hostname)}` : ""}` +
+    (until ? `, which ends ${relative(until, now)}` : "");
+}
+
+const parse = (value: Buffer) => parseObject(value.toString());
+
+const isGiven = (value: unknown) => value !== undefined && value !== null;
+
+const isTime = (value: unknown) => !isGiven(value) || parseTime(asText(value) ?? "") !== undefined;
+
+const dateOf = (value: unknown) => new Date((parseTime(asText(value) ?? "")?.seconds ?? 0) * 1000);
+
+/** The members with these names that are there; undefined if one is no text. */
+function readTexts<T extends string>(document: Record<string, unknown>, names: T[]) {
+  const given = names.filter((name) => isGiven(document[name])).map((name) => [name, document[name]] as const);
+  if (!given.every(([, value]) => typeof value === "string")) return undefined;
+  const wellFormed = (value: unknown) => Buffer.from(String(value)).toString(); // half a surrogate pair is U+FFFD
+  return Object.fromEntries(given.map(([name, value]) => [name, wellFormed(value)])) as Partial<Record<T, string>>;
+}

@@ -1,0 +1,64 @@
+/** What a process holds is released when it ends. Nothing asynchronous runs then, so another thread does it. */
+
+import { constants } from "node:os";
+import { join } from "node:path";
+import { isMainThread, Worker } from "node:worker_threads";
+
+import type { Cleanup } from "./cleanup.js";
+import type { GatewayOptions } from "./gateway.js";
+
+/** What the thread gets. It sets `done` to 1 at the end. */
+export interface ExitWork {
+  cleanups: { options: GatewayOptions; cleanup: Cleanup }[];
+  done: Int32Array;
+  seconds: number;
+}
+
+const seconds = 2; // for all together
+const signals: readonly string[] = ["SIGTERM", "SIGINT", "SIGHUP"];
+const all = new Map<() => Cleanup, GatewayOptions>(); // of the process, as its exit and its signals are
+
+/** Has something cleaned up at the end of the process. Returns how to take that back. */
+export function atExit(options: GatewayOptions, cleanup: () => Cleanup): () => void {
+  if (!all.size) process.on("exit", cleanUp).on("newListener", giveWay);
+  all.set(cleanup, options);
+  for (const signal of isMainThread ? signals : []) {
+    if (!process.listenerCount(signal)) process.on(signal, onSignal);
+  }
+  return () => {
+    if (all.delete(cleanup) && !all.size) stop();
+  };
+}
+
+function stop() {
+  process.off("exit", cleanUp).off("newListener", giveWay);
+  for (const signal of signals) process.off(signal, onSignal);
+}
+
+/** Leaves a signal to the application as soon as that has a handler of its own. */
+function giveWay(event: string | symbol, listener: unknown) {
+  if (!signals.includes(String(event)) || listener === onSignal) return;
+  queueMicrotask(() => process.off(String(event), onSignal)); // once the other one is there, or Node stops listening
+}
+
+/** Cleans up, and then does what the signal does without a handler. */
+function onSignal(signal: NodeJS.Signals) {
+  cleanUp();
+  process.kill(process.pid, signal);
+  process.exit(128 + constants.signals[signal]); // process 1 of a container survives its own signals
+}
+
+function cleanUp() {
+  const cleanups = [...all].map(([cleanup, options]) => ({ options, cleanup: cleanup() }));
+  all.clear();
+  stop();
+  if (!cleanups.length) return;
+  const done = new Int32Array(new SharedArrayBuffer(4));
+  const workerData: ExitWork = { cleanups, done, seconds };
+  try {
+    new Worker(join(__dirname, "exitworker.js"), { workerData, execArgv: [], env: {} });
+    Atomics.wait(done, 0, 0, seconds * 1000);
+  } catch {
+    // Threads are forbidden here: the deadlines end what was held.
+  }
+}

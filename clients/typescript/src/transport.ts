@@ -1,0 +1,116 @@
+/** Single HTTP requests to members of etcd. */
+
+import { readFileSync } from "node:fs";
+import * as http from "node:http";
+import * as https from "node:https";
+import { text as textOf } from "node:stream/consumers";
+
+import { RefusedError } from "./errors.js";
+import { parseObject } from "./record.js";
+import type { Answer } from "./transactions.js";
+
+/** PEM files. They are read again after a connection has failed, so certificates may be replaced. */
+export interface Files { ca: string; cert: string; key: string }
+
+export interface Exchange {
+  /** With the endpoint in front. */
+  url: string;
+  body: string;
+  /** The token of a login. */
+  token: string;
+  /** How long it may take; 0 for a watch, which has no end. */
+  seconds: number;
+  signal?: AbortSignal | undefined;
+  background?: boolean;
+}
+
+/** No part of the request has left this process. */
+export class UnsentError extends Error {}
+
+/** The certificate of the member is not trusted, or is another host's. */
+export class UntrustedError extends UnsentError {}
+
+export class Transport {
+  readonly #files: Files;
+  readonly #agents = { "http:": new http.Agent({ keepAlive: true }), "https:": new https.Agent({ keepAlive: true }) };
+  #tls: { ca?: Buffer; cert?: Buffer; key?: Buffer };
+
+  constructor(files: Files) {
+    this.#files = files;
+    this.#tls = this.#read();
+  }
+
+  /** Reads the certificates that there are now. */
+  reload() {
+    try {
+      this.#tls = this.#read();
+    } catch {
+      // A file is being replaced: the ones that were read last do meanwhile.
+    }
+  }
+
+  #read() {
+    const { ca, cert, key } = this.#files;
+    try {
+      return {
+        ...(ca && { ca: readFileSync(ca) }),
+        ...(cert && { cert: readFileSync(cert) }),
+        ...(key && { key: readFileSync(key) }),
+      };
+    } catch (error) {
+      throw new RefusedError(`certificates: ${reasonOf(error)}`);
+    }
+  }
+
+  /** Sends one request, and returns its answer. */
+  async exchange(what: Exchange): Promise<Answer> {
+    const response = await this.post(what);
+    const body = parseObject(await textOf(response));
+    return { status: response.statusCode ?? 0, ...(Object.keys(body).length && { body }) };
+  }
+
+  /** Sends one request, and returns when its answer begins. Rejects with an UnsentError if no connection was made. */
+  post({ url, body, token, seconds, signal, background }: Exchange): Promise<http.IncomingMessage> {
+    const { protocol } = new URL(url) as { protocol: "http:" | "https:" };
+    const headers = {
+      "content-type": "application/json", "content-length": Buffer.byteLength(body),
+      "grpc-metadata-hasleader": "true", // a member without a leader refuses
+      ...(token && { authorization: token }),
+    };
+    const agent = seconds ? this.#agents[protocol] : false; // a watch has a connection of its own
+    return new Promise((resolve, reject) => {
+      let response: http.IncomingMessage | undefined;
+      const request = (protocol === "https:" ? https : http).request(
+        url, { method: "POST", headers, agent, ...this.#tls, ...(signal && { signal }) },
+        (begun) => resolve(response = begun));
+      let connected = false;
+      request.on("socket", (socket) => {
+        if (background) socket.unref();
+        socket.setKeepAlive(true, 10_000); // a peer that vanished silently is noticed
+        connected = !socket.connecting; // else it is a new one
+        if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
+      });
+      request.on("error", (error) => reject(connected ? error : unsent(error, request.socket as Verified | null)));
+      if (seconds) {
+        const silence = new Error(`no answer in ${seconds.toFixed(1)} s`);
+        const timer = setTimeout(() => (response ?? request).destroy(silence), seconds * 1000);
+        if (background) timer.unref();
+        request.on("close", () => clearTimeout(timer));
+      }
+      request.end(body);
+    });
+  }
+}
+
+/** A socket that says whether the certificate of its peer was refused. */
+interface Verified { authorizationError?: unknown }
+
+function unsent(error: Error, socket: Verified | null): UnsentError {
+  return new (socket?.authorizationError ? UntrustedError : UnsentError)(reasonOf(error));
+}
+
+/** An error in words. Those of Node about several addresses have none of their own. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError && !error.message) return error.errors.map(reasonOf).join(", ");
+  return error instanceof Error ? error.message || error.name : String(error);
+}
