@@ -7,6 +7,7 @@ end
 require_relative "clustermutex/version"
 require_relative "clustermutex/errors"
 require_relative "clustermutex/threads"
+require_relative "clustermutex/document"
 require_relative "clustermutex/record"
 require_relative "clustermutex/transactions"
 require_relative "clustermutex/gateway"

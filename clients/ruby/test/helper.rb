@@ -73,7 +73,7 @@ class Etcd
 end
 
 # Forwards requests to an etcd, and loses what the test wants lost: the block says of each path and body :request,
-# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing.
+# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; text is answered instead.
 class Faults
   attr_reader :endpoint, :seen
 
@@ -99,17 +99,21 @@ class Faults
     fault = @lose.call(path, body)
     return if fault == :request
     return @late << [path, body] if fault == :late
+    return answer(client, 200, fault) if fault.is_a?(String)
 
     answer = forward(path, body) unless path == "/v3/watch"
     return if fault == :answer
     return watch(client, body) unless answer
 
-    client.write("HTTP/1.1 #{answer.code} X\r\nContent-Length: #{answer.body.bytesize}\r\n" \
-                 "Connection: close\r\n\r\n#{answer.body}")
+    answer(client, answer.code, answer.body)
   rescue SystemCallError, IOError
     nil
   ensure
     client.close
+  end
+
+  def answer(client, code, body)
+    client.write("HTTP/1.1 #{code} X\r\nContent-Length: #{body.bytesize}\r\nConnection: close\r\n\r\n#{body}")
   end
 
   def request(client)

@@ -162,6 +162,45 @@ class LossTest < LockTest
     assert_equal "forced", Timeout.timeout(LONG) { reasons.pop }
   end
 
+  # Keys and documents that anybody with the right to write may have put beside the record.
+  def hostile(lock)
+    hold = { uuid: lock.uuid, token: lock.token, by: "ann", reason: "x" }
+    documents = [hold.merge(token: []), hold.merge(token: "x"), hold.merge(by: 7), [hold], hold.merge(seconds: [])]
+    documents = documents.map { |document| JSON.generate(document) }
+    documents += [JSON.generate(hold).sub(/}\z/, ',"seconds":1e999}'), "\xff", "[" * 2000, "{\"by\":\"\\ud800\"}"]
+    documents.flat_map { |text| [["asked", text], ["extended", text]] } +
+      [["\xff\xfe", "x"], ["\xffuuid", "\xff"], ["alive", "\xff \xff"], ["alert_at", "\xff"],
+       ["auto_unlock_at", "\xff"]]
+  end
+
+  def test_nothing_that_others_write_blinds_a_holder
+    hostile(client.lock("a").tap(&:release)).each_index do |number|
+      reasons = Queue.new
+      _, errors = capture_subprocess_io do
+        lock = watched(client.lock("a", on_lost: reasons.method(:push)))
+        field, value = hostile(lock)[number]
+        etcd.put("#{prefix}a/#{field}", value)
+        assert_raises(HeldError, field) { client.lock("a", wait: 0) }
+        force_unlock(lock)
+        assert_equal "forced", Timeout.timeout(LONG, nil, "blind after #{field} = #{value}") { reasons.pop }
+      end
+      refute_match(/clustermutex:/, errors)
+    end
+  end
+
+  def test_the_thread_that_watches_survives_what_nobody_thought_of_and_says_so
+    read = '{"header":{},"succeeded":true,"responses":5}'
+    proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
+    reasons = Queue.new
+    _, errors = capture_subprocess_io do
+      client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: reasons.method(:push))
+      assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
+    end
+    assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*TypeError/).size, errors
+  ensure
+    etcd.delete("#{prefix}a/uuid")
+  end
+
   def test_alive_and_release_tell_a_loss_that_no_watch_has_seen
     %w[auto_unlocked abandoned].each do |ended|
       lock = client.lock("a", unlock_after: 20)

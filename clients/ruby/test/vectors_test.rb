@@ -42,11 +42,36 @@ class VectorsTest < Minitest::Test
     VECTORS.fetch("records").each do |vector|
       keys = vector["fields"].map do |field|
         { key: @transactions.field("x", field["name"]), created: 7, modified: field["mod_revision"] || 7,
-          value: field["value"] || field["value_base64"].unpack1("m") }
+          value: bytes(field) }
       end
       holder = Holder.new(*@transactions.fields("x", keys).first(2))
       assert_equal decoded(vector), holder.facts, vector["about"]
       assert_equal vector["malformed"], holder.malformed?, vector["about"]
+    end
+  end
+
+  def test_what_others_write_for_a_hold_is_read_or_ignored
+    %w[requests extensions].flat_map { |name| VECTORS.fetch(name) }.each do |vector|
+      found = Document.of_hold(bytes(vector), vector["uuid"], vector["token"])
+      assert_equal [vector["decoded"]], [found&.slice(*vector["decoded"]&.keys)], vector["about"]
+    end
+  end
+
+  def test_endings_are_read_or_ignored
+    VECTORS.fetch("endings").each do |vector|
+      found = Document.read(bytes(vector))
+      assert_equal vector["decoded"], found&.slice(*vector["decoded"]&.keys), vector["about"]
+    end
+  end
+
+  def test_delays_are_read_or_keep_others_back_all_the_same
+    VECTORS.fetch("delays").each do |vector|
+      delay = Delay.new(bytes(vector), Name.of(vector["key"].split("/").last))
+      want = vector["decoded"] || {}
+      until_at = Clock.parse(want["at"]) + want["seconds"] if want["at"] && want["seconds"]
+      assert_equal [want["owner"], want["hostname"], until_at], [delay.owner, delay.hostname, delay.until],
+                   vector["about"]
+      refute_match(/\p{C}/, delay.to_s, vector["about"])
     end
   end
 
@@ -68,6 +93,8 @@ class VectorsTest < Minitest::Test
   end
 
   private
+
+  def bytes(vector) = vector["value"] || vector["value_base64"].unpack1("m")
 
   def plain(value)
     case value

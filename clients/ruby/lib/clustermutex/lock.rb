@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
   # Somebody asks the holder to finish: who, why, and when (a Time, or nil).
   Request = Struct.new(:by, :reason, :at)
@@ -243,6 +241,9 @@ module ClusterMutex
       Clock.now + [beat_every, rand(1.0..2.0)].min
     rescue Error
       Float::INFINITY
+    rescue StandardError => e
+      complain(e)
+      Clock.now + 1
     end
 
     # Opens the watch if there is none, then reads. Returns when to read again.
@@ -254,8 +255,18 @@ module ClusterMutex
       found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)
       @watched = @watch.standing?
       Clock.now + (@watched ? RECHECK : rand(0.5..1.0))
-    rescue Error
+    rescue StandardError => e
+      complain(e) unless e.is_a?(Error)
       Clock.now + rand(0.5..1.0)
+    end
+
+    # Says once what should not happen, and must not blind the holder.
+    def complain(error)
+      warn "clustermutex: lock #{@name.inspect}: #{Text.plain(error.full_message(highlight: false))}" unless @complained
+    rescue IOError, SystemCallError
+      nil # there is nobody to tell
+    ensure
+      @complained = true
     end
 
     # Its own extensions are no news.
@@ -271,17 +282,17 @@ module ClusterMutex
     # Takes over what others wrote into the record.
     def learn(found)
       fields, modified = found.values_at(:fields, :modified)
-      asked = document(fields["asked"]) if modified["asked"].to_i > @asked_at
+      asked = Document.of_hold(fields["asked"], @uuid, @token) if modified["asked"].to_i > @asked_at
       if asked
         @asked_at = modified["asked"]
         @asked = Request.new(asked["by"], asked["reason"], Clock.parse(asked["at"].to_s))
         tell(:asked, @asked)
       end
-      given = document(fields["extended"]) if modified["extended"].to_i > @granted_at
+      given = Document.of_hold(fields["extended"], @uuid, @token) if modified["extended"].to_i > @granted_at
       return unless given
 
       @granted_at = modified["extended"]
-      postpone(Clock.parse(fields["auto_unlock_at"].to_s), given["seconds"].to_f)
+      postpone(Clock.parse(fields["auto_unlock_at"].to_s), given["seconds"].to_i)
       @granted = Clock.parse(fields["alert_at"].to_s) if modified["alert_at"] == @granted_at
     end
 
@@ -296,14 +307,6 @@ module ClusterMutex
         @alert_at += moved
         @deadline = [@deadline, [@deadline + moved, most].min].max
       end
-    end
-
-    # What somebody wrote for this hold; nil if it is for another one, or cannot be read.
-    def document(text)
-      object = JSON.parse(text) if text && text.bytesize <= 2048
-      object if object.is_a?(Hash) && object["uuid"] == @uuid && object["token"].to_i == @token
-    rescue JSON::ParserError
-      nil
     end
   end
 end

@@ -173,7 +173,7 @@ module ClusterMutex
     # Yields the create revision of the uuid key, 0 if nobody holds the lock.
     def fields(lock, keys)
       from = record(lock)
-      all = keys.select { |kv| kv[:key].delete_prefix(from).match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
+      all = keys.select { |kv| kv[:key].delete_prefix(from).b.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
       token = all.find { |kv| kv[:key] == "#{from}uuid" }&.fetch(:created) || 0
       current = all.select { |kv| kv[:modified] >= token }
       [current.to_h { |kv| [kv[:key].delete_prefix(from), kv[:value]] }, token,
@@ -185,7 +185,7 @@ module ClusterMutex
     def acquire_verdict(input, body)
       return { verdict: :held, token: revision(body) } if body["succeeded"]
 
-      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(body, 1) }
+      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(input, body, 1) }
     end
     alias try_verdict acquire_verdict
 
@@ -222,7 +222,7 @@ module ClusterMutex
       holder = holder(input, body, 0)
       # Some keep their ticket while they hold the lock.
       others = [input[:uuid], holder&.uuid].map { |uuid| ticket(input[:lock], uuid) }
-      { verdict: :read, holder:, delay: read_delay(body, 2),
+      { verdict: :read, holder:, delay: read_delay(input, body, 2),
         waiting: Transactions.keys(body, 1).count { |kv| !others.include?(kv[:key]) } }
     end
 
@@ -270,23 +270,21 @@ module ClusterMutex
       Holder.new(fields, token) if token.positive?
     end
 
-    def read_delay(body, number)
+    def read_delay(input, body, number)
       delay = Transactions.keys(body, number).first
-      delay && Delay.new(delay[:value])
+      delay && Delay.new(delay[:value], input[:lock])
     end
 
     # How a hold was lost, by what was read of the record and then of its ending.
     def loss(input, body, first)
-      ending = ending(Transactions.keys(body, first + 1).first, input[:token])
+      ending = ending(input, Transactions.keys(body, first + 1).first)
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
       { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
     end
 
-    def ending(note, token)
-      document = JSON.parse(note[:value]) if note
-      document if document.is_a?(Hash) && document["ended"].is_a?(String) && document["token"].to_s == token.to_s
-    rescue JSON::ParserError
-      nil
+    def ending(input, note)
+      found = Document.read(note[:value]) if note
+      found if found && found["ended"] && found["token"].to_s == input[:token].to_s
     end
 
     def named(kv)
