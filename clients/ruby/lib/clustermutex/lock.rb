@@ -8,7 +8,7 @@ module ClusterMutex
   # +alive!+ is refused, and +lost+ is "forked".
   class Lock
     WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
-    RECHECK = 60 # seconds after which a holder reads although no event came
+    RECHECK = 10 # seconds after which a holder reads although no event came
     SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
 
     # The name of the lock; the identity of this hold; its fencing token, which grows with every acquisition.
