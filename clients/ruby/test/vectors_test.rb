@@ -59,7 +59,7 @@ class VectorsTest < Minitest::Test
 
   def test_endings_are_read_or_ignored
     VECTORS.fetch("endings").each do |vector|
-      found = Document.read(bytes(vector))
+      found = Document.ending(bytes(vector), vector.dig("decoded", "token"))
       assert_equal vector["decoded"], found&.slice(*vector["decoded"]&.keys), vector["about"]
     end
   end

@@ -26,14 +26,14 @@ module ClusterMutex
 
     # Takes the lock, runs the block with it, and gives it back.
     def run
-      failed = false
+      failed = nil
       acquire
       yield @lock
-    rescue Exception # rubocop:disable Lint/RescueException -- it goes on; only what release raises must not hide it
-      failed = true
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on; what release raises must not hide it
+      failed = e
       raise
     ensure
-      Thread.handle_interrupt(Object => :never) { finish(failed) }
+      Thread.handle_interrupt(Object => :never) { finish(Ending.till(failed), quiet: failed) }
     end
 
     # Takes the lock.
@@ -43,17 +43,21 @@ module ClusterMutex
       go_on until @lock
       acquired = true
       @lock
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on
+      failed = e
+      raise
     ensure
       # The caller never learns of a lock that was acquired at the very moment of an exception.
-      Threads.to_the_end { @lock ? finish(true) : give_up } unless acquired
+      till = Ending.till(failed)
+      Threads.to_the_end(till) { @lock ? finish(till, quiet: true) : give_up(till) } unless acquired
     end
 
     private
 
-    def finish(failed)
-      @lock&.release
+    def finish(till, quiet:)
+      @lock&.send(:give_back, till)
     rescue Error
-      raise unless failed
+      raise unless quiet
     end
 
     # When the call ends. However short the wait, etcd has some time to say who holds the lock.
@@ -224,14 +228,14 @@ module ClusterMutex
     end
 
     # Ends what this uuid has, or may get later. What cannot be done now is done in the background.
-    def give_up
+    def give_up(till = nil)
       cancel = @claimed || @doubt.unanswered
       return unless cancel || @input[:lease]
 
       client = @client
       input = @input
-      client.chores.now_or_later(client.gateway.timeout, Clock.now + TOMBSTONE) do |till|
-        client.clean_up(input, cancel:, till:)
+      client.chores.now_or_later(till || soon, Clock.now + TOMBSTONE) do |limit|
+        client.clean_up(input, cancel:, till: limit)
       end
     end
 

@@ -6,18 +6,19 @@ module ClusterMutex
     # Who takes locks: shown to those who have to wait.
     attr_reader :owner
     # For the files of this library: the way to etcd, the transactions, and what is left to do in the background.
-    attr_reader :gateway, :transactions, :chores
+    attr_reader :gateway, :transactions, :chores, :release_at_exit
 
     # endpoints: the URL of an etcd member, or an Array of them. user and password: of etcd, if it has users. ca, cert,
     # key: PEM files for TLS. timeout: seconds for one request; a call that does not wait for a lock gives up after five
-    # times as much.
+    # times as much. release_at_exit: whether locks that are held when the program ends in an orderly way are released.
     def initialize(endpoints, owner: File.basename($PROGRAM_NAME), prefix: "/mutexes/", user: nil, password: nil,
-                   ca: nil, cert: nil, key: nil, timeout: 2.0)
+                   ca: nil, cert: nil, key: nil, timeout: 2.0, release_at_exit: true)
       Settings.seconds("timeout", timeout)
       @owner = Text.check("the owner", owner)
       @transactions = Transactions.new(prefix)
       @gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)
       @chores = Chores.new
+      @release_at_exit = release_at_exit
     end
 
     # Takes the lock and returns it, or runs the block with it and gives it back.
@@ -147,9 +148,9 @@ module ClusterMutex
       @list = []
     end
 
-    # Does it now, with so many seconds at most, or else in the background, for so long.
-    def now_or_later(seconds, till, &chore)
-      chore.call(Clock.now + seconds)
+    # Does it now, until +now+ at most, or else in the background, until +till+.
+    def now_or_later(now, till, &chore)
+      chore.call(now)
     rescue Error
       later(till, &chore)
     end
@@ -180,10 +181,17 @@ module ClusterMutex
         failed = done ? 0 : failed + 1
         sleep(rand(0.5..1.0) * [0.1 * (2**failed), 5].min) unless done
       end
+    ensure
+      try_all(Ending.till) if Ending.now?
     end
 
-    def finished?(chore)
-      chore.call(Clock.now + 5)
+    # Each once, when the program ends.
+    def try_all(till)
+      Threads.to_the_end(till) { @list.each { |_, chore| finished?(chore, till) } }
+    end
+
+    def finished?(chore, till = Clock.now + 5)
+      chore.call(till)
       true
     rescue Error
       false

@@ -66,6 +66,7 @@ module ClusterMutex
         at = @current
         http = connection(at, seconds)
         http.read_timeout = http.write_timeout = [finish - Clock.now, 0.01].max
+        http.open_timeout = connect_limit(http.read_timeout)
         response = http.request(message(path, bytes))
         keep(at, http)
         http = nil
@@ -198,7 +199,7 @@ module ClusterMutex
     def dial(at, seconds)
       uri = @endpoints[at]
       http = Net::HTTP.new(uri.hostname, uri.port, nil) # no proxy
-      http.open_timeout = http.ssl_timeout = seconds
+      http.open_timeout = connect_limit(seconds)
       http.max_retries = 0
       http.keep_alive_timeout = 30
       if uri.scheme == "https"
@@ -208,6 +209,9 @@ module ClusterMutex
       end
       http.start
     end
+
+    # A limit may need one more thread, which nobody gets when the program is ending.
+    def connect_limit(seconds) = (seconds unless Ending.now?)
 
     def parse(endpoint)
       uri = URI.parse(endpoint.to_s.include?("://") ? endpoint.to_s : "http://#{endpoint}")

@@ -34,6 +34,7 @@ module ClusterMutex
       @releasing = Mutex.new
       @bell = Bell.new
       @hooks = { lost: [settings.on_lost].compact, asked: [settings.on_asked].compact }
+      @taker = Thread.current
       @keeper = Threads.start { keep }
     end
 
@@ -47,12 +48,7 @@ module ClusterMutex
 
     # Gives the lock back. LostError if it had been lost before, UnavailableError if etcd does not answer: then the
     # release goes on in the background. Calling it again does nothing, and ends in the same way.
-    def release
-      return unless ours?
-
-      @releasing.synchronize { @outcome ||= Threads.to_the_end { end_hold } }
-      raise @outcome if @outcome.is_a?(Error)
-    end
+    def release = give_back(nil)
 
     # Why the lock was lost, as LostError#reason; nil while it is held, and after its release.
     def lost
@@ -173,15 +169,34 @@ module ClusterMutex
       client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till:) }
     end
 
-    # -- Releasing. Returns true, or the error that +release+ raises.
+    # -- Releasing.
 
-    def end_hold
+    # till: by Clock.now, when the program is ending.
+    def give_back(till)
+      return unless ours?
+
+      @releasing.synchronize do
+        @outcome ||= Threads.to_the_end(till) { end_hold(till || (Clock.now + @client.patience)) }
+      end
+      raise @outcome if @outcome.is_a?(Error)
+    end
+
+    # The program ends: once the thread that took the lock has ended, nobody works.
+    def end_with_program
+      @taker.join([Ending.till - Clock.now, 0].max / 2) unless @taker == Thread.main
+      give_back(Ending.till)
+    rescue Error
+      nil # nobody is there to be told
+    end
+
+    # Returns true, or the error that +release+ raises.
+    def end_hold(till)
       @mutex.synchronize { @over = true }
       @bell.ring
       return LostError.new(@name, @lost, @ending) if @lost && @lost != "deadline"
 
       doubt = Gateway::Doubt.new(false)
-      found = send_release(doubt, Clock.now + @client.patience)
+      found = send_release(doubt, till)
       lost = found[:verdict] == :lost ? found[:reason] : (@lost if doubt.unanswered)
       lost ? LostError.new(@name, lost, found[:ending]) : true
     rescue UnavailableError => e
@@ -226,6 +241,7 @@ module ClusterMutex
       end
     ensure
       @watch&.close
+      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now? && !@over && @client.release_at_exit
     end
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3

@@ -178,17 +178,12 @@ module ClusterMutex
 
   # The lock delay of a hold that was ended: nobody is to take the lock yet.
   class Delay
-    LARGEST = 4096 # bytes of the document
-
     # The owner and the host of that hold; when the delay ends: a Time, by the clock of whoever ended the hold. nil for
     # what cannot be read.
     attr_reader :owner, :hostname, :until
 
-    # lock: whose delay it must be to be readable.
-    def initialize(document, lock = nil)
-      note = Document.read(document) if document.bytesize <= LARGEST
-      return if note.nil? || (lock && note["lock"] != lock)
-
+    def initialize(document, lock)
+      note = Document.delay(document, lock) or return
       @owner, @hostname, seconds = note.values_at("owner", "hostname", "seconds")
       at = Clock.parse(note["at"].to_s)
       @until = at + seconds if at && seconds

@@ -277,14 +277,10 @@ module ClusterMutex
 
     # How a hold was lost, by what was read of the record and then of its ending.
     def loss(input, body, first)
-      ending = ending(input, Transactions.keys(body, first + 1).first)
+      note = Transactions.keys(body, first + 1).first
+      ending = Document.ending(note[:value], input[:token].to_i) if note
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
       { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
-    end
-
-    def ending(input, note)
-      found = Document.read(note[:value]) if note
-      found if found && found["ended"] && found["token"].to_s == input[:token].to_s
     end
 
     def named(kv)
