@@ -12,6 +12,12 @@ require_relative "clustermutex/record"
 require_relative "clustermutex/transactions"
 require_relative "clustermutex/gateway"
 require_relative "clustermutex/identity"
+require_relative "clustermutex/session"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
+
+module ClusterMutex
+  private_constant :Attempt, :Bell, :Chores, :Ending, :Gateway, :Identity, :Record, :Session, :Settings, :Threads,
+                   :Watch
+end

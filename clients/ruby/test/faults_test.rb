@@ -149,10 +149,9 @@ class FaultsTest < LockTest
     server.call("/v3/auth/enable", {})
     locks = client(server.endpoint, user: "billing", password: "secret")
     locks.lock("a") do |lock|
-      token = locks.gateway.instance_variable_get(:@token)
-      Timeout.timeout(LONG) do
-        sleep(2) && lock.alive! until locks.gateway.instance_variable_get(:@token) != token
-      end
+      gateway = session(locks).gateway
+      token = gateway.instance_variable_get(:@token)
+      Timeout.timeout(LONG) { sleep(2) && lock.alive! until gateway.instance_variable_get(:@token) != token }
     end
     assert_raises(RefusedError) { client(server.endpoint, user: "billing", password: "wrong").lock("a", wait: 0) }
     assert_raises(RefusedError) { client(server.endpoint).lock("a", wait: 0) }

@@ -58,7 +58,7 @@ class Etcd
 
   def gateway
     ca = "#{@dir}/cert.pem"
-    @gateway ||= ClusterMutex::Gateway.new(@endpoint, ca: File.exist?(ca) ? ca : nil)
+    @gateway ||= ClusterMutex.const_get(:Gateway).new(@endpoint, ca: File.exist?(ca) ? ca : nil)
   end
 
   def at_exit_of_tests
@@ -154,6 +154,9 @@ class LockTest < Minitest::Test
   def client(endpoints = etcd.endpoint, timeout: 10, **options)
     Client.new(endpoints, owner: "billing", prefix:, timeout:, **options)
   end
+
+  # What the client keeps to itself.
+  def session(locks) = locks.instance_variable_get(:@session)
 
   def keys = etcd.keys(prefix)
 

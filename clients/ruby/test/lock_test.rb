@@ -121,6 +121,13 @@ class LockingTest < LockTest
     other.release
   end
 
+  def test_a_client_shows_nothing_but_what_its_callers_need
+    locks = client(user: "billing", password: "secret")
+    assert_equal %i[inspect lock owner], (Client.public_instance_methods(false) - [:initialize]).sort
+    assert_equal '#<ClusterMutex::Client owner="billing">', locks.inspect
+    assert_equal %i[Attempt Gateway Session], %i[Attempt Gateway Session] - ClusterMutex.constants
+  end
+
   def test_a_name_or_option_that_makes_no_sense_is_refused_in_one_line
     locks = client
     { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },

@@ -39,7 +39,7 @@ class ProcessTest < LockTest
         nil # it came before the block, or after it
       end
     end
-    eventually("end of the chores") { locks.chores.size.zero? }
+    eventually("end of the chores") { session(locks).chores.size.zero? }
     assert_nothing_left
     locks.lock("a", wait: 0).release
   end
@@ -182,7 +182,7 @@ class ProcessTest < LockTest
 
   # The local ports of the connections that a client keeps.
   def ports(locks)
-    locks.gateway.instance_variable_get(:@idle).map do |_, http|
+    session(locks).gateway.instance_variable_get(:@idle).map do |_, http|
       http.instance_variable_get(:@socket).io.local_address.ip_port
     end
   end

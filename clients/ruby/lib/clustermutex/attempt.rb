@@ -12,13 +12,13 @@ module ClusterMutex
     RECHECK = 10 # seconds after which a waiter reads although no event came
     TOMBSTONE = 3600 # seconds after which no send can still be on its way
 
-    def initialize(client, name, settings, wait)
-      @client = client
+    def initialize(session, name, settings, wait)
+      @session = session
       @settings = settings
       @wait = wait && Settings.seconds("wait", wait, 0)
       @name = name
       Name.segment(name)
-      @members = Identity.members.merge("owner" => client.owner, "purpose" => settings.purpose,
+      @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
                                         "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
       begin_anew
       stamp # finds out about a record that is too large before anything is sent
@@ -39,7 +39,7 @@ module ClusterMutex
     # Takes the lock.
     def acquire
       @till = @wait ? Clock.now + @wait : Float::INFINITY
-      @patience = Clock.now + @client.patience
+      @patience = Clock.now + @session.patience
       go_on until @lock
       acquired = true
       @lock
@@ -99,7 +99,7 @@ module ClusterMutex
 
     def hold(found)
       unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
-      @lock = Lock.new(@client, @input.merge(token: found[:token]), @settings,
+      @lock = Lock.new(@session, @input.merge(token: found[:token]), @settings,
                        sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
       leave_lease
       nil
@@ -108,8 +108,8 @@ module ClusterMutex
     # After a turn, so that no late join can put the ticket again.
     def leave_lease
       lease = @input[:lease] or return
-      client = @client
-      @client.chores.later(Clock.now + TICKET) { |till| client.revoke(lease, till) }
+      session = @session
+      @session.chores.later(Clock.now + TICKET) { |till| session.revoke(lease, till) }
     end
 
     # Waits in the queue until the lock is held, or the position lost.
@@ -124,7 +124,7 @@ module ClusterMutex
     end
 
     def join
-      @input[:lease] = @client.grant(TICKET, [@till, Clock.now + @client.patience].min)
+      @input[:lease] = @session.grant(TICKET, [@till, Clock.now + @session.patience].min)
       @input[:ticket] = JSON.generate(ticket)
       @input[:queued] = true
       @input[:position] = send_step(:join, [@till, Clock.now + TICKET].min)[:position]
@@ -132,7 +132,7 @@ module ClusterMutex
 
     def ticket
       since = Clock.wall
-      { uuid: @input[:uuid], owner: @client.owner, hostname: @members["hostname"], pid: @members["pid"],
+      { uuid: @input[:uuid], owner: @session.owner, hostname: @members["hostname"], pid: @members["pid"],
         purpose: @settings.purpose, since: Clock.format(since),
         timeout_at: @till == Float::INFINITY ? nil : Clock.format((since + (@till - Clock.now)).floor(3)) }
     end
@@ -142,7 +142,7 @@ module ClusterMutex
       raise held(WaitTimeoutError) if Clock.now >= @till
 
       keep_lease
-      found = @client.settle(:look, @input, till: [@till, soon].min)
+      found = @session.settle(:look, @input, till: [@till, soon].min)
       case found[:verdict]
       when :lost then throw :lost
       when :held_by_earlier_send then hold(read(found))
@@ -165,19 +165,19 @@ module ClusterMutex
     end
 
     # The record of a turn that was committed unnoticed has the deadlines.
-    def read(found) = found.merge(fields: @client.settle(:read, @input.merge(found), till: @till)[:fields])
+    def read(found) = found.merge(fields: @session.settle(:read, @input.merge(found), till: @till)[:fields])
 
     def wait_for(found)
-      @client.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
-      keys = [[found[:watch]], [@client.transactions.ticket(@name, @input[:uuid])]]
+      @session.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
+      keys = [[found[:watch]], [@session.transactions.ticket(@name, @input[:uuid])]]
       return await if @watch&.standing? && @watch.keys == keys
 
       # Open first, then read, then trust: what comes next is another look.
       @watch&.close
-      @watch = Watch.new(@client.gateway, keys, @bell) { |type, _| type == "DELETE" }
-      return if @watch.confirmed?([@client.gateway.timeout, [@till - Clock.now, 0].max].min)
+      @watch = Watch.new(@session.gateway, keys, @bell) { |type, _| type == "DELETE" }
+      return if @watch.confirmed?([@session.gateway.timeout, [@till - Clock.now, 0].max].min)
 
-      @client.gateway.fail_over
+      @session.gateway.fail_over
       sleep(rand(0.05..0.2))
     end
 
@@ -196,14 +196,14 @@ module ClusterMutex
       return if Clock.now < @kept + KEEP
 
       sent = Clock.now
-      answer = @client.gateway.call("/v3/lease/keepalive", { ID: @input[:lease] }, till: soon)
+      answer = @session.gateway.call("/v3/lease/keepalive", { ID: @input[:lease] }, till: soon)
       throw :lost unless answer.dig("result", "TTL").to_i.positive?
 
       @kept = sent
     end
 
-    def soon = Clock.now + @client.gateway.timeout
-    def send_step(step, till) = @client.settle(step, @input, till:, doubt: @doubt)
+    def soon = Clock.now + @session.gateway.timeout
+    def send_step(step, till) = @session.settle(step, @input, till:, doubt: @doubt)
 
     # Times from now, by both clocks.
     def stamp
@@ -232,16 +232,16 @@ module ClusterMutex
       cancel = @claimed || @doubt.unanswered
       return unless cancel || @input[:lease]
 
-      client = @client
+      session = @session
       input = @input
-      client.chores.now_or_later(till || soon, Clock.now + TOMBSTONE) do |limit|
-        client.clean_up(input, cancel:, till: limit)
+      session.chores.now_or_later(till || soon, Clock.now + TOMBSTONE) do |limit|
+        session.clean_up(input, cancel:, till: limit)
       end
     end
 
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
-      found = @client.settle(:standing, @input, till: soon)
+      found = @session.settle(:standing, @input, till: soon)
       kind.new(@name, found[:holder], found[:waiting], found[:delay])
     rescue UnavailableError
       kind.new(@name, @holder, nil, @delay)

@@ -15,8 +15,8 @@ module ClusterMutex
     attr_reader :name, :uuid, :token
 
     # sent, at: when the record was made, by the monotonic and by the wall clock.
-    def initialize(client, input, settings, sent:, at:, unlock_at:, in_doubt:)
-      @client = client
+    def initialize(session, input, settings, sent:, at:, unlock_at:, in_doubt:)
+      @session = session
       @input = input
       @settings = settings
       @name, @uuid, @token = input.values_at(:lock, :uuid, :token)
@@ -123,11 +123,10 @@ module ClusterMutex
     def send_alive(at, unlock_at, progress, beat)
       text = Clock.format(at) + (progress.empty? ? "" : " #{Text.cut(progress, 1024)}")
       alert_at = [[@alert_at, @granted].compact.max, unlock_at].min.floor(3)
-      found = @client.settle(:alive, @input.merge(fields: { "alert_at" => Clock.format(alert_at),
-                                                            "auto_unlock_at" => Clock.format(unlock_at),
-                                                            "alive" => text },
-                                                  **(beat ? { seen: @reported } : {})),
-                             till: [@deadline, Clock.now + @client.patience].min)
+      input = @input.merge(fields: { "alert_at" => Clock.format(alert_at),
+                                     "auto_unlock_at" => Clock.format(unlock_at), "alive" => text })
+      input[:seen] = @reported if beat
+      found = @session.settle(:alive, input, till: [@deadline, Clock.now + @session.patience].min)
       return @reported = found[:revision] if found[:verdict] == :still_held
 
       adopt(found) if found[:verdict] == :again
@@ -164,9 +163,9 @@ module ClusterMutex
 
     # A send of the acquisition that is still on its way would take the lock for nobody.
     def cancel_later
-      client = @client
+      session = @session
       input = @input
-      client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till:) }
+      session.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| session.clean_up(input, cancel: true, till:) }
     end
 
     # -- Releasing.
@@ -176,7 +175,7 @@ module ClusterMutex
       return unless ours?
 
       @releasing.synchronize do
-        @outcome ||= Threads.to_the_end(till) { end_hold(till || (Clock.now + @client.patience)) }
+        @outcome ||= Threads.to_the_end(till) { end_hold(till || (Clock.now + @session.patience)) }
       end
       raise @outcome if @outcome.is_a?(Error)
     end
@@ -207,22 +206,22 @@ module ClusterMutex
     end
 
     def send_release(doubt, till)
-      return @client.settle(:release, @input, till:, doubt:) unless @in_doubt
+      return @session.settle(:release, @input, till:, doubt:) unless @in_doubt
 
       begin
-        lease = @client.grant(Attempt::TOMBSTONE, till)
-        found = @client.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
+        lease = @session.grant(Attempt::TOMBSTONE, till)
+        found = @session.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
         return found unless found[:verdict] == :withdraw
       rescue Gateway::FullError
         nil
       end
       cancel_later # there is no space for a tombstone
-      @client.settle(:release, @input.merge(queued: true), till:, doubt:)
+      @session.settle(:release, @input.merge(queued: true), till:, doubt:)
     end
 
     def release_later
       lock = self
-      @client.chores.later(Clock.now + @settings.unlock_after) do |till|
+      @session.chores.later(Clock.now + @settings.unlock_after) do |till|
         lock.send(:send_release, Gateway::Doubt.new(true), till)
       end
     end
@@ -241,7 +240,7 @@ module ClusterMutex
       end
     ensure
       @watch&.close
-      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now? && !@over && @client.release_at_exit
+      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now? && !@over && @session.release_at_exit
     end
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3
@@ -267,7 +266,7 @@ module ClusterMutex
       return if rung && @watch.nil? && Clock.now < @since + WATCH_AFTER
 
       watch unless @watch&.standing?
-      found = @client.settle(:read, @input, till: [@deadline, Clock.now + @client.gateway.timeout].min)
+      found = @session.settle(:read, @input, till: [@deadline, Clock.now + @session.gateway.timeout].min)
       found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)
       @watched = @watch.standing?
       Clock.now + (@watched ? RECHECK : rand(0.5..1.0))
@@ -288,11 +287,11 @@ module ClusterMutex
     # Its own extensions are no news.
     def watch
       @watch&.close
-      from, to = %w[asked uuid].map { |field| @client.transactions.field(@name, field) }
-      @watch = Watch.new(@client.gateway, [[from, "#{to}\0"]], @bell) do |type, key|
+      from, to = %w[asked uuid].map { |field| @session.transactions.field(@name, field) }
+      @watch = Watch.new(@session.gateway, [[from, "#{to}\0"]], @bell) do |type, key|
         type == "DELETE" || !key.end_with?("/auto_unlock_at")
       end
-      @watch.confirmed?([@client.gateway.timeout, time_left].min)
+      @watch.confirmed?([@session.gateway.timeout, time_left].min)
     end
 
     # Takes over what others wrote into the record.
