@@ -73,7 +73,8 @@ class Etcd
 end
 
 # Forwards requests to an etcd, and loses what the test wants lost: the block says of each path and body :request,
-# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; text is answered instead.
+# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; what to answer instead, its
+# status and text. It also answers below /gw/etcd.
 class Faults
   attr_reader :endpoint, :seen
 
@@ -96,10 +97,11 @@ class Faults
     return unless path
 
     @seen << path
+    path = path.delete_prefix("/gw/etcd")
     fault = @lose.call(path, body)
     return if fault == :request
     return @late << [path, body] if fault == :late
-    return answer(client, 200, fault) if fault.is_a?(String)
+    return answer(client, *fault) if fault.is_a?(Array)
 
     answer = forward(path, body) unless path == "/v3/watch"
     return if fault == :answer

@@ -128,6 +128,23 @@ class LockingTest < LockTest
     assert_equal %i[Attempt Gateway Session], %i[Attempt Gateway Session] - ClusterMutex.constants
   end
 
+  def test_an_endpoint_needs_no_scheme_no_port_and_no_path
+    { "etcd-1" => "http://etcd-1:2379", "10.0.0.1:80" => "http://10.0.0.1:80", "[::1]:23" => "http://[::1]:23",
+      "https://etcd.example" => "https://etcd.example:2379", "HTTP://a/b/" => "http://a:2379/b" }.each do |text, meant|
+      assert_equal "#<#{session(Client.new(text)).gateway.class} #{meant}>", session(Client.new(text)).gateway.inspect
+    end
+    ["", nil, "ftp://x", "http://", "a b", "http://a:0", "http://a:99999", "http://a?b", "http://a#b", "a\e[2J", "\xff",
+     "a,b"].each do |text|
+      error = assert_raises(RefusedError, text.inspect) { Client.new([text]) }
+      assert_equal "endpoint #{text.to_s.inspect}: want http://HOST:PORT or https://HOST:PORT", error.message
+    end
+    assert_raises(RefusedError) { Client.new([]) }
+    ["http://ann:open-sesame@etcd", "ann:open-sesame@etcd", "https://ann@etcd:2379"].each do |text|
+      error = assert_raises(RefusedError) { Client.new(text) }
+      assert_equal "an endpoint must not contain a user or password: give them as user and password", error.message
+    end
+  end
+
   def test_a_name_or_option_that_makes_no_sense_is_refused_in_one_line
     locks = client
     { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },
@@ -140,7 +157,6 @@ class LockingTest < LockTest
       refute_includes error.message, "\n"
     end
     assert_empty keys
-    [[], ["ftp://x"], ["http://"]].each { |endpoints| assert_raises(RefusedError) { Client.new(endpoints) } }
     assert_raises(RefusedError) { client(ca: "/nowhere.pem") }
     assert_raises(RefusedError) { Client.new("http://x", prefix: "/") }
   end
@@ -196,7 +212,7 @@ class LossTest < LockTest
   end
 
   def test_the_thread_that_watches_survives_what_nobody_thought_of_and_says_so
-    read = '{"header":{},"succeeded":true,"responses":5}'
+    read = [200, '{"header":{},"succeeded":true,"responses":5}']
     proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
     reasons = Queue.new
     _, errors = capture_subprocess_io do

@@ -10,12 +10,14 @@ module ClusterMutex
     TICKET = 10 # seconds that a ticket outlives its owner
     KEEP = 3 # seconds between two extensions of its lease
     RECHECK = 10 # seconds after which a waiter reads although no event came
+    GRACE = 0.3 # seconds, after the wait, to leave the queue and to read who holds the lock
     TOMBSTONE = 3600 # seconds after which no send can still be on its way
 
     def initialize(session, name, settings, wait)
       @session = session
       @settings = settings
       @wait = wait && Settings.seconds("wait", wait, 0)
+      @till = @over = Float::INFINITY
       @name = name
       Name.segment(name)
       @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
@@ -38,8 +40,9 @@ module ClusterMutex
 
     # Takes the lock.
     def acquire
-      @till = @wait ? Clock.now + @wait : Float::INFINITY
-      @patience = Clock.now + @session.patience
+      wait = @wait&.zero? ? @session.gateway.timeout : @wait
+      @till = Clock.now + wait if wait
+      @over = Clock.now + [wait, GRACE].max if wait
       go_on until @lock
       acquired = true
       @lock
@@ -48,11 +51,14 @@ module ClusterMutex
       raise
     ensure
       # The caller never learns of a lock that was acquired at the very moment of an exception.
-      till = Ending.till(failed)
-      Threads.to_the_end(till) { @lock ? finish(till, quiet: true) : give_up(till) } unless acquired
+      Threads.to_the_end(Ending.till(failed)) { undo(Ending.till(failed)) } unless acquired
     end
 
     private
+
+    def undo(ending)
+      @lock ? finish(ending, quiet: true) : give_up(ending || ([@till, Clock.now].min + GRACE))
+    end
 
     def finish(till, quiet:)
       @lock&.send(:give_back, till)
@@ -61,7 +67,7 @@ module ClusterMutex
     end
 
     # When the call ends. However short the wait, etcd has some time to say who holds the lock.
-    def limit = @refused ? @till : [@till, @patience].max
+    def limit = @refused ? @till : @over
 
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
@@ -69,6 +75,7 @@ module ClusterMutex
       @holder, @delay = found.values_at(:holder, :delay)
       @refused = true
       raise held(HeldError) if @wait&.zero?
+      raise held(WaitTimeoutError) if Clock.now >= @till
 
       # A late commit of this try could pass those ahead of the ticket, and both would wait for each other.
       queue unless @doubt.unanswered
@@ -124,7 +131,7 @@ module ClusterMutex
     end
 
     def join
-      @input[:lease] = @session.grant(TICKET, [@till, Clock.now + @session.patience].min)
+      @input[:lease] = @session.grant(TICKET, [@till, Clock.now + TICKET].min)
       @input[:ticket] = JSON.generate(ticket)
       @input[:queued] = true
       @input[:position] = send_step(:join, [@till, Clock.now + TICKET].min)[:position]
@@ -142,7 +149,7 @@ module ClusterMutex
       raise held(WaitTimeoutError) if Clock.now >= @till
 
       keep_lease
-      found = @session.settle(:look, @input, till: [@till, soon].min)
+      found = @session.settle(:look, @input, till: soon)
       case found[:verdict]
       when :lost then throw :lost
       when :held_by_earlier_send then hold(read(found))
@@ -202,7 +209,7 @@ module ClusterMutex
       @kept = sent
     end
 
-    def soon = Clock.now + @session.gateway.timeout
+    def soon = [Clock.now + @session.gateway.timeout, @till].min
     def send_step(step, till) = @session.settle(step, @input, till:, doubt: @doubt)
 
     # Times from now, by both clocks.
@@ -223,27 +230,27 @@ module ClusterMutex
     end
 
     def start_over
-      give_up
+      give_up(soon)
       begin_anew
     end
 
     # Ends what this uuid has, or may get later. What cannot be done now is done in the background.
-    def give_up(till = nil)
+    def give_up(now)
       cancel = @claimed || @doubt.unanswered
       return unless cancel || @input[:lease]
 
       session = @session
       input = @input
-      session.chores.now_or_later(till || soon, Clock.now + TOMBSTONE) do |limit|
-        session.clean_up(input, cancel:, till: limit)
+      session.chores.now_or_later(now, Clock.now + TOMBSTONE) do |till|
+        session.clean_up(input, cancel:, till:)
       end
     end
 
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
-      found = @session.settle(:standing, @input, till: soon)
+      found = @session.settle(:standing, @input, till: @till + GRACE)
       kind.new(@name, found[:holder], found[:waiting], found[:delay])
-    rescue UnavailableError
+    rescue Error
       kind.new(@name, @holder, nil, @delay)
     end
   end

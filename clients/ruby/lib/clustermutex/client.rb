@@ -10,7 +10,7 @@ module ClusterMutex
     # key: PEM files for TLS. timeout: seconds for one request; a call that does not wait for a lock gives up after five
     # times as much. release_at_exit: whether locks that are held when the program ends in an orderly way are released.
     def initialize(endpoints, owner: File.basename($PROGRAM_NAME), prefix: "/mutexes/", user: nil, password: nil,
-                   ca: nil, cert: nil, key: nil, timeout: 2.0, release_at_exit: true)
+                   ca: nil, cert: nil, key: nil, timeout: 5.0, release_at_exit: true)
       Settings.seconds("timeout", timeout)
       @owner = Text.check("the owner", owner)
       gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)

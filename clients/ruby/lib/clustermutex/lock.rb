@@ -126,7 +126,7 @@ module ClusterMutex
       input = @input.merge(fields: { "alert_at" => Clock.format(alert_at),
                                      "auto_unlock_at" => Clock.format(unlock_at), "alive" => text })
       input[:seen] = @reported if beat
-      found = @session.settle(:alive, input, till: [@deadline, Clock.now + @session.patience].min)
+      found = @session.settle(:alive, input, till: [@deadline, @session.patience].min)
       return @reported = found[:revision] if found[:verdict] == :still_held
 
       adopt(found) if found[:verdict] == :again
@@ -175,7 +175,7 @@ module ClusterMutex
       return unless ours?
 
       @releasing.synchronize do
-        @outcome ||= Threads.to_the_end(till) { end_hold(till || (Clock.now + @session.patience)) }
+        @outcome ||= Threads.to_the_end(till) { end_hold(till || @session.patience) }
       end
       raise @outcome if @outcome.is_a?(Error)
     end
@@ -252,13 +252,11 @@ module ClusterMutex
 
       extend_by(@progress.to_s, 0, [@settings.unlock_after, @settings.heartbeat - held].min, beat: true)
       Clock.now + beat_every
-    rescue UnavailableError
-      Clock.now + [beat_every, rand(1.0..2.0)].min
-    rescue Error
+    rescue LostError
       Float::INFINITY
     rescue StandardError => e
-      complain(e)
-      Clock.now + 1
+      complain(e) unless e.is_a?(Error)
+      Clock.now + [beat_every, rand(1.0..2.0)].min
     end
 
     # Opens the watch if there is none, then reads. Returns when to read again.

@@ -79,8 +79,11 @@ module ClusterMutex
     # At most so many bytes of valid UTF-8, not cut inside a character.
     def cut(text, bytes) = text.byteslice(0, bytes).scrub(text.valid_encoding? ? "" : "\uFFFD")
 
-    # Harmless within a line.
-    def plain(text) = cut(text.to_s, 120).scrub("\uFFFD").gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
+    # Harmless within a line, and at most so many characters of it.
+    def plain(text, most = 120)
+      text = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
+      text[0, most].gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
+    end
 
     # Text that is about to be written; RefusedError if it may not be.
     def check(what, text, limit = 1024)

@@ -3,6 +3,8 @@
 module ClusterMutex
   # What all locks of one client share: the way to etcd, the transactions, and what is left to do in the background.
   class Session
+    PATIENCE = 15 # seconds that an extension or a release may keep its caller waiting for etcd
+
     attr_reader :owner, :transactions, :gateway, :chores, :release_at_exit
 
     def initialize(owner, transactions, gateway, release_at_exit)
@@ -18,8 +20,8 @@ module ClusterMutex
       @gateway.settle(@transactions, step, input, till:, doubt:)
     end
 
-    # Seconds after which a call that does not wait for a lock gives up.
-    def patience = 5 * @gateway.timeout
+    # How long alive! and release go on, by Clock.now.
+    def patience = Clock.now + PATIENCE
 
     def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till:)["ID"]
     def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till:)
@@ -68,6 +70,8 @@ module ClusterMutex
 
     # Does it now, until +now+ at most, or else in the background, until +till+.
     def now_or_later(now, till, &chore)
+      return later(till, &chore) if Clock.now >= now
+
       chore.call(now)
     rescue Error
       later(till, &chore)

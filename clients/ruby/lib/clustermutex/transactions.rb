@@ -127,23 +127,29 @@ module ClusterMutex
     # What an answer says that is no result: :resend, :login, :report (tell the caller), :lease (get another lease) or
     # :full (etcd is out of space), and whether what was sent may be done all the same. nil for a result.
     def self.error(answer)
-      body = answer["body"]
-      return if answer["status"] == 200 && body.is_a?(Hash) && (body["header"] || body["result"])
+      body = answer["body"].is_a?(Hash) ? answer["body"] : {}
+      return if answer["status"] == 200 && (body["header"].is_a?(Hash) || body["result"].is_a?(Hash))
 
-      body = body["error"] if body.is_a?(Hash) && body["error"].is_a?(Hash) # of a stream
-      code, message = body.values_at("code", "message") if body.is_a?(Hash)
-      message = message.to_s
-      word, doubt =
-        case [answer["status"], code]
-        in [_, code] if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then :login
-        in [404, 5] if message.include?("lease") then :lease
-        in [404, _] | [_, 3 | 7 | 9] then :report
-        in [_, 8] if message.include?("too many requests") then :resend
-        in [_, 8] if message.include?("space exceeded") then [:full, true]
-        else [:resend, !answer["unsent"]]
-        end
-      { verdict: word, doubt: doubt || false, message: }
+      body = body["error"] if body["error"].is_a?(Hash) # of a stream
+      code = body["code"] || body["grpc_code"]
+      message = body["message"]
+      # From anybody but etcd, it says nothing.
+      return { verdict: :resend, doubt: !answer["unsent"] } unless code.is_a?(Integer) && message.is_a?(String)
+
+      { doubt: false, message: }.merge(meaning(code, message))
     end
+
+    def self.meaning(code, message)
+      case code
+      in code if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then { verdict: :login }
+      in 5 if message.include?("lease") then { verdict: :lease }
+      in 3 | 5 | 7 | 9 then { verdict: :report }
+      in 8 if message.include?("too many requests") then { verdict: :resend }
+      in 8 if message.include?("space exceeded") then { verdict: :full, doubt: true }
+      else { verdict: :resend, doubt: true }
+      end
+    end
+    private_class_method :meaning
 
     # What :full and :lease mean for a step: the other steps go on sending when etcd is full, and need another lease.
     FULL = { cancel: :withdraw, release_in_doubt: :withdraw, leave_as_tail: :withdraw, restore_tail: :again }.freeze
