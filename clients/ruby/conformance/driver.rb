@@ -66,7 +66,7 @@ class Driver
     options = %w[user password ca cert key].to_h { |name| [name.to_sym, request[name]] }
     @client = ClusterMutex::Client.new(request["endpoints"], prefix: request["prefix"] || "/mutexes/",
                                                              owner: request["owner"] || "driver",
-                                                             timeout: request["timeout"] || 2.0, **options)
+                                                             timeout: request["timeout"] || 5.0, **options)
     {}
   end
 
@@ -80,7 +80,7 @@ class Driver
         (@locks.size + 1).tap { |free| @locks[free] = lock }
       end
     end
-    lock.on_lost { |reason| say(event: "lost", lock: number, reason:) }
+    lock.on_lost { |error| say(event: "lost", lock: number, reason: error.reason) }
     lock.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
     { lock: number, uuid: lock.uuid, token: lock.token }
   ensure

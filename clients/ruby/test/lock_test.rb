@@ -164,16 +164,16 @@ end
 
 # How a holder learns that it lost the lock, or that somebody asks for it.
 class LossTest < LockTest
-  def force_unlock(lock, ended = "forced")
-    note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by: "ann", why: "it hangs" }
+  def force_unlock(lock, ended = "forced", by: "ann", why: "it hangs")
+    note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by:, why: }
     etcd.put("#{prefix}.history/#{lock.uuid}", JSON.generate(note))
     etcd.call("/v3/kv/deleterange", key: ["#{prefix}a/"].pack("m0"), range_end: ["#{prefix}a0"].pack("m0"))
   end
 
   def test_a_force_unlock_is_noticed_with_its_reason
     reasons = Queue.new
-    lock = client.lock("a", on_lost: reasons.method(:push))
-    watched(lock).on_lost { |reason| reasons << reason }
+    lock = client.lock("a", on_lost: ->(error) { reasons << error.reason })
+    watched(lock).on_lost { |loss| reasons << loss.reason }
     assert_nil lock.lost
     force_unlock(lock)
     assert_equal %w[forced forced], Timeout.timeout(LONG) { [reasons.pop, reasons.pop] }
@@ -181,7 +181,7 @@ class LossTest < LockTest
     error = assert_raises(LostError) { lock.alive! }
     assert_equal 'lock "a" was lost: force-unlocked by ann: it hangs', error.message
     assert_equal "forced", assert_raises(LostError) { lock.release }.reason
-    lock.on_lost { |reason| reasons << reason }
+    lock.on_lost { |loss| reasons << loss.reason }
     assert_equal "forced", Timeout.timeout(LONG) { reasons.pop }
   end
 
@@ -200,7 +200,7 @@ class LossTest < LockTest
     hostile(client.lock("a").tap(&:release)).each_index do |number|
       reasons = Queue.new
       _, errors = capture_subprocess_io do
-        lock = watched(client.lock("a", on_lost: reasons.method(:push)))
+        lock = watched(client.lock("a", on_lost: ->(error) { reasons << error.reason }))
         field, value = hostile(lock)[number]
         etcd.put("#{prefix}a/#{field}", value)
         assert_raises(HeldError, field) { client.lock("a", wait: 0) }
@@ -216,7 +216,7 @@ class LossTest < LockTest
     proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
     reasons = Queue.new
     _, errors = capture_subprocess_io do
-      client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: reasons.method(:push))
+      client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
       assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
     end
     assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*TypeError/).size, errors
@@ -270,7 +270,7 @@ class LossTest < LockTest
   def test_a_holder_that_is_cut_off_stops_before_its_deadline
     server = Etcd.new
     reasons = Queue.new
-    lock = client(server.endpoint).lock("a", unlock_after: 2, on_lost: reasons.method(:push))
+    lock = client(server.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
     left = lock.time_left
     began = Clock.now
     assert_operator left, :<=, 1.8
@@ -291,10 +291,41 @@ class LossTest < LockTest
     etcd.put("#{prefix}a/asked", JSON.generate(request.merge(token: 1))) # meant for another hold
     etcd.put("#{prefix}a/asked", JSON.generate(request))
     heard = Timeout.timeout(LONG) { asked.pop }
-    assert_equal ["ann", "the deploy", 1_553_682_600], [heard.by, heard.reason, heard.at.to_i]
+    assert_equal ["ann", "the deploy", "cli", 1_553_682_600], [heard.by, heard.reason, heard.source, heard.at.to_i]
     assert_equal heard, lock.asked
     assert_empty asked
     lock.release
+  end
+
+  def test_texts_of_others_control_no_terminal
+    hostile = "\e[2J\u202Eann\u2028\n#{"x" * 3000}"
+    asked = Queue.new
+    errors = Queue.new
+    lock = watched(client.lock("a", on_asked: asked.method(:push), on_lost: errors.method(:push)))
+    short = hostile[0, 500] # a request of more than 2 KiB is ignored
+    request = { uuid: lock.uuid, token: lock.token, by: short, source: short, reason: short }
+    etcd.put("#{prefix}a/asked", JSON.generate(request).sub("ann", '\ud800'))
+    heard = Timeout.timeout(LONG) { asked.pop }
+    force_unlock(lock, by: hostile, why: hostile)
+    error = Timeout.timeout(LONG) { errors.pop }
+    assert_equal %w[a forced], [error.lock, error.reason]
+    texts = [heard.by, heard.reason, heard.source, error.by, error.why, error.message]
+    texts.each { |text| refute_match(/[\p{C}\p{Zl}\p{Zp}]/, text) }
+    assert_operator texts.map(&:size).max, :<, 1200
+  end
+
+  def test_an_ending_whose_word_is_none_is_as_if_it_were_absent
+    lock = watched(client.lock("a"))
+    force_unlock(lock, "\e[31mforced")
+    eventually("loss") { lock.lost }
+    assert_equal "deleted", lock.lost
+  end
+
+  def test_a_heartbeat_is_a_number_of_seconds_or_an_hour
+    lock = client.lock("a", heartbeat: true)
+    assert_equal 3600, lock.instance_variable_get(:@settings).heartbeat
+    lock.release
+    ["yes", 0, -1, []].each { |value| assert_raises(RefusedError) { client.lock("a", heartbeat: value) } }
   end
 
   def test_more_time_moves_the_deadline

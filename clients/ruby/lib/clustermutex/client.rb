@@ -7,8 +7,8 @@ module ClusterMutex
     attr_reader :owner
 
     # endpoints: the URL of an etcd member, or an Array of them. user and password: of etcd, if it has users. ca, cert,
-    # key: PEM files for TLS. timeout: seconds for one request; a call that does not wait for a lock gives up after five
-    # times as much. release_at_exit: whether locks that are held when the program ends in an orderly way are released.
+    # key: PEM files for TLS. timeout: seconds for a try, and at most for each request. release_at_exit: whether locks
+    # that are held when the program ends in an orderly way are released.
     def initialize(endpoints, owner: File.basename($PROGRAM_NAME), prefix: "/mutexes/", user: nil, password: nil,
                    ca: nil, cert: nil, key: nil, timeout: 5.0, release_at_exit: true)
       Settings.seconds("timeout", timeout)
@@ -23,8 +23,9 @@ module ClusterMutex
     # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300) and until the
     # lock is taken away (three times that).
     # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
-    # heartbeat: true extends in the background while this process lives, a number for so many seconds at most. The
+    # heartbeat: extends in the background while this process lives, for so many seconds at most; true is an hour. The
     # alert comes all the same; unlock_after is 60 unless it is given.
+    # on_lost, on_asked: called with the LostError or the Request, in a thread of their own.
     # attributes: more to show with the lock: text, numbers and booleans by name.
     #
     # HeldError if another holds it, WaitTimeoutError if one does until the end of the wait, UnavailableError if etcd
@@ -44,6 +45,7 @@ module ClusterMutex
   # The options of one lock, checked.
   class Settings
     LONGEST = 10 * 365 * 86_400
+    HOUR = 3600
 
     attr_reader :alert_after, :unlock_after, :margin, :purpose, :attributes, :heartbeat, :on_lost, :on_asked
 
@@ -56,7 +58,7 @@ module ClusterMutex
     end
 
     def initialize(alert_after:, unlock_after:, margin:, purpose:, attributes:, heartbeat:, on_lost:, on_asked:)
-      @heartbeat = heartbeat == true ? Float::INFINITY : heartbeat && Settings.seconds("heartbeat", heartbeat)
+      @heartbeat = heartbeat && Settings.seconds("heartbeat", heartbeat == true ? HOUR : heartbeat)
       @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
       @unlock_after = Settings.seconds("unlock_after", unlock_after) if unlock_after
       complete

@@ -97,7 +97,7 @@ module ClusterMutex
     end
 
     # How long one send may take in a call that ends then.
-    def seconds_of(till) = [[@timeout, (till - Clock.now) / 3.0].min, 0.1].max
+    def seconds_of(till) = [[@timeout, (till - Clock.now) / 3.0].min, Call::SHORTEST].max
 
     # Has requests go to another endpoint, unless they do already.
     def fail_over(from = @current)

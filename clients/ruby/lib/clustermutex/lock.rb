@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # Somebody asks the holder to finish: who, why, and when (a Time, or nil).
-  Request = Struct.new(:by, :reason, :at)
+  # Somebody asks the holder to finish: who, why, by what (such as "cli"), and when (a Time). nil for what is not said.
+  Request = Struct.new(:by, :reason, :source, :at)
 
   # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
   # +alive!+ is refused, and +lost+ is "forked".
@@ -64,8 +64,8 @@ module ClusterMutex
     # The latest Request to finish; nil if nobody asked.
     attr_reader :asked
 
-    # Calls the block with the reason if the lock is lost, in a thread of its own.
-    def on_lost(&block) = listen(:lost, @lost, block)
+    # Calls the block with the LostError if the lock is lost, in a thread of its own.
+    def on_lost(&block) = listen(:lost, @lost && loss, block)
     # Calls the block with each Request to finish, in a thread of its own.
     def on_asked(&block) = listen(:asked, @asked, block)
     def inspect = "#<#{self.class} #{@name.inspect} #{@uuid} token=#{@token}#{" lost=#{@lost}" if @lost}>"
@@ -102,7 +102,7 @@ module ClusterMutex
 
       @extending.synchronize do
         raise RefusedError, "lock #{@name.inspect} was released" if @over && !@lost
-        raise LostError.new(@name, lost, @ending) if lost
+        raise loss if lost
 
         sent = Clock.now
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
@@ -133,7 +133,7 @@ module ClusterMutex
       lose(found[:reason], found[:ending])
       raise LostError.new(@name, @lost || found[:reason], @ending)
     rescue UnavailableError
-      raise LostError.new(@name, @lost, @ending) if lost
+      raise loss if lost
 
       raise
     end
@@ -158,8 +158,10 @@ module ClusterMutex
 
       cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
       @bell.ring
-      tell(:lost, reason)
+      tell(:lost, loss)
     end
+
+    def loss = LostError.new(@name, @lost, @ending)
 
     # A send of the acquisition that is still on its way would take the lock for nobody.
     def cancel_later
@@ -192,7 +194,7 @@ module ClusterMutex
     def end_hold(till)
       @mutex.synchronize { @over = true }
       @bell.ring
-      return LostError.new(@name, @lost, @ending) if @lost && @lost != "deadline"
+      return loss if @lost && @lost != "deadline"
 
       doubt = Gateway::Doubt.new(false)
       found = send_release(doubt, till)
@@ -275,7 +277,8 @@ module ClusterMutex
 
     # Says once what should not happen, and must not blind the holder.
     def complain(error)
-      warn "clustermutex: lock #{@name.inspect}: #{Text.plain(error.full_message(highlight: false))}" unless @complained
+      text = Text.plain(error.full_message(highlight: false), 1024)
+      warn "clustermutex: lock #{@name.inspect}: #{text}" unless @complained
     rescue IOError, SystemCallError
       nil # there is nobody to tell
     ensure
@@ -298,7 +301,8 @@ module ClusterMutex
       asked = Document.of_hold(fields["asked"], @uuid, @token) if modified["asked"].to_i > @asked_at
       if asked
         @asked_at = modified["asked"]
-        @asked = Request.new(asked["by"], asked["reason"], Clock.parse(asked["at"].to_s))
+        texts = asked.values_at("by", "reason", "source").map { |text| text && Text.plain(text, 1024) }
+        @asked = Request.new(*texts, Clock.parse(asked["at"].to_s))
         tell(:asked, @asked)
       end
       given = Document.of_hold(fields["extended"], @uuid, @token) if modified["extended"].to_i > @granted_at
