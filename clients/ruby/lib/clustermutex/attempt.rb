@@ -83,7 +83,7 @@ module ClusterMutex
     rescue Gateway::FullError
       raise
     rescue UnavailableError, Gateway::LeaseGone => e
-      raise @refused ? held(WaitTimeoutError) : e if Clock.now >= limit
+      raise @refused ? held(WaitTimeoutError) : e if Call.over?(limit)
 
       start_over
       sleep(rand(0.05..0.2))

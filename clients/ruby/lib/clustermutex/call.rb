@@ -9,6 +9,9 @@ module ClusterMutex
     attr_reader :till
     attr_accessor :logged_in
 
+    # Whether there is no time for one more send.
+    def self.over?(till) = Clock.now >= till - SHORTEST
+
     # What an exception says, as members of an answer that is none.
     def self.cause(error, seconds)
       case error
@@ -36,7 +39,7 @@ module ClusterMutex
     # UnavailableError when the call is over, RefusedError as soon as no endpoint is to be trusted.
     def give_up_when_over
       raise RefusedError, said("; ") if @causes.size == @endpoints.size && untrusted?
-      return if Clock.now < @till - SHORTEST
+      return unless Call.over?(@till)
       raise RefusedError, said("; ") if !@causes.empty? && untrusted?
 
       raise UnavailableError, "etcd did not answer: #{said("; ")}"
