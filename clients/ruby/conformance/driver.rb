@@ -24,6 +24,7 @@ class Driver
       case request["do"]
       when "open" then answer(request) # before what follows
       when "acquire" then acquire_apart(request)
+      when "end" then request["how"] == "exit" ? exit : raise("as it was asked to")
       else Thread.new { answer(request) }
       end
     end
@@ -65,7 +66,7 @@ class Driver
     options = %w[user password ca cert key].to_h { |name| [name.to_sym, request[name]] }
     @client = ClusterMutex::Client.new(request["endpoints"], prefix: request["prefix"] || "/mutexes/",
                                                              owner: request["owner"] || "driver",
-                                                             timeout: request["timeout"] || 2.0, **options)
+                                                             timeout: request["timeout"] || 5.0, **options)
     {}
   end
 
@@ -79,7 +80,7 @@ class Driver
         (@locks.size + 1).tap { |free| @locks[free] = lock }
       end
     end
-    lock.on_lost { |reason| say(event: "lost", lock: number, reason:) }
+    lock.on_lost { |error| say(event: "lost", lock: number, reason: error.reason) }
     lock.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
     { lock: number, uuid: lock.uuid, token: lock.token }
   ensure
@@ -108,6 +109,17 @@ class Driver
   def do_cancel(request)
     @mutex.synchronize { @acquiring.delete(request["request"])&.raise(Cancelled) }
     {}
+  end
+
+  def do_document(request)
+    value = request["value_base64"]&.unpack1("m") || request["value"]
+    found = case request["kind"]
+            when "request", "extension" then ClusterMutex::Document.of_hold(value, request["uuid"], request["token"])
+            when "ending" then ClusterMutex::Document.ending(value, request["token"])
+            when "delay" then ClusterMutex::Document.delay(value, request["lock"]) || {}
+            else return { error: "unsupported", message: "this client does not read it" }
+            end
+    { decoded: found&.slice("by", "reason", "source", "seconds", "ended", "why", "owner", "hostname")&.compact }
   end
 
   def do_segment(request)

@@ -7,10 +7,20 @@ end
 require_relative "clustermutex/version"
 require_relative "clustermutex/errors"
 require_relative "clustermutex/threads"
+require_relative "clustermutex/document"
 require_relative "clustermutex/record"
 require_relative "clustermutex/transactions"
+require_relative "clustermutex/endpoint"
+require_relative "clustermutex/call"
 require_relative "clustermutex/gateway"
+require_relative "clustermutex/watch"
 require_relative "clustermutex/identity"
+require_relative "clustermutex/session"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
+
+module ClusterMutex
+  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Identity, :Record, :Session,
+                   :Settings, :Threads, :Watch
+end

@@ -83,6 +83,7 @@ class FaultsTest < LockTest
     down = false
     proxy = Faults.new(etcd) { |_, _| :request if down }
     locks = client(proxy.endpoint, timeout: 0.5)
+    session(locks).define_singleton_method(:patience) { Clock.now + 1 } # not a quarter of a minute
     lock = locks.lock("a")
     down = true
     error = assert_raises(UnavailableError) { lock.release }
@@ -93,33 +94,70 @@ class FaultsTest < LockTest
     assert_nothing_left
   end
 
+  # An endpoint at which nobody listens, and one that accepts and never answers.
+  def gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
+  def silent = "http://127.0.0.1:#{(@silent = TCPServer.new("127.0.0.1", 0)).addr[1]}"
+
   def test_requests_go_to_another_endpoint_when_one_is_gone_or_hangs
-    gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
-    silent = TCPServer.new("127.0.0.1", 0) # accepts, and never answers
-    locks = client([gone, "http://127.0.0.1:#{silent.addr[1]}", etcd.endpoint], timeout: 1)
+    locks = client([gone, silent, etcd.endpoint], timeout: 1)
     locks.lock("a", wait: LONG, &:alive!)
     assert_nothing_left
   end
 
-  def test_nobody_answers
-    gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
-    locks = client(gone, timeout: 0.1)
-    assert_match(/etcd did not answer/, assert_raises(UnavailableError) { locks.lock("a", wait: 0) }.message)
-    assert_raises(UnavailableError) { locks.lock("a", wait: 0.2) }
+  def test_a_wait_bounds_the_call_whatever_etcd_does
+    [gone, silent, [silent, silent]].product([0, 0.5]).each do |endpoints, wait|
+      locks = client(endpoints, timeout: 2)
+      began = Clock.now
+      error = assert_raises(UnavailableError) { locks.lock("a", wait:) }
+      assert_operator Clock.now - began, :<, 6, "#{endpoints} #{wait}" # half a second more than 2, on a calm machine
+      Array(endpoints).each { |endpoint| assert_includes error.message, "#{endpoint}: " }
+    end
   end
 
-  def test_a_server_that_has_no_gateway
-    server = TCPServer.new("127.0.0.1", 0)
-    Thread.new do
-      loop do
-        client = server.accept
-        client.readpartial(10_000)
-        client.write("HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\nConnection: close\r\n\r\n404 page not found\n")
-        client.close
-      end
+  def test_a_wait_for_a_held_lock_says_who_holds_it_although_etcd_fell_silent
+    holder = client.lock("a", purpose: "the run of August")
+    down = false
+    proxy = Faults.new(etcd) { |path, _| :request if down ||= path == "/v3/lease/grant" }
+    error = assert_raises(WaitTimeoutError) { client(proxy.endpoint).lock("a", wait: 0.5) }
+    assert_equal [holder.uuid, nil], [error.holder.uuid, error.waiting]
+    holder.release
+  end
+
+  ANSWERS = [ # of servers that are not etcd
+    [404, "<h1>Not Found</h1>"], [404, "404 page not found"], [404, '{"error":"no such route"}'], [401, "Unauthorized"],
+    [403, '{"error":"forbidden"}'], [200, "<h1>Welcome</h1>"], [200, '{"status":"ok"}'], [200, "[]"], [200, ""],
+    [200, '{"header":7}'], [502, "<h1>Bad Gateway</h1>"], [503, '{"message":"away"}']
+  ].freeze
+
+  def test_what_is_not_an_answer_of_etcd_leads_to_the_next_endpoint
+    ANSWERS.each do |code, body|
+      other = Faults.new(etcd) { [code, body] }
+      client([other.endpoint, etcd.endpoint]).lock("a", wait: 0).release
+      error = assert_raises(UnavailableError, body) { client([gone, other.endpoint], timeout: 0.3).lock("a", wait: 0) }
+      assert_match(/\Aetcd did not answer: http.*refused.*; #{other.endpoint}: HTTP #{code}/, error.message)
+      refute_match(/\p{C}/, error.message)
     end
-    error = assert_raises(RefusedError) { client("http://127.0.0.1:#{server.addr[1]}").lock("a", wait: 0) }
-    assert_match(/gateway is not there/, error.message)
+  end
+
+  def test_the_path_of_an_endpoint_goes_in_front_of_all_others
+    proxy = Faults.new(etcd) { nil }
+    ["/gw/etcd", "/gw/etcd/"].each { |path| watched(client(proxy.endpoint + path).lock("a")).release }
+    paths = Array.new(proxy.seen.size) { proxy.seen.pop }.uniq.sort
+    assert_equal %w[/gw/etcd/v3/kv/txn /gw/etcd/v3/watch], paths
+  end
+
+  def test_a_login_that_does_not_help_is_refused_the_second_time
+    expired = [401, JSON.generate(code: 16, message: "etcdserver: invalid auth token")]
+    logins = 0
+    proxy = Faults.new(etcd) do |path, _|
+      next expired unless path.end_with?("/authenticate")
+
+      logins += 1
+      [200, '{"header":{},"token":"abc"}']
+    end
+    error = assert_raises(RefusedError) { client(proxy.endpoint, user: "ann", password: "x").lock("a", wait: 0) }
+    assert_match(/wants a login: etcdserver: invalid auth token/, error.message)
+    assert_equal 2, logins
   end
 
   def test_a_waiter_survives_a_restart_of_etcd
@@ -149,10 +187,9 @@ class FaultsTest < LockTest
     server.call("/v3/auth/enable", {})
     locks = client(server.endpoint, user: "billing", password: "secret")
     locks.lock("a") do |lock|
-      token = locks.gateway.instance_variable_get(:@token)
-      Timeout.timeout(LONG) do
-        sleep(2) && lock.alive! until locks.gateway.instance_variable_get(:@token) != token
-      end
+      gateway = session(locks).gateway
+      token = gateway.instance_variable_get(:@token)
+      Timeout.timeout(LONG) { sleep(2) && lock.alive! until gateway.instance_variable_get(:@token) != token }
     end
     assert_raises(RefusedError) { client(server.endpoint, user: "billing", password: "wrong").lock("a", wait: 0) }
     assert_raises(RefusedError) { client(server.endpoint).lock("a", wait: 0) }
@@ -168,8 +205,12 @@ class FaultsTest < LockTest
     server = Etcd.new("-tls", "DIR", "-client-certs")
     files = { ca: "#{server.dir}/cert.pem", cert: "#{server.dir}/cert.pem", key: "#{server.dir}/key.pem" }
     client(server.endpoint, **files).lock("a") { |lock| assert_nil lock.lost }
-    stranger = client(server.endpoint, timeout: 0.2)
-    assert_raises(UnavailableError) { stranger.lock("a", wait: 0) }
+    stranger = assert_raises(RefusedError) { client(server.endpoint).lock("a") }
+    assert_match(/\Athe certificate of #{server.endpoint} is not trusted: self.signed/, stranger.message)
+    other = server.endpoint.sub("127.0.0.1", "localhost")
+    error = assert_raises(RefusedError) { client(other, **files).lock("a") }
+    assert_match(/\Athe certificate of #{other} is not trusted: .*(mismatch|match)/, error.message)
+    client([server.endpoint, etcd.endpoint]).lock("a", wait: 0).release
   ensure
     server.stop
   end

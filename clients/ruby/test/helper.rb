@@ -58,7 +58,7 @@ class Etcd
 
   def gateway
     ca = "#{@dir}/cert.pem"
-    @gateway ||= ClusterMutex::Gateway.new(@endpoint, ca: File.exist?(ca) ? ca : nil)
+    @gateway ||= ClusterMutex.const_get(:Gateway).new(@endpoint, ca: File.exist?(ca) ? ca : nil)
   end
 
   def at_exit_of_tests
@@ -73,7 +73,8 @@ class Etcd
 end
 
 # Forwards requests to an etcd, and loses what the test wants lost: the block says of each path and body :request,
-# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing.
+# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; what to answer instead, its
+# status and text. It also answers below /gw/etcd.
 class Faults
   attr_reader :endpoint, :seen
 
@@ -96,20 +97,25 @@ class Faults
     return unless path
 
     @seen << path
+    path = path.delete_prefix("/gw/etcd")
     fault = @lose.call(path, body)
     return if fault == :request
     return @late << [path, body] if fault == :late
+    return answer(client, *fault) if fault.is_a?(Array)
 
     answer = forward(path, body) unless path == "/v3/watch"
     return if fault == :answer
     return watch(client, body) unless answer
 
-    client.write("HTTP/1.1 #{answer.code} X\r\nContent-Length: #{answer.body.bytesize}\r\n" \
-                 "Connection: close\r\n\r\n#{answer.body}")
+    answer(client, answer.code, answer.body)
   rescue SystemCallError, IOError
     nil
   ensure
     client.close
+  end
+
+  def answer(client, code, body)
+    client.write("HTTP/1.1 #{code} X\r\nContent-Length: #{body.bytesize}\r\nConnection: close\r\n\r\n#{body}")
   end
 
   def request(client)
@@ -150,6 +156,9 @@ class LockTest < Minitest::Test
   def client(endpoints = etcd.endpoint, timeout: 10, **options)
     Client.new(endpoints, owner: "billing", prefix:, timeout:, **options)
   end
+
+  # What the client keeps to itself.
+  def session(locks) = locks.instance_variable_get(:@session)
 
   def keys = etcd.keys(prefix)
 

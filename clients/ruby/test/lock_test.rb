@@ -121,6 +121,30 @@ class LockingTest < LockTest
     other.release
   end
 
+  def test_a_client_shows_nothing_but_what_its_callers_need
+    locks = client(user: "billing", password: "secret")
+    assert_equal %i[inspect lock owner], Client.public_instance_methods(false).grep_v(/__/).sort
+    assert_equal '#<ClusterMutex::Client owner="billing">', locks.inspect
+    assert_equal %i[Attempt Gateway Session], %i[Attempt Gateway Session] - ClusterMutex.constants
+  end
+
+  def test_an_endpoint_needs_no_scheme_no_port_and_no_path
+    { "etcd-1" => "http://etcd-1:2379", "10.0.0.1:80" => "http://10.0.0.1:80", "[::1]:23" => "http://[::1]:23",
+      "https://etcd.example" => "https://etcd.example:2379", "HTTP://a/b/" => "http://a:2379/b" }.each do |text, meant|
+      assert_equal "#<#{session(Client.new(text)).gateway.class} #{meant}>", session(Client.new(text)).gateway.inspect
+    end
+    ["", "ftp://x", "http://", "a b", "http://a:0", "http://a:99999", "http://a?b", "http://a#b", "a\e[2J", "\xff",
+     "a,b"].each do |text|
+      error = assert_raises(RefusedError, text.inspect) { Client.new([text]) }
+      assert_equal "endpoint #{text.to_s.inspect}: want http://HOST:PORT or https://HOST:PORT", error.message
+    end
+    assert_raises(RefusedError) { Client.new([]) }
+    ["http://ann:open-sesame@etcd", "ann:open-sesame@etcd", "https://ann@etcd:2379"].each do |text|
+      error = assert_raises(RefusedError) { Client.new(text) }
+      assert_equal "an endpoint must not contain a user or password: give them as user and password", error.message
+    end
+  end
+
   def test_a_name_or_option_that_makes_no_sense_is_refused_in_one_line
     locks = client
     { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },
@@ -128,12 +152,12 @@ class LockingTest < LockTest
       "c" => { unlock_after: "soon" }, "d" => { purpose: "x" * 1025 }, "e" => { attributes: { "Bad" => 1 } },
       "f" => { attributes: { owner: "x" } }, "g" => { attributes: { list: [] } }, "h" => { margin: 900 },
       "i" => { attributes: Array.new(65) { |number| ["a#{number}", 1] }.to_h }, "j" => { purpose: "\xff" },
-      "k" => { attributes: { ratio: Float::NAN } }, "l" => { heartbeat: 5, unlock_after: 10 } }.each do |name, options|
+      "k" => { attributes: { ratio: Float::NAN } }, "l" => { heartbeat: 5, unlock_after: 10 },
+      "m" => { heartbeat: "yes" } }.each do |name, options|
       error = assert_raises(RefusedError, "#{name.inspect} #{options}") { locks.lock(name, **options) }
       refute_includes error.message, "\n"
     end
     assert_empty keys
-    [[], ["ftp://x"], ["http://"]].each { |endpoints| assert_raises(RefusedError) { Client.new(endpoints) } }
     assert_raises(RefusedError) { client(ca: "/nowhere.pem") }
     assert_raises(RefusedError) { Client.new("http://x", prefix: "/") }
   end
@@ -141,16 +165,16 @@ end
 
 # How a holder learns that it lost the lock, or that somebody asks for it.
 class LossTest < LockTest
-  def force_unlock(lock, ended = "forced")
-    note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by: "ann", why: "it hangs" }
+  def force_unlock(lock, ended = "forced", by: "ann", why: "it hangs")
+    note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by:, why: }
     etcd.put("#{prefix}.history/#{lock.uuid}", JSON.generate(note))
     etcd.call("/v3/kv/deleterange", key: ["#{prefix}a/"].pack("m0"), range_end: ["#{prefix}a0"].pack("m0"))
   end
 
   def test_a_force_unlock_is_noticed_with_its_reason
     reasons = Queue.new
-    lock = client.lock("a", on_lost: reasons.method(:push))
-    watched(lock).on_lost { |reason| reasons << reason }
+    lock = client.lock("a", on_lost: ->(error) { reasons << error.reason })
+    watched(lock).on_lost { |loss| reasons << loss.reason }
     assert_nil lock.lost
     force_unlock(lock)
     assert_equal %w[forced forced], Timeout.timeout(LONG) { [reasons.pop, reasons.pop] }
@@ -158,8 +182,47 @@ class LossTest < LockTest
     error = assert_raises(LostError) { lock.alive! }
     assert_equal 'lock "a" was lost: force-unlocked by ann: it hangs', error.message
     assert_equal "forced", assert_raises(LostError) { lock.release }.reason
-    lock.on_lost { |reason| reasons << reason }
+    lock.on_lost { |loss| reasons << loss.reason }
     assert_equal "forced", Timeout.timeout(LONG) { reasons.pop }
+  end
+
+  # Keys and documents that anybody with the right to write may have put beside the record.
+  def hostile(lock)
+    hold = { uuid: lock.uuid, token: lock.token, by: "ann", reason: "x" }
+    documents = [hold.merge(token: []), hold.merge(token: "x"), hold.merge(by: 7), [hold], hold.merge(seconds: [])]
+    documents = documents.map { |document| JSON.generate(document) }
+    documents += [JSON.generate(hold).sub(/}\z/, ',"seconds":1e999}'), "\xff", "[" * 2000, "{\"by\":\"\\ud800\"}"]
+    documents.flat_map { |text| [["asked", text], ["extended", text]] } +
+      [["\xff\xfe", "x"], ["\xffuuid", "\xff"], ["alive", "\xff \xff"], ["alert_at", "\xff"],
+       ["auto_unlock_at", "\xff"]]
+  end
+
+  def test_nothing_that_others_write_blinds_a_holder
+    hostile(client.lock("a").tap(&:release)).each_index do |number|
+      reasons = Queue.new
+      _, errors = capture_subprocess_io do
+        lock = watched(client.lock("a", on_lost: ->(error) { reasons << error.reason }))
+        field, value = hostile(lock)[number]
+        etcd.put("#{prefix}a/#{field}", value)
+        assert_raises(HeldError, field) { client.lock("a", wait: 0) }
+        force_unlock(lock)
+        assert_equal "forced", Timeout.timeout(LONG, nil, "blind after #{field} = #{value}") { reasons.pop }
+      end
+      refute_match(/clustermutex:/, errors)
+    end
+  end
+
+  def test_the_thread_that_watches_survives_what_nobody_thought_of_and_says_so
+    read = [200, '{"header":{},"succeeded":true,"responses":5}']
+    proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
+    reasons = Queue.new
+    _, errors = capture_subprocess_io do
+      client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
+      assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
+    end
+    assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*TypeError/).size, errors
+  ensure
+    etcd.delete("#{prefix}a/uuid")
   end
 
   def test_alive_and_release_tell_a_loss_that_no_watch_has_seen
@@ -208,7 +271,7 @@ class LossTest < LockTest
   def test_a_holder_that_is_cut_off_stops_before_its_deadline
     server = Etcd.new
     reasons = Queue.new
-    lock = client(server.endpoint).lock("a", unlock_after: 2, on_lost: reasons.method(:push))
+    lock = client(server.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
     left = lock.time_left
     began = Clock.now
     assert_operator left, :<=, 1.8
@@ -229,10 +292,41 @@ class LossTest < LockTest
     etcd.put("#{prefix}a/asked", JSON.generate(request.merge(token: 1))) # meant for another hold
     etcd.put("#{prefix}a/asked", JSON.generate(request))
     heard = Timeout.timeout(LONG) { asked.pop }
-    assert_equal ["ann", "the deploy", 1_553_682_600], [heard.by, heard.reason, heard.at.to_i]
+    assert_equal ["ann", "the deploy", "cli", 1_553_682_600], [heard.by, heard.reason, heard.source, heard.at.to_i]
     assert_equal heard, lock.asked
     assert_empty asked
     lock.release
+  end
+
+  def test_texts_of_others_control_no_terminal
+    hostile = "\e[2J\u202Eann\u2028\n#{"x" * 3000}"
+    asked = Queue.new
+    errors = Queue.new
+    lock = watched(client.lock("a", on_asked: asked.method(:push), on_lost: errors.method(:push)))
+    short = hostile[0, 500] # a request of more than 2 KiB is ignored
+    request = { uuid: lock.uuid, token: lock.token, by: short, source: short, reason: short }
+    etcd.put("#{prefix}a/asked", JSON.generate(request).sub("ann", '\ud800'))
+    heard = Timeout.timeout(LONG) { asked.pop }
+    force_unlock(lock, by: hostile, why: hostile)
+    error = Timeout.timeout(LONG) { errors.pop }
+    assert_equal %w[a forced], [error.lock, error.reason]
+    texts = [heard.by, heard.reason, heard.source, error.by, error.why, error.message]
+    texts.each { |text| refute_match(/[\p{C}\p{Zl}\p{Zp}]/, text) }
+    assert_operator texts.map(&:size).max, :<, 1200
+  end
+
+  def test_an_ending_whose_word_is_none_is_as_if_it_were_absent
+    lock = watched(client.lock("a"))
+    force_unlock(lock, "\e[31mforced")
+    eventually("loss") { lock.lost }
+    assert_equal "deleted", lock.lost
+  end
+
+  def test_a_heartbeat_is_a_number_of_seconds_or_an_hour
+    lock = client.lock("a", heartbeat: true)
+    assert_equal 3600, lock.instance_variable_get(:@settings).heartbeat
+    lock.release
+    [0, -1].each { |value| assert_raises(RefusedError) { client.lock("a", heartbeat: value) } }
   end
 
   def test_more_time_moves_the_deadline

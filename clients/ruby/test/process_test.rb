@@ -39,7 +39,7 @@ class ProcessTest < LockTest
         nil # it came before the block, or after it
       end
     end
-    eventually("end of the chores") { locks.chores.size.zero? }
+    eventually("end of the chores") { session(locks).chores.size.zero? }
     assert_nothing_left
     locks.lock("a", wait: 0).release
   end
@@ -99,40 +99,90 @@ class ProcessTest < LockTest
     assert_empty mine - ports(locks) # they are still good
   end
 
-  def test_a_program_ends_although_it_holds_a_lock
-    program = 'require "clustermutex"; ClusterMutex::Client.new(ARGV[0], prefix: ARGV[1]).lock("a"); print "held"'
-    output = Timeout.timeout(LONG) do
-      IO.popen([RbConfig.ruby, "-I", File.expand_path("../lib", __dir__), "-e", program, etcd.endpoint, prefix], &:read)
+  ENDS = { # how a program ends: what it does then, and its status
+    "nil" => 0, "exit" => 0, "exit 3" => 3, "raise 'an error'" => 1, "Thread.new { exit 4 }.join" => 4,
+    "Process.kill(:TERM, $$); sleep" => 15, "Process.kill(:INT, $$); sleep" => 2, "Process.kill(:HUP, $$); sleep" => 1,
+    "at_exit { lock.alive! }; exit 5" => 5, "trap(:TERM) { exit 6 }; Process.kill(:TERM, $$); sleep" => 6
+  }.freeze
+
+  def test_a_program_that_ends_in_an_orderly_way_releases_what_it_holds
+    ENDS.each do |way, status|
+      output, errors, ended = program("lock = LOCKS.lock('a'); $stdout.syswrite('held'); #{way}")
+      assert_equal ["held", status], [output, ended.exitstatus || ended.termsig], "#{way}: #{errors}"
+      assert_empty keys.keys.grep(%r{/a/}), "left by #{way}: #{errors}"
     end
+  end
+
+  def test_a_program_that_does_not_end_in_an_orderly_way_or_does_not_want_it_releases_nothing
+    ways = { "Process.kill(:KILL, $$); sleep" => {}, "exit!" => {}, "exit" => { release_at_exit: false } }
+    ways.each do |way, options|
+      program("LOCKS.lock('a'); #{way}", **options)
+      refute_empty keys.keys.grep(%r{/a/}), way
+      etcd.delete("#{prefix}a/uuid")
+    end
+  end
+
+  def test_a_child_that_ends_releases_nothing_of_its_parent
+    output, = program(<<~RUBY)
+      lock = LOCKS.lock("a")
+      Process.wait(fork { exit })
+      lock.alive!
+      print "held"
+    RUBY
     assert_equal "held", output
   end
 
+  def test_a_program_ends_soon_although_etcd_hangs
+    server = Etcd.new
+    ["LOCKS.lock('a')", "LOCKS.lock('a') { LOCKS.lock('b') { hang; exit } }"].each do |holding|
+      began = nil
+      text = "def hang = $stdout.syswrite('held') && $stdin.gets; #{holding}; hang"
+      program(text, server.endpoint) do |input, output|
+        output.readpartial(4)
+        server.signal(:STOP)
+        began = Clock.now
+        input.close
+      end
+      server.signal(:CONT)
+      assert_operator Clock.now - began, :<, 5, holding # two seconds on a machine that is not busy
+      server.call("/v3/kv/deleterange", key: [prefix].pack("m0"), range_end: ["#{prefix}~"].pack("m0"))
+    end
+  ensure
+    server.stop
+  end
+
   def test_a_program_ends_while_its_threads_hold_a_lock_and_wait_for_it
-    program = <<~RUBY
-      require "clustermutex"
-      locks = ClusterMutex::Client.new(ARGV[0], prefix: ARGV[1])
+    output, errors, status = program(<<~RUBY) { |input, _| queued(1) && input.close }
       held = Queue.new
-      Thread.new { locks.lock("a") { held << $stdout.syswrite("held"); sleep } }
+      Thread.new { LOCKS.lock("a") { held << $stdout.syswrite("held"); sleep } }
       held.pop
-      Thread.new { locks.lock("a") }
+      Thread.new { LOCKS.lock("a") }
       $stdin.gets
       exit 3
     RUBY
-    output, errors, status = Open3.popen3(RbConfig.ruby, "-I", File.expand_path("../lib", __dir__), "-e", program,
-                                          etcd.endpoint, prefix) do |input, out, err, thread|
-      queued(1)
-      input.close
-      [out.read, err.read, thread.value]
-    end
     assert_equal ["held", "", 3], [output, errors, status.exitstatus]
     assert_nothing_left
   end
 
   private
 
+  # Runs a program, while the block talks with it. Returns what it wrote and its status.
+  def program(text, endpoint = etcd.endpoint, **options)
+    text = <<~RUBY
+      require "clustermutex"
+      LOCKS = ClusterMutex::Client.new(#{endpoint.inspect}, prefix: #{prefix.inspect}, **#{options})
+      #{text}
+    RUBY
+    ruby = [RbConfig.ruby, "-I", File.expand_path("../lib", __dir__), "-e", text]
+    Open3.popen3(*ruby) do |input, output, errors, thread|
+      yield input, output if block_given?
+      [output.read, errors.read, thread.value]
+    end
+  end
+
   # The local ports of the connections that a client keeps.
   def ports(locks)
-    locks.gateway.instance_variable_get(:@idle).map do |_, http|
+    session(locks).gateway.instance_variable_get(:@idle).map do |_, http|
       http.instance_variable_get(:@socket).io.local_address.ip_port
     end
   end

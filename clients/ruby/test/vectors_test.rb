@@ -42,11 +42,30 @@ class VectorsTest < Minitest::Test
     VECTORS.fetch("records").each do |vector|
       keys = vector["fields"].map do |field|
         { key: @transactions.field("x", field["name"]), created: 7, modified: field["mod_revision"] || 7,
-          value: field["value"] || field["value_base64"].unpack1("m") }
+          value: bytes(field) }
       end
       holder = Holder.new(*@transactions.fields("x", keys).first(2))
-      assert_equal decoded(vector), holder.facts, vector["about"]
+      facts = holder.facts.transform_values { |fact| one_mark(fact) }
+      assert_equal decoded(vector), facts, vector["about"]
       assert_equal vector["malformed"], holder.malformed?, vector["about"]
+    end
+  end
+
+  def test_what_others_write_for_a_hold_is_read_or_ignored
+    %w[requests extensions].flat_map { |name| VECTORS.fetch(name) }.each do |vector|
+      assert_read vector, Document.of_hold(bytes(vector), vector["uuid"], vector["token"])
+    end
+  end
+
+  def test_endings_are_read_or_ignored
+    VECTORS.fetch("endings").each { |vector| assert_read vector, Document.ending(bytes(vector), 7) }
+  end
+
+  def test_delays_are_read_or_keep_others_back_all_the_same
+    VECTORS.fetch("delays").each do |vector|
+      lock = Name.of(vector["key"].split("/").last)
+      assert_read vector, Document.delay(bytes(vector), lock)
+      refute_match(/\p{C}/, Delay.new(bytes(vector), lock).to_s, vector["about"])
     end
   end
 
@@ -69,6 +88,17 @@ class VectorsTest < Minitest::Test
 
   private
 
+  # The texts of a document, or nothing.
+  def assert_read(vector, found)
+    want, got = [vector["decoded"], found].map do |document|
+      document&.slice("by", "reason", "source", "ended", "why", "owner", "hostname")
+              &.transform_values { |text| one_mark(text.to_s) }&.reject { |_, text| text.empty? }
+    end
+    assert want == got, "#{vector["about"]}: #{got} instead of #{want}"
+  end
+
+  def bytes(vector) = vector["value"] || vector["value_base64"].unpack1("m")
+
   def plain(value)
     case value
     when Symbol, Integer then value.to_s
@@ -77,11 +107,22 @@ class VectorsTest < Minitest::Test
     end
   end
 
+  # What a text is not read as is absent.
   def decoded(vector)
     vector["decoded"].to_h do |name, value|
+      next [name, one_mark(value.reject { |_, text| text == "" })] if value.is_a?(Hash)
       next [name, value] unless name.end_with?("_base64")
 
-      [name.delete_suffix("_base64"), value.unpack1("m").force_encoding("UTF-8").scrub("\uFFFD")]
+      [name.delete_suffix("_base64"), one_mark(value.unpack1("m").force_encoding("UTF-8").scrub("\uFFFD"))]
+    end
+  end
+
+  # U+FFFD stands for bytes in a row that are not UTF-8.
+  def one_mark(value)
+    case value
+    when String then value.gsub(/\uFFFD+/, "\uFFFD")
+    when Hash then value.transform_values { |inner| one_mark(inner) }
+    else value
     end
   end
 end

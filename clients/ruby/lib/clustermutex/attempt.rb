@@ -10,15 +10,17 @@ module ClusterMutex
     TICKET = 10 # seconds that a ticket outlives its owner
     KEEP = 3 # seconds between two extensions of its lease
     RECHECK = 10 # seconds after which a waiter reads although no event came
+    GRACE = 0.3 # seconds, after the wait, to leave the queue and to read who holds the lock
     TOMBSTONE = 3600 # seconds after which no send can still be on its way
 
-    def initialize(client, name, settings, wait)
-      @client = client
+    def initialize(session, name, settings, wait)
+      @session = session
       @settings = settings
       @wait = wait && Settings.seconds("wait", wait, 0)
+      @till = @over = Float::INFINITY
       @name = name
       Name.segment(name)
-      @members = Identity.members.merge("owner" => client.owner, "purpose" => settings.purpose,
+      @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
                                         "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
       begin_anew
       stamp # finds out about a record that is too large before anything is sent
@@ -26,38 +28,46 @@ module ClusterMutex
 
     # Takes the lock, runs the block with it, and gives it back.
     def run
-      failed = false
+      failed = nil
       acquire
       yield @lock
-    rescue Exception # rubocop:disable Lint/RescueException -- it goes on; only what release raises must not hide it
-      failed = true
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on; what release raises must not hide it
+      failed = e
       raise
     ensure
-      Thread.handle_interrupt(Object => :never) { finish(failed) }
+      Thread.handle_interrupt(Object => :never) { finish(Ending.till(failed), quiet: failed) }
     end
 
     # Takes the lock.
     def acquire
-      @till = @wait ? Clock.now + @wait : Float::INFINITY
-      @patience = Clock.now + @client.patience
+      wait = @wait&.zero? ? @session.gateway.timeout : @wait
+      @till = Clock.now + wait if wait
+      @over = Clock.now + [wait, GRACE].max if wait
       go_on until @lock
       acquired = true
       @lock
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on
+      failed = e
+      raise
     ensure
       # The caller never learns of a lock that was acquired at the very moment of an exception.
-      Threads.to_the_end { @lock ? finish(true) : give_up } unless acquired
+      Threads.to_the_end(Ending.till(failed)) { undo(Ending.till(failed)) } unless acquired
     end
 
     private
 
-    def finish(failed)
-      @lock&.release
+    def undo(ending)
+      @lock ? finish(ending, quiet: true) : give_up(ending || ([@till, Clock.now].min + GRACE))
+    end
+
+    def finish(till, quiet:)
+      @lock&.send(:give_back, till)
     rescue Error
-      raise unless failed
+      raise unless quiet
     end
 
     # When the call ends. However short the wait, etcd has some time to say who holds the lock.
-    def limit = @refused ? @till : [@till, @patience].max
+    def limit = @refused ? @till : @over
 
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
@@ -65,6 +75,7 @@ module ClusterMutex
       @holder, @delay = found.values_at(:holder, :delay)
       @refused = true
       raise held(HeldError) if @wait&.zero?
+      raise held(WaitTimeoutError) if Clock.now >= @till
 
       # A late commit of this try could pass those ahead of the ticket, and both would wait for each other.
       queue unless @doubt.unanswered
@@ -72,7 +83,7 @@ module ClusterMutex
     rescue Gateway::FullError
       raise
     rescue UnavailableError, Gateway::LeaseGone => e
-      raise @refused ? held(WaitTimeoutError) : e if Clock.now >= limit
+      raise @refused ? held(WaitTimeoutError) : e if Call.over?(limit)
 
       start_over
       sleep(rand(0.05..0.2))
@@ -95,7 +106,7 @@ module ClusterMutex
 
     def hold(found)
       unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
-      @lock = Lock.new(@client, @input.merge(token: found[:token]), @settings,
+      @lock = Lock.new(@session, @input.merge(token: found[:token]), @settings,
                        sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
       leave_lease
       nil
@@ -104,8 +115,8 @@ module ClusterMutex
     # After a turn, so that no late join can put the ticket again.
     def leave_lease
       lease = @input[:lease] or return
-      client = @client
-      @client.chores.later(Clock.now + TICKET) { |till| client.revoke(lease, till) }
+      session = @session
+      @session.chores.later(Clock.now + TICKET) { |till| session.revoke(lease, till) }
     end
 
     # Waits in the queue until the lock is held, or the position lost.
@@ -120,7 +131,7 @@ module ClusterMutex
     end
 
     def join
-      @input[:lease] = @client.grant(TICKET, [@till, Clock.now + @client.patience].min)
+      @input[:lease] = @session.grant(TICKET, [@till, Clock.now + TICKET].min)
       @input[:ticket] = JSON.generate(ticket)
       @input[:queued] = true
       @input[:position] = send_step(:join, [@till, Clock.now + TICKET].min)[:position]
@@ -128,7 +139,7 @@ module ClusterMutex
 
     def ticket
       since = Clock.wall
-      { uuid: @input[:uuid], owner: @client.owner, hostname: @members["hostname"], pid: @members["pid"],
+      { uuid: @input[:uuid], owner: @session.owner, hostname: @members["hostname"], pid: @members["pid"],
         purpose: @settings.purpose, since: Clock.format(since),
         timeout_at: @till == Float::INFINITY ? nil : Clock.format((since + (@till - Clock.now)).floor(3)) }
     end
@@ -138,7 +149,7 @@ module ClusterMutex
       raise held(WaitTimeoutError) if Clock.now >= @till
 
       keep_lease
-      found = @client.settle(:look, @input, till: [@till, soon].min)
+      found = @session.settle(:look, @input, till: soon)
       case found[:verdict]
       when :lost then throw :lost
       when :held_by_earlier_send then hold(read(found))
@@ -161,19 +172,19 @@ module ClusterMutex
     end
 
     # The record of a turn that was committed unnoticed has the deadlines.
-    def read(found) = found.merge(fields: @client.settle(:read, @input.merge(found), till: @till)[:fields])
+    def read(found) = found.merge(fields: @session.settle(:read, @input.merge(found), till: @till)[:fields])
 
     def wait_for(found)
-      @client.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
-      keys = [[found[:watch]], [@client.transactions.ticket(@name, @input[:uuid])]]
+      @session.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
+      keys = [[found[:watch]], [@session.transactions.ticket(@name, @input[:uuid])]]
       return await if @watch&.standing? && @watch.keys == keys
 
       # Open first, then read, then trust: what comes next is another look.
       @watch&.close
-      @watch = Watch.new(@client.gateway, keys, @bell) { |type, _| type == "DELETE" }
-      return if @watch.confirmed?([@client.gateway.timeout, [@till - Clock.now, 0].max].min)
+      @watch = Watch.new(@session.gateway, keys, @bell) { |type, _| type == "DELETE" }
+      return if @watch.confirmed?([@session.gateway.timeout, [@till - Clock.now, 0].max].min)
 
-      @client.gateway.fail_over
+      @session.gateway.fail_over
       sleep(rand(0.05..0.2))
     end
 
@@ -192,14 +203,14 @@ module ClusterMutex
       return if Clock.now < @kept + KEEP
 
       sent = Clock.now
-      answer = @client.gateway.call("/v3/lease/keepalive", { ID: @input[:lease] }, till: soon)
+      answer = @session.gateway.call("/v3/lease/keepalive", { ID: @input[:lease] }, till: soon)
       throw :lost unless answer.dig("result", "TTL").to_i.positive?
 
       @kept = sent
     end
 
-    def soon = Clock.now + @client.gateway.timeout
-    def send_step(step, till) = @client.settle(step, @input, till:, doubt: @doubt)
+    def soon = [Clock.now + @session.gateway.timeout, @till].min
+    def send_step(step, till) = @session.settle(step, @input, till:, doubt: @doubt)
 
     # Times from now, by both clocks.
     def stamp
@@ -219,27 +230,27 @@ module ClusterMutex
     end
 
     def start_over
-      give_up
+      give_up(soon)
       begin_anew
     end
 
     # Ends what this uuid has, or may get later. What cannot be done now is done in the background.
-    def give_up
+    def give_up(now)
       cancel = @claimed || @doubt.unanswered
       return unless cancel || @input[:lease]
 
-      client = @client
+      session = @session
       input = @input
-      client.chores.now_or_later(client.gateway.timeout, Clock.now + TOMBSTONE) do |till|
-        client.clean_up(input, cancel:, till:)
+      session.chores.now_or_later(now, Clock.now + TOMBSTONE) do |till|
+        session.clean_up(input, cancel:, till:)
       end
     end
 
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
-      found = @client.settle(:standing, @input, till: soon)
+      found = @session.settle(:standing, @input, till: @till + GRACE)
       kind.new(@name, found[:holder], found[:waiting], found[:delay])
-    rescue UnavailableError
+    rescue Error
       kind.new(@name, @holder, nil, @delay)
     end
   end

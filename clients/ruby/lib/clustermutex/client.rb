@@ -5,19 +5,16 @@ module ClusterMutex
   class Client
     # Who takes locks: shown to those who have to wait.
     attr_reader :owner
-    # For the files of this library: the way to etcd, the transactions, and what is left to do in the background.
-    attr_reader :gateway, :transactions, :chores
 
     # endpoints: the URL of an etcd member, or an Array of them. user and password: of etcd, if it has users. ca, cert,
-    # key: PEM files for TLS. timeout: seconds for one request; a call that does not wait for a lock gives up after five
-    # times as much.
+    # key: PEM files for TLS. timeout: seconds for a try, and at most for each request. release_at_exit: whether locks
+    # that are held when the program ends in an orderly way are released.
     def initialize(endpoints, owner: File.basename($PROGRAM_NAME), prefix: "/mutexes/", user: nil, password: nil,
-                   ca: nil, cert: nil, key: nil, timeout: 2.0)
+                   ca: nil, cert: nil, key: nil, timeout: 5.0, release_at_exit: true)
       Settings.seconds("timeout", timeout)
       @owner = Text.check("the owner", owner)
-      @transactions = Transactions.new(prefix)
-      @gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)
-      @chores = Chores.new
+      gateway = Gateway.new(endpoints, user:, password:, ca:, cert:, key:, timeout:)
+      @session = Session.new(@owner, Transactions.new(prefix), gateway, release_at_exit)
     end
 
     # Takes the lock and returns it, or runs the block with it and gives it back.
@@ -26,8 +23,9 @@ module ClusterMutex
     # alert_after, unlock_after: seconds from now, and from each +alive!+, until somebody is alerted (300) and until the
     # lock is taken away (three times that).
     # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
-    # heartbeat: true extends in the background while this process lives, a number for so many seconds at most. The
+    # heartbeat: extends in the background while this process lives, for so many seconds at most; true is an hour. The
     # alert comes all the same; unlock_after is 60 unless it is given.
+    # on_lost, on_asked: called with the LostError or the Request, in a thread of their own.
     # attributes: more to show with the lock: text, numbers and booleans by name.
     #
     # HeldError if another holds it, WaitTimeoutError if one does until the end of the wait, UnavailableError if etcd
@@ -36,59 +34,18 @@ module ClusterMutex
              heartbeat: false, on_lost: nil, on_asked: nil, &block)
       settings = Settings.new(alert_after:, unlock_after:, margin:, purpose:,
                               attributes:, heartbeat:, on_lost:, on_asked:)
-      attempt = Attempt.new(self, name, settings, wait)
+      attempt = Attempt.new(@session, name, settings, wait)
       block ? attempt.run(&block) : attempt.acquire
     end
 
-    # Sends a step of the protocol until an answer settles it.
-    def settle(step, input, till:, doubt: Gateway::Doubt.new)
-      @gateway.settle(@transactions, step, input, till:, doubt:)
-    end
-
-    # Seconds after which a call that does not wait for a lock gives up.
-    def patience = 5 * @gateway.timeout
-
-    def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till:)["ID"]
-    def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till:)
-
-    # Ends what an attempt has, may have, or may get by a send that is still on its way. Harmless to repeat.
-    def clean_up(input, cancel:, till:)
-      leave(input, till) if input[:queued]
-      cancel(input, till) if cancel
-      revoke(input[:lease], till) if input[:lease]
-    rescue Gateway::LeaseGone
-      nil
-    end
-
-    # Cancels an attempt: no late send of it can take the lock.
-    def cancel(input, till)
-      tombstone = grant(3600, till)
-      found = settle(:cancel, input.merge(lease: tombstone), till:)
-      raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
-    rescue Gateway::FullError
-      settle(:withdraw, input, till:)
-      raise
-    end
-
-    private
-
-    # Puts the tail of the queue back to whoever is before this attempt.
-    def leave(input, till)
-      5.times do
-        found = settle(:leave, input, till:)
-        return if found[:verdict] == :left
-
-        found = settle(:leave_as_tail, input.merge(older: found[:older]), till:)
-        return if found[:verdict] == :left
-        break if found[:verdict] == :withdraw
-      end
-      settle(:withdraw, input, till:) # without putting the tail; another waiter restores it
-    end
+    # Without the password.
+    def inspect = "#<#{self.class} owner=#{@owner.inspect}>"
   end
 
   # The options of one lock, checked.
   class Settings
     LONGEST = 10 * 365 * 86_400
+    HOUR = 3600
 
     attr_reader :alert_after, :unlock_after, :margin, :purpose, :attributes, :heartbeat, :on_lost, :on_asked
 
@@ -101,7 +58,7 @@ module ClusterMutex
     end
 
     def initialize(alert_after:, unlock_after:, margin:, purpose:, attributes:, heartbeat:, on_lost:, on_asked:)
-      @heartbeat = heartbeat == true ? Float::INFINITY : heartbeat && Settings.seconds("heartbeat", heartbeat)
+      @heartbeat = heartbeat && Settings.seconds("heartbeat", heartbeat == true ? HOUR : heartbeat)
       @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
       @unlock_after = Settings.seconds("unlock_after", unlock_after) if unlock_after
       complete
@@ -137,56 +94,6 @@ module ClusterMutex
       return if @heartbeat || @alert_after <= @unlock_after
 
       raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{@unlock_after} s"
-    end
-  end
-
-  # What no caller waits for: repeated in the background until it succeeds.
-  class Chores
-    def initialize
-      @mutex = Mutex.new
-      @list = []
-    end
-
-    # Does it now, with so many seconds at most, or else in the background, for so long.
-    def now_or_later(seconds, till, &chore)
-      chore.call(Clock.now + seconds)
-    rescue Error
-      later(till, &chore)
-    end
-
-    # Does it in the background until +till+. A fork leaves it to its parent.
-    def later(till, &chore)
-      @mutex.synchronize do
-        @list = [] unless @pid == Process.pid
-        @pid = Process.pid
-        @list << [till, chore]
-        @thread = Threads.start { work } unless @thread&.alive?
-      end
-    end
-
-    # How many there are.
-    def size = @mutex.synchronize { @pid == Process.pid ? @list.size : 0 }
-
-    private
-
-    def work
-      failed = 0
-      while (till, chore = @mutex.synchronize { @list.first || (@thread = nil) })
-        done = finished?(chore) || Clock.now > till
-        @mutex.synchronize do
-          @list.shift
-          @list << [till, chore] unless done
-        end
-        failed = done ? 0 : failed + 1
-        sleep(rand(0.5..1.0) * [0.1 * (2**failed), 5].min) unless done
-      end
-    end
-
-    def finished?(chore)
-      chore.call(Clock.now + 5)
-      true
-    rescue Error
-      false
     end
   end
 end

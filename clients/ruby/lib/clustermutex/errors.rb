@@ -1,8 +1,12 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # The base of all errors here. Every message is one readable line.
-  class Error < StandardError; end
+  # The base of all errors here. Every message is one readable line, whatever others wrote that is in it.
+  class Error < StandardError
+    def initialize(message = nil)
+      super(message && Text.plain(message, 4096))
+    end
+  end
 
   # A bad name or option, a login or a right that etcd refuses: nothing was done, and trying again does not help.
   class RefusedError < Error; end
@@ -33,8 +37,10 @@ module ClusterMutex
 
   # The hold is over without a release, or must not be relied on any more.
   class LostError < Error
-    # Why: "forced", "auto_unlocked", "abandoned", "deleted" (by hand), "replaced" (another holds it), or "deadline"
-    # (the time ran out by this machine's clock before etcd confirmed an extension).
+    # The name of the lock; who ended the hold, and why, if somebody did.
+    attr_reader :lock, :by, :why
+    # Why, in a word: "forced", "auto_unlocked", "abandoned", "deleted" (by hand), "replaced" (another holds it), or
+    # "deadline" (the time ran out by this machine's clock before etcd confirmed an extension).
     attr_reader :reason
 
     WORDS = {
@@ -44,9 +50,11 @@ module ClusterMutex
     }.freeze
 
     def initialize(lock, reason, ending = nil)
+      @lock = lock
       @reason = reason
-      by = " by #{Text.plain(ending["by"])}: #{Text.plain(ending["why"])}" if ending
-      super("lock #{lock.inspect} was lost: #{WORDS.fetch(reason, reason)}#{by}")
+      @by, @why = ending&.values_at("by", "why")&.map { |text| text && Text.plain(text, 1024) }
+      note = " by #{Text.plain(@by)}: #{Text.plain(@why)}" if ending
+      super("lock #{lock.inspect} was lost: #{WORDS.fetch(reason, reason)}#{note}")
     end
   end
 end

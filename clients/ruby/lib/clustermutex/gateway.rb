@@ -3,7 +3,6 @@
 require "json"
 require "net/http"
 require "openssl"
-require "uri"
 
 module ClusterMutex
   # etcd over HTTP: several endpoints with failover, TLS, login and its renewal, a deadline for every request, watches.
@@ -12,7 +11,7 @@ module ClusterMutex
     # What a server that is gone, hangs or is none does to a request.
     BROKEN = [SystemCallError, IOError, SocketError, OpenSSL::SSL::SSLError, Net::OpenTimeout, Net::ReadTimeout,
               Net::WriteTimeout, Net::ProtocolError, Net::HTTPBadResponse, Net::HTTPHeaderSyntaxError].freeze
-    LOGINS = 5 # that in a row did not help
+    FAILED = { verdict: :resend }.freeze
 
     # Notes whether a send of one attempt is unanswered: it may have been done, or may be done later. Set before a send,
     # so that it is right even where an exception of another thread ends the wait for the answer.
@@ -27,8 +26,8 @@ module ClusterMutex
     # Seconds for one request.
     attr_reader :timeout
 
-    def initialize(endpoints, user: nil, password: nil, ca: nil, cert: nil, key: nil, timeout: 2.0)
-      @endpoints = Array(endpoints).map { |endpoint| parse(endpoint) }
+    def initialize(endpoints, user: nil, password: nil, ca: nil, cert: nil, key: nil, timeout: 5.0)
+      @endpoints = Array(endpoints).map { |endpoint| Endpoint.new(endpoint) }
       raise RefusedError, "there is no endpoint of etcd" if @endpoints.empty?
 
       @user = user.to_s
@@ -41,6 +40,9 @@ module ClusterMutex
       @idle = []
       @pid = Process.pid
     end
+
+    # Without the password.
+    def inspect = "#<#{self.class} #{@endpoints.join(" ")}>"
 
     # Sends a step of the protocol, byte for byte the same, until an answer settles it, and returns the verdict.
     # UnavailableError when +till+ has come (by Clock.now), RefusedError when etcd refuses.
@@ -66,13 +68,14 @@ module ClusterMutex
         at = @current
         http = connection(at, seconds)
         http.read_timeout = http.write_timeout = [finish - Clock.now, 0.01].max
-        response = http.request(message(path, bytes))
+        http.open_timeout = connect_limit(http.read_timeout)
+        response = http.request(message(at, path, bytes))
         keep(at, http)
         http = nil
-        answer(response)
+        answer(response, at)
       rescue *BROKEN => e
         fail_over(at)
-        { "none" => true, "unsent" => http.nil?, "error" => "#{@endpoints[at]}: #{e.message}" }
+        { "none" => true, "unsent" => http.nil?, "at" => at }.merge(Call.cause(e, seconds))
       ensure
         close(http) if http
       end
@@ -80,10 +83,11 @@ module ClusterMutex
 
     # A connection of its own for a watch, with the request for it.
     def stream(path, bytes, silence)
-      log_in if @token.nil? && !@user.empty?
-      http = dial(@current, @timeout)
+      log_in(@timeout)
+      at = @current
+      http = dial(at, @timeout)
       http.read_timeout = silence
-      [http, message(path, bytes)]
+      [http, message(at, path, bytes)]
     end
 
     def close(http)
@@ -92,30 +96,35 @@ module ClusterMutex
       nil
     end
 
+    # How long one send may take in a call that ends then.
+    def seconds_of(till) = [[@timeout, (till - Clock.now) / 3.0].min, Call::SHORTEST].max
+
     # Has requests go to another endpoint, unless they do already.
     def fail_over(from = @current)
       @mutex.synchronize { @current = (from + 1) % @endpoints.size if @current == from }
     end
 
     # The token is not good any more.
-    def log_out(token = @token) = @login.synchronize { @token = nil if @token.equal?(token) }
+    def log_out(token = @token)
+      @token = nil if @token.equal?(token)
+    end
 
     private
 
     def request(path, bytes, till:, doubt:, &judge)
-      logins = 0
+      call = Call.new(@endpoints, till)
       (0..).each do |attempt|
-        log_in if @token.nil? && !@user.empty?
+        answer, found = log_in(seconds_of(till))
         token = @token
-        answer, found = send_once(path, bytes, [[@timeout, till - Clock.now].min, 0.05].max, doubt, &judge)
+        answer, found = send_once(path, bytes, seconds_of(till), doubt, &judge) unless found
         case found[:verdict]
-        when :login then expired(token, logins += token ? 1 : 0, found)
-        when :report then raise RefusedError, refusal(answer, found)
+        when :login then expired(token, call, found)
+        when :report then raise RefusedError, "etcd refuses: #{found[:message]}"
         when :lease then raise LeaseGone, found[:message]
-        when :resend, :full then nil
+        when :resend, :full then call.failed(answer, found)
         else return found
         end
-        give_up_or_pause(attempt, answer, found, till)
+        give_up_or_pause(attempt, call, answer, found)
       end
     end
 
@@ -128,55 +137,61 @@ module ClusterMutex
       [answer, found]
     end
 
-    def expired(token, logins, found)
-      raise RefusedError, "etcd wants a login: #{found[:message]}" if @user.empty? || logins > LOGINS
+    # What was sent is sent again after a login, once.
+    def expired(token, call, found)
+      raise RefusedError, "etcd wants a login: #{found[:message]}" if @user.empty? || call.logged_in
 
+      call.logged_in = true
       log_out(token)
     end
 
-    def give_up_or_pause(attempt, answer, found, till)
+    def give_up_or_pause(attempt, call, answer, found)
       raise FullError, "etcd is out of space and takes no writes" if found[:full] || found[:verdict] == :full
-      raise UnavailableError, "etcd did not answer: #{answer["error"] || found[:message]}" if Clock.now >= till
 
-      fail_over if found[:doubt] && answer["status"]
-      sleep([rand(0.5..1.0) * [0.02 * (2**[attempt, 7].min), 2].min, [till - Clock.now, 0].max].min)
+      call.give_up_when_over
+      fail_over(answer["at"]) if found[:doubt] && answer["status"]
+      sleep([rand(0.5..1.0) * [0.05 * (2**[attempt, 5].min), 1].min, [call.till - Clock.now, 0].max].min)
     end
 
-    def refusal(answer, found)
-      return "etcd's JSON gateway is not there: #{found[:message]}" if answer["status"] == 404
-
-      "etcd refuses: #{found[:message]}"
-    end
-
-    def answer(response)
-      answer = { "status" => response.code.to_i }
+    def answer(response, at)
+      answer = { "status" => response.code.to_i, "at" => at }
       text = response.body.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
       answer.merge("body" => JSON.parse(text))
     rescue JSON::ParserError
-      answer.merge("text" => text, "error" => "HTTP #{response.code} #{Text.plain(text)}")
+      answer.merge("text" => text)
     end
 
-    # Only one thread logs in; the others wait for it.
-    def log_in
-      @login.synchronize do
-        return if @token
+    # Logs in, if there is a user and no token. Returns what failed, as +send_once+ does, or nil. Only one thread logs
+    # in, and the others wait for it.
+    def log_in(seconds)
+      return if @token || @user.empty?
 
-        answer = post("/v3/auth/authenticate", JSON.generate(name: @user, password: @password), @timeout)
-        body = answer["body"].is_a?(Hash) ? answer["body"] : {}
-        case [answer["status"], body["code"]]
-        in [200, _] then @token = body["token"].to_s
-        in [_, 9] then @token = "" # authentication is not enabled
-        in [_, 3 | 7] then raise RefusedError, "etcd refuses the login of #{@user.inspect}: #{body["message"]}"
-        else nil # what follows fails for the same reason, and is sent again
-        end
+      till = Clock.now + seconds
+      sleep(0.01) until @login.try_lock || Clock.now >= till
+      return [{ "at" => @current, "error" => "no login in #{seconds.round(1)} s" }, FAILED] unless @login.owned?
+
+      send_login([till - Clock.now, 0.1].max) unless @token
+    ensure
+      @login.unlock if @login.owned?
+    end
+
+    def send_login(seconds)
+      answer = post("/v3/auth/authenticate", JSON.generate(name: @user, password: @password), seconds)
+      found = Transactions.error(answer)
+      case [found&.fetch(:verdict), found&.fetch(:message)]
+      in [nil, _] then @token = answer["body"]["token"].to_s
+      in [:report, /\Aetcdserver: authentication is not enabled/] then @token = ""
+      in [:report, message] then raise RefusedError, "etcd refuses the login of #{@user.inspect}: #{message}"
+      else return [answer, FAILED.merge(found.slice(:doubt, :message))]
       end
+      nil
     end
 
-    def message(path, bytes)
+    def message(at, path, bytes)
       headers = { "Content-Type" => "application/json", "Accept-Encoding" => "identity",
                   "Grpc-Metadata-hasleader" => "true" }
       headers["Authorization"] = @token unless @token.to_s.empty?
-      Net::HTTP::Post.new(path, headers).tap { |post| post.body = bytes }
+      Net::HTTP::Post.new(@endpoints[at].path + path, headers).tap { |post| post.body = bytes }
     end
 
     def connection(at, seconds)
@@ -196,12 +211,12 @@ module ClusterMutex
     end
 
     def dial(at, seconds)
-      uri = @endpoints[at]
-      http = Net::HTTP.new(uri.hostname, uri.port, nil) # no proxy
-      http.open_timeout = http.ssl_timeout = seconds
+      endpoint = @endpoints[at]
+      http = Net::HTTP.new(endpoint.host, endpoint.port, nil) # no proxy
+      http.open_timeout = connect_limit(seconds)
       http.max_retries = 0
       http.keep_alive_timeout = 30
-      if uri.scheme == "https"
+      if endpoint.tls?
         http.use_ssl = true
         http.min_version = OpenSSL::SSL::TLS1_2_VERSION
         @tls.call(http)
@@ -209,14 +224,8 @@ module ClusterMutex
       http.start
     end
 
-    def parse(endpoint)
-      uri = URI.parse(endpoint.to_s.include?("://") ? endpoint.to_s : "http://#{endpoint}")
-      return uri if uri.is_a?(URI::HTTP) && !uri.hostname.to_s.empty?
-
-      raise RefusedError, "the endpoint #{endpoint.inspect} is no URL like http://127.0.0.1:2379"
-    rescue URI::InvalidURIError
-      raise RefusedError, "the endpoint #{endpoint.inspect} is no URL like http://127.0.0.1:2379"
-    end
+    # A limit may need one more thread, which nobody gets when the program is ending.
+    def connect_limit(seconds) = (seconds unless Ending.now?)
 
     # Sets up the TLS of a connection. The files are read again for each, so that certificates can be replaced.
     def tls(ca, cert, key)
@@ -234,102 +243,6 @@ module ClusterMutex
       setup
     rescue SystemCallError, OpenSSL::OpenSSLError => e
       raise RefusedError, "the certificate files cannot be used: #{e.message}"
-    end
-  end
-
-  # Something to wait for that other threads ring.
-  class Bell
-    def initialize
-      @mutex = Mutex.new
-      @ringing = ConditionVariable.new
-      @rung = false
-    end
-
-    def ring
-      @mutex.synchronize do
-        @rung = true
-        @ringing.broadcast
-      end
-    end
-
-    # Waits until somebody rings, for so many seconds at most; whether somebody did.
-    def wait(seconds)
-      till = Clock.now + seconds
-      @mutex.synchronize do
-        @ringing.wait(@mutex, [till - Clock.now, 0.001].max) until @rung || Clock.now >= till
-        @rung.tap { @rung = false }
-      end
-    end
-  end
-
-  # A watch of some keys in a thread of its own, until it is closed or breaks. It rings the bell for each event that the
-  # block lets through, and when it breaks.
-  class Watch
-    SILENCE = 60 # seconds after which a quiet stream counts as broken
-
-    # What is watched: a list of [key] or [key, end of a range].
-    attr_reader :keys
-
-    def initialize(gateway, keys, bell, &wanted)
-      @gateway = gateway
-      @keys = keys
-      @bell = bell
-      @wanted = wanted
-      @pending = keys.size
-      @ended = false
-      @thread = Threads.start { run }
-      @thread.report_on_exception = false
-    end
-
-    # Waits until etcd has confirmed the watch; whether it did.
-    def confirmed?(seconds)
-      till = Clock.now + seconds
-      @bell.wait(0.5) until @pending <= 0 || @ended || Clock.now >= till
-      standing?
-    end
-
-    def standing? = @pending <= 0 && !@ended
-
-    # Ends the watch. A child of a fork leaves the connection to its parent.
-    def close
-      @thread.kill
-      self
-    end
-
-    private
-
-    def run
-      bytes = @keys.map { |key, to| JSON.generate(create_request: range(key, to)) }.join("\n")
-      http, request = @gateway.stream("/v3/watch", bytes, SILENCE)
-      rest = +""
-      http.request(request) do |response|
-        response.read_body do |chunk|
-          rest << chunk
-          read(rest.slice!(0..rest.index("\n"))) while rest.include?("\n")
-        end
-      end
-    rescue *Gateway::BROKEN, JSON::ParserError, Error
-      @gateway.fail_over
-    ensure
-      @ended = true
-      @bell.ring
-      @gateway.close(http) if http
-    end
-
-    def range(key, to) = { key: [key].pack("m0"), range_end: ([to].pack("m0") if to) }.compact
-
-    def read(line)
-      result = JSON.parse(line)["result"] or raise IOError, line
-      if result["canceled"]
-        @gateway.log_out if result["cancel_reason"].to_s.match?(/Unauthenticated|invalid auth token|auth store/)
-        raise IOError, result["cancel_reason"].to_s
-      end
-      if result["created"]
-        @pending -= 1
-        @bell.ring if @pending <= 0
-      end
-      events = (result["events"] || []).map { |event| [event["type"] || "PUT", Transactions.unb64(event["kv"]["key"])] }
-      @bell.ring if events.any? { |type, key| @wanted.call(type, key) }
     end
   end
 end

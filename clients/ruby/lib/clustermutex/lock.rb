@@ -1,24 +1,22 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
-  # Somebody asks the holder to finish: who, why, and when (a Time, or nil).
-  Request = Struct.new(:by, :reason, :at)
+  # Somebody asks the holder to finish: who, why, by what (such as "cli"), and when (a Time). nil for what is not said.
+  Request = Struct.new(:by, :reason, :source, :at)
 
   # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
   # +alive!+ is refused, and +lost+ is "forked".
   class Lock
     WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
-    RECHECK = 60 # seconds after which a holder reads although no event came
+    RECHECK = 10 # seconds after which a holder reads although no event came
     SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
 
     # The name of the lock; the identity of this hold; its fencing token, which grows with every acquisition.
     attr_reader :name, :uuid, :token
 
     # sent, at: when the record was made, by the monotonic and by the wall clock.
-    def initialize(client, input, settings, sent:, at:, unlock_at:, in_doubt:)
-      @client = client
+    def initialize(session, input, settings, sent:, at:, unlock_at:, in_doubt:)
+      @session = session
       @input = input
       @settings = settings
       @name, @uuid, @token = input.values_at(:lock, :uuid, :token)
@@ -36,6 +34,7 @@ module ClusterMutex
       @releasing = Mutex.new
       @bell = Bell.new
       @hooks = { lost: [settings.on_lost].compact, asked: [settings.on_asked].compact }
+      @taker = Thread.current
       @keeper = Threads.start { keep }
     end
 
@@ -49,12 +48,7 @@ module ClusterMutex
 
     # Gives the lock back. LostError if it had been lost before, UnavailableError if etcd does not answer: then the
     # release goes on in the background. Calling it again does nothing, and ends in the same way.
-    def release
-      return unless ours?
-
-      @releasing.synchronize { @outcome ||= Threads.to_the_end { end_hold } }
-      raise @outcome if @outcome.is_a?(Error)
-    end
+    def release = give_back(nil)
 
     # Why the lock was lost, as LostError#reason; nil while it is held, and after its release.
     def lost
@@ -70,8 +64,8 @@ module ClusterMutex
     # The latest Request to finish; nil if nobody asked.
     attr_reader :asked
 
-    # Calls the block with the reason if the lock is lost, in a thread of its own.
-    def on_lost(&block) = listen(:lost, @lost, block)
+    # Calls the block with the LostError if the lock is lost, in a thread of its own.
+    def on_lost(&block) = listen(:lost, @lost && loss, block)
     # Calls the block with each Request to finish, in a thread of its own.
     def on_asked(&block) = listen(:asked, @asked, block)
     def inspect = "#<#{self.class} #{@name.inspect} #{@uuid} token=#{@token}#{" lost=#{@lost}" if @lost}>"
@@ -108,7 +102,7 @@ module ClusterMutex
 
       @extending.synchronize do
         raise RefusedError, "lock #{@name.inspect} was released" if @over && !@lost
-        raise LostError.new(@name, lost, @ending) if lost
+        raise loss if lost
 
         sent = Clock.now
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
@@ -129,18 +123,17 @@ module ClusterMutex
     def send_alive(at, unlock_at, progress, beat)
       text = Clock.format(at) + (progress.empty? ? "" : " #{Text.cut(progress, 1024)}")
       alert_at = [[@alert_at, @granted].compact.max, unlock_at].min.floor(3)
-      found = @client.settle(:alive, @input.merge(fields: { "alert_at" => Clock.format(alert_at),
-                                                            "auto_unlock_at" => Clock.format(unlock_at),
-                                                            "alive" => text },
-                                                  **(beat ? { seen: @reported } : {})),
-                             till: [@deadline, Clock.now + @client.patience].min)
+      input = @input.merge(fields: { "alert_at" => Clock.format(alert_at),
+                                     "auto_unlock_at" => Clock.format(unlock_at), "alive" => text })
+      input[:seen] = @reported if beat
+      found = @session.settle(:alive, input, till: [@deadline, @session.patience].min)
       return @reported = found[:revision] if found[:verdict] == :still_held
 
       adopt(found) if found[:verdict] == :again
       lose(found[:reason], found[:ending])
       raise LostError.new(@name, @lost || found[:reason], @ending)
     rescue UnavailableError
-      raise LostError.new(@name, @lost, @ending) if lost
+      raise loss if lost
 
       raise
     end
@@ -165,25 +158,46 @@ module ClusterMutex
 
       cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
       @bell.ring
-      tell(:lost, reason)
+      tell(:lost, loss)
     end
+
+    def loss = LostError.new(@name, @lost, @ending)
 
     # A send of the acquisition that is still on its way would take the lock for nobody.
     def cancel_later
-      client = @client
+      session = @session
       input = @input
-      client.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| client.clean_up(input, cancel: true, till:) }
+      session.chores.later(Clock.now + Attempt::TOMBSTONE) { |till| session.clean_up(input, cancel: true, till:) }
     end
 
-    # -- Releasing. Returns true, or the error that +release+ raises.
+    # -- Releasing.
 
-    def end_hold
+    # till: by Clock.now, when the program is ending.
+    def give_back(till)
+      return unless ours?
+
+      @releasing.synchronize do
+        @outcome ||= Threads.to_the_end(till) { end_hold(till || @session.patience) }
+      end
+      raise @outcome if @outcome.is_a?(Error)
+    end
+
+    # The program ends: once the thread that took the lock has ended, nobody works.
+    def end_with_program
+      @taker.join([Ending.till - Clock.now, 0].max / 2) unless @taker == Thread.main
+      give_back(Ending.till)
+    rescue Error
+      nil # nobody is there to be told
+    end
+
+    # Returns true, or the error that +release+ raises.
+    def end_hold(till)
       @mutex.synchronize { @over = true }
       @bell.ring
-      return LostError.new(@name, @lost, @ending) if @lost && @lost != "deadline"
+      return loss if @lost && @lost != "deadline"
 
       doubt = Gateway::Doubt.new(false)
-      found = send_release(doubt, Clock.now + @client.patience)
+      found = send_release(doubt, till)
       lost = found[:verdict] == :lost ? found[:reason] : (@lost if doubt.unanswered)
       lost ? LostError.new(@name, lost, found[:ending]) : true
     rescue UnavailableError => e
@@ -194,22 +208,22 @@ module ClusterMutex
     end
 
     def send_release(doubt, till)
-      return @client.settle(:release, @input, till:, doubt:) unless @in_doubt
+      return @session.settle(:release, @input, till:, doubt:) unless @in_doubt
 
       begin
-        lease = @client.grant(Attempt::TOMBSTONE, till)
-        found = @client.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
+        lease = @session.grant(Attempt::TOMBSTONE, till)
+        found = @session.settle(:release_in_doubt, @input.merge(lease:), till:, doubt:)
         return found unless found[:verdict] == :withdraw
       rescue Gateway::FullError
         nil
       end
       cancel_later # there is no space for a tombstone
-      @client.settle(:release, @input.merge(queued: true), till:, doubt:)
+      @session.settle(:release, @input.merge(queued: true), till:, doubt:)
     end
 
     def release_later
       lock = self
-      @client.chores.later(Clock.now + @settings.unlock_after) do |till|
+      @session.chores.later(Clock.now + @settings.unlock_after) do |till|
         lock.send(:send_release, Gateway::Doubt.new(true), till)
       end
     end
@@ -228,6 +242,7 @@ module ClusterMutex
       end
     ensure
       @watch&.close
+      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now? && !@over && @session.release_at_exit
     end
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3
@@ -239,10 +254,11 @@ module ClusterMutex
 
       extend_by(@progress.to_s, 0, [@settings.unlock_after, @settings.heartbeat - held].min, beat: true)
       Clock.now + beat_every
-    rescue UnavailableError
-      Clock.now + [beat_every, rand(1.0..2.0)].min
-    rescue Error
+    rescue LostError
       Float::INFINITY
+    rescue StandardError => e
+      complain(e) unless e.is_a?(Error)
+      Clock.now + [beat_every, rand(1.0..2.0)].min
     end
 
     # Opens the watch if there is none, then reads. Returns when to read again.
@@ -250,38 +266,50 @@ module ClusterMutex
       return if rung && @watch.nil? && Clock.now < @since + WATCH_AFTER
 
       watch unless @watch&.standing?
-      found = @client.settle(:read, @input, till: [@deadline, Clock.now + @client.gateway.timeout].min)
+      found = @session.settle(:read, @input, till: [@deadline, Clock.now + @session.gateway.timeout].min)
       found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)
       @watched = @watch.standing?
       Clock.now + (@watched ? RECHECK : rand(0.5..1.0))
-    rescue Error
+    rescue StandardError => e
+      complain(e) unless e.is_a?(Error)
       Clock.now + rand(0.5..1.0)
+    end
+
+    # Says once what should not happen, and must not blind the holder.
+    def complain(error)
+      text = Text.plain(error.full_message(highlight: false), 1024)
+      warn "clustermutex: lock #{@name.inspect}: #{text}" unless @complained
+    rescue IOError, SystemCallError
+      nil # there is nobody to tell
+    ensure
+      @complained = true
     end
 
     # Its own extensions are no news.
     def watch
       @watch&.close
-      from, to = %w[asked uuid].map { |field| @client.transactions.field(@name, field) }
-      @watch = Watch.new(@client.gateway, [[from, "#{to}\0"]], @bell) do |type, key|
+      from, to = %w[asked uuid].map { |field| @session.transactions.field(@name, field) }
+      @watch = Watch.new(@session.gateway, [[from, "#{to}\0"]], @bell) do |type, key|
         type == "DELETE" || !key.end_with?("/auto_unlock_at")
       end
-      @watch.confirmed?([@client.gateway.timeout, time_left].min)
+      @watch.confirmed?([@session.gateway.timeout, time_left].min)
     end
 
     # Takes over what others wrote into the record.
     def learn(found)
       fields, modified = found.values_at(:fields, :modified)
-      asked = document(fields["asked"]) if modified["asked"].to_i > @asked_at
+      asked = Document.of_hold(fields["asked"], @uuid, @token) if modified["asked"].to_i > @asked_at
       if asked
         @asked_at = modified["asked"]
-        @asked = Request.new(asked["by"], asked["reason"], Clock.parse(asked["at"].to_s))
+        texts = asked.values_at("by", "reason", "source").map { |text| text && Text.plain(text, 1024) }
+        @asked = Request.new(*texts, Clock.parse(asked["at"].to_s))
         tell(:asked, @asked)
       end
-      given = document(fields["extended"]) if modified["extended"].to_i > @granted_at
+      given = Document.of_hold(fields["extended"], @uuid, @token) if modified["extended"].to_i > @granted_at
       return unless given
 
       @granted_at = modified["extended"]
-      postpone(Clock.parse(fields["auto_unlock_at"].to_s), given["seconds"].to_f)
+      postpone(Clock.parse(fields["auto_unlock_at"].to_s), given["seconds"].to_i)
       @granted = Clock.parse(fields["alert_at"].to_s) if modified["alert_at"] == @granted_at
     end
 
@@ -296,14 +324,6 @@ module ClusterMutex
         @alert_at += moved
         @deadline = [@deadline, [@deadline + moved, most].min].max
       end
-    end
-
-    # What somebody wrote for this hold; nil if it is for another one, or cannot be read.
-    def document(text)
-      object = JSON.parse(text) if text && text.bytesize <= 2048
-      object if object.is_a?(Hash) && object["uuid"] == @uuid && object["token"].to_i == @token
-    rescue JSON::ParserError
-      nil
     end
   end
 end

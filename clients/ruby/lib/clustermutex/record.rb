@@ -52,7 +52,7 @@ module ClusterMutex
 
     # The Time of a text; nil if it is none.
     def parse(text)
-      match = /\A([0-9]{10})(?:\.([0-9]{1,9}))?\z/.match(text) or return
+      match = /\A([0-9]{10})(?:\.([0-9]{1,9}))?\z/.match(text.b) or return # bytes: it need not be UTF-8
       Time.at(match[1].to_i, match[2].to_s.ljust(9, "0").to_i, :nsec)
     end
 
@@ -79,8 +79,11 @@ module ClusterMutex
     # At most so many bytes of valid UTF-8, not cut inside a character.
     def cut(text, bytes) = text.byteslice(0, bytes).scrub(text.valid_encoding? ? "" : "\uFFFD")
 
-    # Harmless within a line.
-    def plain(text) = cut(text.to_s, 120).scrub("\uFFFD").gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
+    # Harmless within a line, and at most so many characters of it.
+    def plain(text, most = 120)
+      text = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
+      text[0, most].gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
+    end
 
     # Text that is about to be written; RefusedError if it may not be.
     def check(what, text, limit = 1024)
@@ -112,7 +115,8 @@ module ClusterMutex
     def initialize(fields, token = nil)
       @token = token
       @facts = {}
-      members = document(fields["metadata"]).reject { |name, value| OWN_KEYS.include?(name) || value.nil? }
+      members = Document.object(fields["metadata"].to_s) || {}
+      members = members.reject { |name, value| OWN_KEYS.include?(name) || value.nil? }
       members.merge(fields.except("metadata")).sort.each { |name, value| read(name, value) }
     end
 
@@ -138,17 +142,6 @@ module ClusterMutex
 
     private
 
-    # A surrogate pair, half of one, or any other escape.
-    ESCAPE = /\\(?:u[dD][89abAB]\h\h\\u[dD][c-fC-F]\h\h|u[dD][89a-fA-F]\h\h|.)/m
-
-    def document(text)
-      text = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
-      object = JSON.parse(text.gsub(ESCAPE) { |escape| escape.match?(/\A\\u[dD][89a-fA-F]..\z/) ? "\\ufffd" : escape })
-      object.is_a?(Hash) ? object : {}
-    rescue JSON::ParserError
-      {}
-    end
-
     def read(name, value)
       value = value.dup.force_encoding("UTF-8") if value.is_a?(String)
       case name
@@ -163,7 +156,7 @@ module ClusterMutex
     end
 
     def number(name, value)
-      number = value.to_s[/\A[0-9]{1,18}\z/]&.to_i
+      number = value.to_s.b[/\A[0-9]{1,18}\z/]&.to_i
       name == "lock_delay" && number ? [number, MAX_DELAY].min : number
     end
 
@@ -174,8 +167,9 @@ module ClusterMutex
     end
 
     def alive(value)
-      at, progress = value.split(" ", 2)
-      @facts["alive"] = { "at" => Clock.parse(at.to_s) && at, "progress" => progress && text(progress) }.compact
+      at, _, progress = value.to_s.partition(" ")
+      progress = text(progress) unless progress.empty?
+      @facts["alive"] = { "at" => (at if Clock.parse(at)), "progress" => progress.empty? ? nil : progress }.compact
     end
 
     def attribute(name, value)
@@ -191,15 +185,11 @@ module ClusterMutex
     # what cannot be read.
     attr_reader :owner, :hostname, :until
 
-    def initialize(document)
-      note = JSON.parse(document.dup.force_encoding("UTF-8").scrub("\uFFFD"))
-      return unless note.is_a?(Hash)
-
-      @owner, @hostname = note.values_at("owner", "hostname").map { |text| text if text.is_a?(String) }
+    def initialize(document, lock)
+      note = Document.delay(document, lock) or return
+      @owner, @hostname, seconds = note.values_at("owner", "hostname", "seconds")
       at = Clock.parse(note["at"].to_s)
-      @until = at + note["seconds"] if at && note["seconds"].is_a?(Numeric)
-    rescue JSON::ParserError, RangeError
-      nil
+      @until = at + seconds if at && seconds
     end
 
     def to_s

@@ -127,23 +127,29 @@ module ClusterMutex
     # What an answer says that is no result: :resend, :login, :report (tell the caller), :lease (get another lease) or
     # :full (etcd is out of space), and whether what was sent may be done all the same. nil for a result.
     def self.error(answer)
-      body = answer["body"]
-      return if answer["status"] == 200 && body.is_a?(Hash) && (body["header"] || body["result"])
+      body = answer["body"].is_a?(Hash) ? answer["body"] : {}
+      return if answer["status"] == 200 && (body["header"].is_a?(Hash) || body["result"].is_a?(Hash))
 
-      body = body["error"] if body.is_a?(Hash) && body["error"].is_a?(Hash) # of a stream
-      code, message = body.values_at("code", "message") if body.is_a?(Hash)
-      message = message.to_s
-      word, doubt =
-        case [answer["status"], code]
-        in [_, code] if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then :login
-        in [404, 5] if message.include?("lease") then :lease
-        in [404, _] | [_, 3 | 7 | 9] then :report
-        in [_, 8] if message.include?("too many requests") then :resend
-        in [_, 8] if message.include?("space exceeded") then [:full, true]
-        else [:resend, !answer["unsent"]]
-        end
-      { verdict: word, doubt: doubt || false, message: }
+      body = body["error"] if body["error"].is_a?(Hash) # of a stream
+      code = body["code"] || body["grpc_code"]
+      message = body["message"]
+      # From anybody but etcd, it says nothing.
+      return { verdict: :resend, doubt: !answer["unsent"] } unless code.is_a?(Integer) && message.is_a?(String)
+
+      { doubt: false, message: }.merge(meaning(code, message))
     end
+
+    def self.meaning(code, message)
+      case code
+      in code if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then { verdict: :login }
+      in 5 if message.include?("lease") then { verdict: :lease }
+      in 3 | 5 | 7 | 9 then { verdict: :report }
+      in 8 if message.include?("too many requests") then { verdict: :resend }
+      in 8 if message.include?("space exceeded") then { verdict: :full, doubt: true }
+      else { verdict: :resend, doubt: true }
+      end
+    end
+    private_class_method :meaning
 
     # What :full and :lease mean for a step: the other steps go on sending when etcd is full, and need another lease.
     FULL = { cancel: :withdraw, release_in_doubt: :withdraw, leave_as_tail: :withdraw, restore_tail: :again }.freeze
@@ -173,7 +179,7 @@ module ClusterMutex
     # Yields the create revision of the uuid key, 0 if nobody holds the lock.
     def fields(lock, keys)
       from = record(lock)
-      all = keys.select { |kv| kv[:key].delete_prefix(from).match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
+      all = keys.select { |kv| kv[:key].delete_prefix(from).b.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
       token = all.find { |kv| kv[:key] == "#{from}uuid" }&.fetch(:created) || 0
       current = all.select { |kv| kv[:modified] >= token }
       [current.to_h { |kv| [kv[:key].delete_prefix(from), kv[:value]] }, token,
@@ -185,7 +191,7 @@ module ClusterMutex
     def acquire_verdict(input, body)
       return { verdict: :held, token: revision(body) } if body["succeeded"]
 
-      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(body, 1) }
+      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(input, body, 1) }
     end
     alias try_verdict acquire_verdict
 
@@ -222,7 +228,7 @@ module ClusterMutex
       holder = holder(input, body, 0)
       # Some keep their ticket while they hold the lock.
       others = [input[:uuid], holder&.uuid].map { |uuid| ticket(input[:lock], uuid) }
-      { verdict: :read, holder:, delay: read_delay(body, 2),
+      { verdict: :read, holder:, delay: read_delay(input, body, 2),
         waiting: Transactions.keys(body, 1).count { |kv| !others.include?(kv[:key]) } }
     end
 
@@ -270,23 +276,17 @@ module ClusterMutex
       Holder.new(fields, token) if token.positive?
     end
 
-    def read_delay(body, number)
+    def read_delay(input, body, number)
       delay = Transactions.keys(body, number).first
-      delay && Delay.new(delay[:value])
+      delay && Delay.new(delay[:value], input[:lock])
     end
 
     # How a hold was lost, by what was read of the record and then of its ending.
     def loss(input, body, first)
-      ending = ending(Transactions.keys(body, first + 1).first, input[:token])
+      note = Transactions.keys(body, first + 1).first
+      ending = Document.ending(note[:value], input[:token].to_i) if note
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
       { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
-    end
-
-    def ending(note, token)
-      document = JSON.parse(note[:value]) if note
-      document if document.is_a?(Hash) && document["ended"].is_a?(String) && document["token"].to_s == token.to_s
-    rescue JSON::ParserError
-      nil
     end
 
     def named(kv)

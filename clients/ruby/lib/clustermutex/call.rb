@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+module ClusterMutex
+  # One call to etcd, that may take several sends: until when it goes on, and why each endpoint gave no answer.
+  class Call
+    SHORTEST = 0.1 # seconds that a send has at least
+    MISTRUST = /certificate verify failed(?: \((.*)\))?|hostname .* does not match.*/
+
+    attr_reader :till
+    attr_accessor :logged_in
+
+    # Whether there is no time for one more send.
+    def self.over?(till) = Clock.now >= till - SHORTEST
+
+    # What an exception says, as members of an answer that is none.
+    def self.cause(error, seconds)
+      case error
+      when Net::OpenTimeout, Net::ReadTimeout, Net::WriteTimeout
+        { "error" => "no answer in #{seconds.round(1)} s" }
+      when OpenSSL::SSL::SSLError
+        found = MISTRUST.match(error.message)
+        { "error" => found ? found[1] || found[0] : error.message, "untrusted" => !found.nil? }
+      else
+        { "error" => error.message }
+      end
+    end
+
+    def initialize(endpoints, till)
+      @endpoints = endpoints
+      @till = till
+      @causes = {}
+    end
+
+    # Notes an answer that is none.
+    def failed(answer, found)
+      @causes[answer["at"]] = answer.merge("error" => Text.plain(answer["error"] || words(answer, found), 200))
+    end
+
+    # UnavailableError when the call is over, RefusedError as soon as no endpoint is to be trusted.
+    def give_up_when_over
+      raise RefusedError, said("; ") if @causes.size == @endpoints.size && untrusted?
+      return unless Call.over?(@till)
+      raise RefusedError, said("; ") if !@causes.empty? && untrusted?
+
+      raise UnavailableError, "etcd did not answer: #{said("; ")}"
+    end
+
+    private
+
+    def untrusted? = @causes.values.all? { |cause| cause["untrusted"] }
+
+    def words(answer, found)
+      status = "HTTP #{answer["status"]}"
+      found[:message].to_s.empty? ? "#{status}, which is no answer of etcd's" : "#{status}: #{found[:message]}"
+    end
+
+    # In the order of the endpoints.
+    def said(between)
+      @causes.sort.map do |at, cause|
+        next "the certificate of #{@endpoints[at]} is not trusted: #{cause["error"]}" if cause["untrusted"]
+
+        "#{@endpoints[at]}: #{cause["error"]}"
+      end.join(between)
+    end
+  end
+end

@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "json"
+
+module ClusterMutex
+  # JSON that others wrote, who may write anything. Nothing here raises: what cannot be read is nil.
+  module Document
+    TEXT = ->(value) { value.is_a?(String) }
+    WHOLE = ->(value) { value.is_a?(Integer) && value.abs < 2**53 }
+    TIME = ->(value) { [String, Integer, Float].include?(value.class) && Clock.parse(value.to_s) }
+    # A member has the same form in all documents.
+    FORMS = {
+      "lock" => TEXT, "uuid" => TEXT, "owner" => TEXT, "hostname" => TEXT, "by" => TEXT, "source" => TEXT,
+      "reason" => TEXT, "why" => TEXT, "at" => TIME, "auto_unlock_at" => TIME, "token" => WHOLE, "seconds" => WHOLE,
+      "ended" => ->(value) { value.is_a?(String) && value.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
+    }.freeze
+    LARGEST = 2048 # bytes of what is written for a holder
+    LARGEST_DELAY = 4096
+
+    # A surrogate pair, half of one, or any other escape.
+    ESCAPE = /\\(?:u[dD][89abAB]\h\h\\u[dD][c-fC-F]\h\h|u[dD][89a-fA-F]\h\h|.)/m
+
+    module_function
+
+    # A request or an extension that was written for this hold.
+    def of_hold(text, uuid, token)
+      found = read(text, LARGEST)
+      found if found && found.values_at("uuid", "token") == [uuid, token]
+    end
+
+    # How the hold with this token ended.
+    def ending(text, token)
+      found = read(text)
+      found if found && found["ended"] && found["token"] == token
+    end
+
+    # The delay of this lock.
+    def delay(text, lock)
+      found = read(text, LARGEST_DELAY)
+      found if found && found["lock"] == lock
+    end
+
+    # A document of the protocol, if all its members have their form.
+    def read(text, most = Float::INFINITY)
+      found = object(text) if text && text.bytesize <= most
+      found if found&.all? { |name, value| value.nil? || !FORMS.key?(name) || FORMS[name].call(value) }
+    end
+
+    # Any JSON object.
+    def object(text)
+      text = text.dup.force_encoding("UTF-8").scrub("\uFFFD")
+      found = JSON.parse(text.gsub(ESCAPE) { |escape| escape.match?(/\A\\u[dD][89a-fA-F]..\z/) ? "\\ufffd" : escape })
+      found if found.is_a?(Hash)
+    rescue JSON::ParserError
+      nil
+    end
+    private_class_method :read
+  end
+end
