@@ -7,14 +7,15 @@ import { isMainThread, Worker } from "node:worker_threads";
 import type { Cleanup } from "./cleanup.js";
 import type { GatewayOptions } from "./gateway.js";
 
-/** What the thread gets. It sets `done` to 1 at the end. */
+/** What the thread gets. It sets `state` to 1 when it begins, and to 2 at the end. */
 export interface ExitWork {
   cleanups: { options: GatewayOptions; cleanup: Cleanup }[];
-  done: Int32Array;
+  state: Int32Array;
   seconds: number;
 }
 
 const seconds = 2; // for all together
+const secondsToStart = 3; // for the thread, on a machine that is busy: 0.05 s otherwise
 const signals: readonly string[] = ["SIGTERM", "SIGINT", "SIGHUP"];
 const all = new Map<() => Cleanup, GatewayOptions>(); // of the process, as its exit and its signals are
 
@@ -53,11 +54,11 @@ function cleanUp() {
   all.clear();
   stop();
   if (!cleanups.length) return;
-  const done = new Int32Array(new SharedArrayBuffer(4));
-  const workerData: ExitWork = { cleanups, done, seconds };
+  const state = new Int32Array(new SharedArrayBuffer(4));
+  const workerData: ExitWork = { cleanups, state, seconds };
   try {
     new Worker(join(__dirname, "exitworker.js"), { workerData, execArgv: [], env: {} });
-    Atomics.wait(done, 0, 0, seconds * 1000);
+    if (Atomics.wait(state, 0, 0, secondsToStart * 1000) !== "timed-out") Atomics.wait(state, 0, 1, seconds * 1000);
   } catch {
     // Threads are forbidden here: the deadlines end what was held.
   }

@@ -6,7 +6,9 @@ import { settle } from "./cleanup.js";
 import type { ExitWork } from "./exit.js";
 import { Gateway, type GatewayOptions } from "./gateway.js";
 
-async function work({ cleanups, done, seconds }: ExitWork) {
+async function work({ cleanups, state, seconds }: ExitWork) {
+  Atomics.store(state, 0, 1);
+  Atomics.notify(state, 0);
   const until = performance.now() + seconds * 1000;
   const gateways = new Map<GatewayOptions, Gateway>(); // one for each client, with one login
   for (const { options } of cleanups) {
@@ -16,8 +18,8 @@ async function work({ cleanups, done, seconds }: ExitWork) {
     const gateway = gateways.get(options);
     if (gateway) await settle(gateway, cleanup, { until });
   }));
-  Atomics.store(done, 0, 1);
-  Atomics.notify(done, 0);
+  Atomics.store(state, 0, 2);
+  Atomics.notify(state, 0);
 }
 
 void work(workerData as ExitWork);
