@@ -170,15 +170,20 @@ func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
 }
 
 func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.T) {
-	for removes, want := range map[bool][]string{
-		true:  {"critical UnlockerLockExpired a +4m0s", "warning UnlockerLockAlerting a +4m0s"},
-		false: {"warning UnlockerLockAlerting a +4m0s"},
+	for _, that := range []struct {
+		removes, excluded bool
+		want              []string
+	}{
+		{true, false, []string{"critical UnlockerLockExpired a +4m0s", "warning UnlockerLockAlerting a +4m0s"}},
+		{true, true, []string{"warning UnlockerLockAlerting a +4m0s"}}, // somebody wants it to stay
+		{false, false, []string{"warning UnlockerLockAlerting a +4m0s"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.holds(w.lock("a"))
 			c := w.config()
-			c.Removes = removes
+			c.Removes = that.removes
+			c.Excluded = func(string) bool { return that.excluded }
 			c.Resend = time.Minute
 			defer w.start(c)()
 			time.Sleep(15*time.Minute - time.Second)
@@ -190,7 +195,7 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 			got := w.take()
 			slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.is(), b.is()) })
 			if got = slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }); true {
-				w.wants(got, want...)
+				w.wants(got, that.want...)
 			}
 		})
 	}
