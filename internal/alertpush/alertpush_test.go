@@ -42,8 +42,8 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 		w.holds(&extended)
 		over := w.take()
 		w.wants(over, "warning UnlockerLockAlerting billing/run #1 +0s")
-		if !over[0].StartsAt.Equal(r.AlertAt) {
-			t.Errorf("it began at %v", over[0].StartsAt)
+		if !over[0].StartsAt.Equal(r.AlertAt) || over[0].Annotations["lapses"] != "" {
+			t.Errorf("it began at %v, and says %q", over[0].StartsAt, over[0].Annotations["lapses"])
 		}
 		time.Sleep(14*time.Minute + 50*time.Second)
 		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
@@ -135,6 +135,7 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 			", 9m 0s after this alert began, unless the holder extends it.",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerlockalerting",
+		"lapses":      "No unlocker tells of this any more, so it may go on.",
 	}
 	for name, value := range want {
 		if got.Annotations[name] != value {
