@@ -123,7 +123,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	if !v.AbandonedAt.IsZero() {
 		about(lockAbandoned, "warning", cmp.Or(protocol.EndedAt(r.Death), v.AbandonedAt))
 	}
-	if v.State == staleness.Expired && p.c.Removes {
+	if v.State == staleness.Expired && p.c.Removes && !p.excluded(r.Name) {
 		if critical := v.AutoUnlockAt.Add(expiredFor); now.Wall.Before(critical) {
 			next = earlier(next, critical)
 		} else {
@@ -132,6 +132,9 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	}
 	return next
 }
+
+// excluded reports whether somebody wants the lock to stay.
+func (p *Pusher) excluded(lock string) bool { return p.c.Excluded != nil && p.c.Excluded(lock) }
 
 // overdueSince returns when the alert began: as the record says, so that a restart does not change it.
 func overdueSince(v staleness.Verdict, now time.Time) time.Time {

@@ -42,8 +42,8 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 		w.holds(&extended)
 		over := w.take()
 		w.wants(over, "warning UnlockerLockAlerting billing/run #1 +0s")
-		if !over[0].StartsAt.Equal(r.AlertAt) {
-			t.Errorf("it began at %v", over[0].StartsAt)
+		if !over[0].StartsAt.Equal(r.AlertAt) || over[0].Annotations["lapses"] != "" {
+			t.Errorf("it began at %v, and says %q", over[0].StartsAt, over[0].Annotations["lapses"])
 		}
 		time.Sleep(14*time.Minute + 50*time.Second)
 		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
@@ -135,6 +135,7 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 			", 9m 0s after this alert began, unless the holder extends it.",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerlockalerting",
+		"lapses":      "No unlocker tells of this any more, so it may go on.",
 	}
 	for name, value := range want {
 		if got.Annotations[name] != value {
@@ -170,15 +171,20 @@ func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
 }
 
 func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.T) {
-	for removes, want := range map[bool][]string{
-		true:  {"critical UnlockerLockExpired a +4m0s", "warning UnlockerLockAlerting a +4m0s"},
-		false: {"warning UnlockerLockAlerting a +4m0s"},
+	for _, that := range []struct {
+		removes, excluded bool
+		want              []string
+	}{
+		{true, false, []string{"critical UnlockerLockExpired a +4m0s", "warning UnlockerLockAlerting a +4m0s"}},
+		{true, true, []string{"warning UnlockerLockAlerting a +4m0s"}}, // somebody wants it to stay
+		{false, false, []string{"warning UnlockerLockAlerting a +4m0s"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.holds(w.lock("a"))
 			c := w.config()
-			c.Removes = removes
+			c.Removes = that.removes
+			c.Excluded = func(string) bool { return that.excluded }
 			c.Resend = time.Minute
 			defer w.start(c)()
 			time.Sleep(15*time.Minute - time.Second)
@@ -190,7 +196,7 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 			got := w.take()
 			slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.is(), b.is()) })
 			if got = slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }); true {
-				w.wants(got, want...)
+				w.wants(got, that.want...)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
@@ -61,10 +62,11 @@ func (p *Pusher) afterwards(n need) string {
 	if n.name != lockAlerting && n.name != lockAbandoned && n.name != lockExpired {
 		return ""
 	}
+	written := n.record.Written()
 	switch at := alerttext.Instant(n.unlock); {
 	case !p.c.Removes:
 		return "No auto-unlock: the unlockers only alert."
-	case p.c.Excluded != nil && p.c.Excluded(n.record.Name):
+	case p.excluded(n.record.Name):
 		return "No auto-unlock: the unlockers exclude this lock."
 	case n.name == lockExpired:
 		return "It stays until the cause is gone or somebody unlocks it."
@@ -72,6 +74,9 @@ func (p *Pusher) afterwards(n need) string {
 		return "No auto-unlock: the record has no time for it."
 	case n.name == lockAbandoned:
 		return "Auto-unlock at " + at + " at the latest."
+	case staleness.KeptAlive(n.record) && !written.IsZero():
+		return "The holder extends it by itself: auto-unlock once it has not done so for " +
+			alerttext.Lasting(n.unlock.Sub(written)) + "."
 	case n.unlock.Sub(n.starts) < time.Second:
 		return "Auto-unlock at " + at + ", unless the holder extends it."
 	default:

@@ -79,6 +79,10 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 		{"at once", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt }, time.Minute,
 			"Auto-unlock at " + at(time.Minute) + ", unless the holder extends it."},
 		{"alert only", "a", false, nil, time.Minute, "No auto-unlock: the unlockers only alert."},
+		{"extended by its holder", "a", true, func(r *metadata.Record) {
+			r.Alive = &metadata.Alive{At: r.LockedAt.Add(20 * time.Second)}
+			r.AutoUnlockAt = r.LockedAt.Add(80 * time.Second)
+		}, time.Minute, "The holder extends it by itself: auto-unlock once it has not done so for 1m 0s."},
 		{"excluded", "keep/a", true, nil, time.Minute, "No auto-unlock: the unlockers exclude this lock."},
 		{"days", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt.Add(49*time.Hour + time.Second) },
 			time.Minute, "Auto-unlock at 2000-01-03 01:01:01Z, 2d 1h 0m 1s after this alert began, unless the holder " +

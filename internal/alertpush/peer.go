@@ -142,6 +142,10 @@ func (p *peer) send(ctx context.Context, alerts []alert) error {
 // refused is an answer that rejects the request itself.
 type refused struct{ error }
 
+// lapses is the annotation of an alert that is on. Alertmanager ends it by itself if nobody repeats it, and then still
+// has the annotation; when an unlocker ends it, it is gone.
+const lapses = "No unlocker tells of this any more, so it may go on."
+
 // posted is an alert in the form of Alertmanager's API.
 type posted struct {
 	Labels       map[string]string `json:"labels"`
@@ -167,14 +171,17 @@ func (p *peer) posted(a alert, now time.Time) posted {
 		}
 	}
 	ends := a.ends
+	notes := a.notes
 	if ends.IsZero() {
 		ends = now.Add(forgetAfter * p.c.Resend)
+		notes = maps.Clone(notes)
+		notes["lapses"] = lapses
 	}
 	starts := a.starts // maybe by a clock that is ahead; Alertmanager refuses what begins after its end
 	for _, latest := range []time.Time{now, ends} {
 		starts = earlier(starts, latest)
 	}
-	return posted{labels, a.notes, starts.UTC(), ends.UTC(), a.notes["dashboard"]}
+	return posted{labels, notes, starts.UTC(), ends.UTC(), a.notes["dashboard"]}
 }
 
 func (p *peer) post(ctx context.Context, alerts []alert) error {

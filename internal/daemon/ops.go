@@ -3,7 +3,6 @@ package daemon
 import (
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -36,10 +35,10 @@ func (o Ops) Probes() *http.ServeMux {
 // Handler serves the probes, /metrics and, if enabled, profiles below /debug/pprof/. Programs add their own routes.
 func (o Ops) Handler() *http.ServeMux {
 	mux := o.Probes()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
 		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
-		MaxRequestsInFlight: 8, Timeout: 20 * time.Second,
-	}))
+		Timeout: scrapeWithin,
+	})))
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

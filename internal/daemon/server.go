@@ -29,8 +29,25 @@ func (s *Server) Listen() (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.listener = l
+	s.listener = boundedListener{l}
 	return l.Addr(), nil
+}
+
+// unreadBytes is how much of an answer the kernel takes before it is read. By default it takes megabytes: then who sends
+// one request after the other and reads nothing has dozens of pages made, and all others wait. With this much, making
+// the next answer waits for the reader of the last.
+const unreadBytes = 16 << 10
+
+// boundedListener accepts connections that hold back writers early.
+type boundedListener struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (l boundedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(unreadBytes) // without it, it works as well
+	}
+	return c, err
 }
 
 // Run serves until ctx ends, then gives requests in flight the time of Drain to finish.

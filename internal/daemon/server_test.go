@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 
@@ -106,6 +109,78 @@ func TestMetricsAreServedAndProfilesOnlyWhenWanted(t *testing.T) {
 		}
 		if problems, err := testutil.GatherAndLint(registry, "unlocker_build_info"); err != nil || len(problems) > 0 {
 			t.Error(problems, err)
+		}
+	}
+}
+
+// crowd asks for the path on this many connections, several times on each, and reads nothing.
+func crowd(t *testing.T, address, path string, connections int) {
+	t.Helper()
+	for range connections {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, address)
+		if _, err := io.WriteString(c, strings.Repeat(request, 50)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Otherwise the kernel would take dozens of pages for a reader that is not there, and all of them would be made.
+func TestAnAnswerThatNobodyReadsHoldsUpTheNextOne(t *testing.T) {
+	taken := make(chan int)
+	address, _ := serve(t, &daemon.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Error(err)
+		}
+		n := 0
+		for {
+			m, err := w.Write(make([]byte, 16<<10))
+			if n += m; err != nil || n > 8<<20 {
+				break
+			}
+		}
+		taken <- n
+	})})
+	crowd(t, address, "/", 1)
+	if n := <-taken; n > 1<<20 {
+		t.Errorf("the kernel takes %d bytes that nobody reads", n)
+	}
+}
+
+// gathered counts how often metrics are gathered, which are as many as those of a thousand locks.
+type gathered struct {
+	atomic.Int64
+	desc *prometheus.Desc
+}
+
+func (g *gathered) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+
+func (g *gathered) Collect(ch chan<- prometheus.Metric) {
+	g.Add(1)
+	for i := range 10_000 {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, 1, fmt.Sprintf("%0100d", i))
+	}
+}
+
+func TestScrapesAreAnsweredBesideThoseThatReadNothing(t *testing.T) {
+	registry := daemon.NewRegistry("unlocker")
+	counts := &gathered{desc: prometheus.NewDesc("unlocker_many", "Many.", []string{"lock"}, nil)}
+	registry.MustRegister(counts)
+	ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: registry, Log: zerolog.Nop()}
+	address, _ := serve(t, &daemon.Server{Handler: ops.Handler()})
+	crowd(t, address, "/metrics", 50)
+	for counts.Load() < 8 {
+		time.Sleep(time.Millisecond)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 3 {
+		if code, text := get(t, client, "http://"+address+"/metrics"); code != http.StatusOK ||
+			!strings.Contains(text, fmt.Sprintf("%0100d", 9999)) {
+			t.Errorf("a scrape gets %d, %d bytes: %.100s", code, len(text), text)
 		}
 	}
 }

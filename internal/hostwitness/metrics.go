@@ -9,7 +9,7 @@ type counts struct {
 }
 
 // descs are the metrics of a witness.
-type descs struct{ locks, processes, unseen, pending, stated, failed, synced *prometheus.Desc }
+type descs struct{ locks, processes, unseen, pending, stated, failed, synced, able *prometheus.Desc }
 
 func describe(namespace string) descs {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
@@ -23,6 +23,7 @@ func describe(namespace string) descs {
 		stated:    d("statements_total", "Statements that etcd has accepted.", "cause"),
 		failed:    d("statement_failures_total", "Attempts to write a statement that failed."),
 		synced:    d("synced", "Whether the locks in etcd are known as they are."),
+		able:      d("may_state", "Whether etcd takes what the witness states."),
 	}
 }
 
@@ -39,7 +40,7 @@ type collector struct {
 // Describe sends all metrics.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.descs.locks, c.descs.processes, c.descs.unseen, c.descs.pending,
-		c.descs.stated, c.descs.failed, c.descs.synced} {
+		c.descs.stated, c.descs.failed, c.descs.synced, c.descs.able} {
 		ch <- d
 	}
 }
@@ -49,7 +50,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	w := c.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var processes, unseen, pending, synced float64
+	var processes, unseen, pending, synced, able float64
 	for _, p := range w.running {
 		if len(p.watchers) > 0 {
 			processes++
@@ -66,6 +67,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if w.away == "" {
 		synced = 1
 	}
+	if w.mute == "" {
+		able = 1
+	}
 	gauge := func(d *prometheus.Desc, value float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}
@@ -74,6 +78,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.descs.unseen, unseen)
 	gauge(c.descs.pending, pending)
 	gauge(c.descs.synced, synced)
+	gauge(c.descs.able, able)
 	ch <- prometheus.MustNewConstMetric(c.descs.failed, prometheus.CounterValue, float64(w.counts.failed))
 	for _, cause := range causes() {
 		ch <- prometheus.MustNewConstMetric(c.descs.stated, prometheus.CounterValue, float64(w.counts.stated[cause]),

@@ -388,8 +388,10 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 			err := one.Synced()
 			return err != nil && strings.Contains(err.Error(), "nothing can be stated")
 		})
+		w.mayState(one, 0)
 		granted.Store(true)
 		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+		w.mayState(one, 1)
 	})
 	t.Run("when the hold of which it could not is over", func(t *testing.T) {
 		w := newWorld(t)
@@ -407,6 +409,18 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 		w.commit(locktxn.Release(w.layout, h))
 		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
 	})
+}
+
+// mayState expects the metric that says whether the witness may state what it sees.
+func (w *world) mayState(one witness, able int) {
+	w.Helper()
+	if err := testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(fmt.Sprintf(`
+# HELP w_may_state Whether etcd takes what the witness states.
+# TYPE w_may_state gauge
+w_may_state %d
+`, able)), "w_may_state"); err != nil {
+		w.Error(err)
+	}
 }
 
 func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {

@@ -133,6 +133,19 @@ unlocker_lock_excluded{lock="late"} 1
 `, "unlocker_lock_excluded")
 }
 
+func TestAHolderThatExtendsItsLockIsKnown(t *testing.T) {
+	beats := lock("beats", -time.Minute)
+	beats.Alive = &metadata.Alive{At: now.Add(-5 * time.Second)}
+	reserved := lock("reserved", -time.Minute)
+	reserved.Alive = beats.Alive
+	reserved.Attributes = map[string]any{"reserved": true}
+	expect(t, lockmetrics.New(newWorld(beats, reserved, lock("silent", -time.Minute)).config()), `
+# HELP unlocker_lock_alive_timestamp_seconds When the lock's holder last extended it, by its clock; absent if it never did.
+# TYPE unlocker_lock_alive_timestamp_seconds gauge
+unlocker_lock_alive_timestamp_seconds{lock="beats"} 1.699999995e+09
+`, "unlocker_lock_alive_timestamp_seconds")
+}
+
 func TestWhatIsInconsistentIsCountedByKind(t *testing.T) {
 	config := newWorld().config()
 	config.Inconsistent = func() []inconsistent.Lock {

@@ -12,7 +12,8 @@ type descs struct {
 
 	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
-	lockState, lockedAt, alertAt, autoUnlockAt, lockExcluded, lockInfo, lockWaiters, dropped *prometheus.Desc
+	lockState, lockedAt, alertAt, autoUnlockAt, aliveAt, lockExcluded, lockInfo, lockWaiters,
+	dropped *prometheus.Desc
 
 	clocksOff, clockOffset *prometheus.Desc
 
@@ -60,6 +61,8 @@ func newDescs(namespace string, more []string) descs {
 		lockedAt:     holders("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock."),
 		alertAt:      holders("lock_alert_at_timestamp_seconds", "When the lock starts to alert."),
 		autoUnlockAt: holders("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal."),
+		aliveAt: d("lock_alive_timestamp_seconds",
+			"When the lock's holder last extended it, by its clock; absent if it never did.", "lock"),
 		lockExcluded: d("lock_excluded", "The lock is never auto-unlocked, by its name (--sweep.exclude); always 1.",
 			"lock"),
 		lockInfo: d("lock_info", "What the lock was taken for, in its holder's words; always 1.",
@@ -99,7 +102,8 @@ func (d descs) describe(ch chan<- *prometheus.Desc) {
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.inconsistent, d.disagreements,
 		d.deadlocks, d.deadlockSince,
 		d.unclaimed, d.unclaimedSince,
-		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockExcluded, d.lockInfo, d.lockWaiters, d.dropped,
+		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.aliveAt, d.lockExcluded, d.lockInfo, d.lockWaiters,
+		d.dropped,
 		d.clocksOff, d.clockOffset,
 		d.statements, d.disputed, d.holderEnded, d.acknowledged, d.acknowledgedUntil,
 		d.up, d.alarm, d.revision, d.lastSync,

@@ -115,6 +115,9 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 				ch <- s
 			}
 		}
+		if staleness.KeptAlive(r) {
+			instant(ch, c.d.aliveAt, r.Written(), name)
+		}
 		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
 			gauge(ch, c.d.lockExcluded, 1, name)
 		}

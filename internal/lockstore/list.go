@@ -20,6 +20,8 @@ const (
 	// pageKeys is the page size for servers that cannot stream. They count the remaining keys for every page, so small
 	// pages take quadratic time.
 	pageKeys = 10_000
+	// pageBytes is how large such a page may be. A value may have a megabyte and more.
+	pageBytes = 16 << 20
 	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of
 	// keys on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the
 	// next, up to maxStallLimit.
@@ -114,12 +116,19 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
 	defer cancel()
+	keys := int64(pageKeys)
 	for {
-		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision),
-			clientv3.WithLimit(pageKeys))
+		page, err := s.paged.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision),
+			clientv3.WithLimit(keys))
+		if locktxn.Code(err) == codes.ResourceExhausted && keys > 1 { // too large
+			keys = max(1, keys/4)
+			alive(func() {}) // the server has answered
+			continue
+		}
 		if err != nil {
 			return 0, reason(ctx, err)
 		}
+		keys = min(2*keys, pageKeys)
 		alive(func() { deliver(page.Kvs, each) })
 		if revision == 0 {
 			revision = page.Header.Revision

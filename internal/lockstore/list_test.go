@@ -72,6 +72,24 @@ func TestList(t *testing.T) {
 	}
 }
 
+// Whoever may take locks may write a megabyte into each key.
+func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
+	line := olderThan37()
+	w := on(t, line.client(t, etcdtest.Start(t)))
+	want := []string{}
+	for i := range 60 {
+		want = append(want, w.l.Field("a", fmt.Sprintf("x%02d", i)))
+		w.put(want[i], strings.Repeat("x", 1<<20))
+	}
+	var got []string
+	if _, err := w.List(t.Context(), func(kv protocol.KV) { got = append(got, kv.Key) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) || line.bytes.Load() > 16<<20 {
+		t.Errorf("%d keys, the largest answer has %d bytes", len(got), line.bytes.Load())
+	}
+}
+
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
 func TestListIsOfOneRevision(t *testing.T) {
 	server := etcdtest.Start(t)

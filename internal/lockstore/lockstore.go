@@ -27,6 +27,7 @@ const callTimeout = 5 * time.Second
 // Store reads and removes the locks of one layout. It is safe for concurrent use.
 type Store struct {
 	etcd   *clientv3.Client
+	paged  clientv3.KV // refuses answers of more than pageBytes
 	layout protocol.Layout
 	log    zerolog.Logger
 
@@ -61,7 +62,7 @@ func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.
 // New returns a store that uses the client etcd, which the caller closes.
 func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	s := &Store{
-		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
+		etcd: etcd, paged: bounded(etcd, pageBytes), layout: l, log: zerolog.Nop(), pulse: defaultPulse,
 		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
 		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),

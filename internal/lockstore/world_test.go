@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -161,7 +163,8 @@ type wire struct {
 	txn func(req *pb.TxnRequest, send func() error) error
 	any func(method string) error
 
-	ended func(error) // told of the end of every stream
+	ended func(error)  // told of the end of every stream
+	bytes atomic.Int64 // of the largest answer to a read
 }
 
 func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
@@ -199,7 +202,11 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
 		return txn(r, do)
 	}
-	return do()
+	err := do()
+	if r, ok := reply.(*pb.RangeResponse); ok && err == nil {
+		w.bytes.Store(max(w.bytes.Load(), int64(proto.Size(r))))
+	}
+	return err
 }
 
 func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer,

@@ -45,6 +45,8 @@ type receivers struct {
 	http *httptest.Server
 	smtp net.Listener
 
+	change func(config string) string // of the shipped configuration; nil: it stays as it is
+
 	mu   sync.Mutex
 	told []message
 }
@@ -292,6 +294,9 @@ func (r *receivers) shipped() (path string) {
 		}
 		text = strings.ReplaceAll(text, shipped, here)
 	}
+	if r.change != nil {
+		text = r.change(text)
+	}
 	for name, text := range map[string]string{
 		"alertmanager.yml": text, "unlocker.tmpl": read(r.T, "deploy/alertmanager/unlocker.tmpl"),
 		"smtp": "secret", "slack": r.http.URL + "/slack", "pagerduty": "key", "opsgenie": "key",
@@ -322,6 +327,8 @@ func (r *receivers) alertmanager() (url string) {
 
 // pushed is an unlocker's pusher over records that nobody holds.
 type pushed struct {
+	*alertpush.Pusher
+	die     func() // as an unlocker that is killed
 	mu      sync.Mutex
 	locks   []*compact.Record
 	changed chan struct{}
@@ -330,11 +337,12 @@ type pushed struct {
 }
 
 // push pushes these locks to an Alertmanager until the test ends.
-func push(t *testing.T, am string, waiting map[string]int, locks ...*metadata.Record) *pushed {
+func push(t *testing.T, am string, waiting map[string]int, resend time.Duration, locks ...*metadata.Record) *pushed {
 	t.Helper()
 	p := &pushed{locks: compact.All(locks), changed: make(chan struct{}), began: time.Now(), waiting: waiting}
 	pusher, err := alertpush.New(alertpush.Config{
-		URLs: []string{am}, Resend: time.Minute, Attributes: map[string]string{"team": "team"},
+		URLs: []string{am}, Resend: resend, Attributes: map[string]string{"team": "team"},
+		Labels:    map[string]string{"cluster": "eu"},
 		Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
 		Locks: func() []*compact.Record {
 			p.mu.Lock()
@@ -356,15 +364,17 @@ func push(t *testing.T, am string, waiting map[string]int, locks ...*metadata.Re
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Pusher = pusher
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- pusher.Run(ctx) }()
-	t.Cleanup(func() {
+	p.die = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(p.die)
 	return p
 }
 
@@ -433,6 +443,11 @@ func transcript(now time.Time, text string) string {
 // shows expects a message on the page of the receivers, or writes it there.
 func (r *receivers) shows(now time.Time, name string, m message) {
 	r.Helper()
+	r.showsText(name, transcript(now, m.readable(r.T)))
+}
+
+func (r *receivers) showsText(name, got string) {
+	r.Helper()
 	const page = "docs/howto/receivers.md"
 	text := read(r.T, page)
 	begin := "<!-- message: " + name + " -->\n```text\n"
@@ -441,7 +456,6 @@ func (r *receivers) shows(now time.Time, name string, m message) {
 	if !found || !ended {
 		r.Fatalf("the page has no place for the message %s", name)
 	}
-	got := transcript(now, m.readable(r.T))
 	if *updatePage {
 		if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
 			r.Fatal(err)
@@ -460,12 +474,12 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 
 	var locks []*metadata.Record
-	for i := range 30 {
-		locks = append(locks, late(now, fmt.Sprintf("billing/invoice/%02d", i), "billing",
-			time.Duration(i*37%30+1)*time.Minute))
+	for i := range 50 { // each of another owner
+		locks = append(locks, late(now, fmt.Sprintf("billing/invoice/%02d", i), fmt.Sprintf("service-%02d", i),
+			time.Duration(i*37%50+1)*time.Minute))
 	}
 	waiting := map[string]int{"payments/settle": 3, "billing/invoice/17": 12, "search/reindex": 1}
-	one := push(t, am, waiting, append(locks,
+	one := push(t, am, waiting, time.Minute, append(locks,
 		late(now, "payments/settle", "payments-settler", 10*time.Minute, team("payments"),
 			func(r *metadata.Record) {
 				r.Asked = &metadata.Request{By: "ann", At: metadata.Time{Time: now.Add(-5 * time.Minute)},
@@ -476,7 +490,7 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 
 	r.shows(now, "slack", r.wants("/slack#payments", "Lock payments/settle is held longer"))
 	r.shows(now, "mail", r.wants("payments-on-call@example.org", "Lock payments/settle is held longer"))
-	r.shows(now, "slack of many", r.wants("/slack#locks", "30 locks are held longer"))
+	r.shows(now, "slack of many", r.wants("/slack#locks", "50 locks are held longer"))
 	r.shows(now, "pagerduty", r.wants("/pagerduty", "search/reindex is past its deadline"))
 	r.shows(now, "opsgenie", r.wants("/opsgenie/v2/alerts", "search/reindex is past its deadline"))
 	r.shows(now, "webhook", r.wants("/webhook", "data/import"))
@@ -492,13 +506,61 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	// Alertmanager takes in one alert after the other, and tells of a group once a second here: of its end
 	// perhaps twice.
 	if n := len(r.all("/slack#locks")); n < 2 || n > 3 {
-		t.Errorf("of 30 locks of one owner the chat is told %d times, want one alert and its end", n)
+		t.Errorf("of 50 locks with one problem the chat is told %d times, want one alert and its end", n)
 	}
 	for to, foreign := range map[string]string{"/slack#payments": "data/import", "/webhook": "payments/settle",
 		"/slack#locks": "payments/settle", "payments-on-call@example.org": "billing/invoice"} {
 		for _, m := range r.all(to) {
 			if strings.Contains(m.readable(t), foreign) {
 				t.Errorf("%s is told of %s", to, foreign)
+			}
+		}
+	}
+}
+
+// TestWhatHasHappenedIsToldOnce: the alert ends a quarter of an hour later, and there is nothing to say about that.
+func TestWhatHasHappenedIsToldOnce(t *testing.T) {
+	t.Parallel()
+	r := newReceivers(t)
+	am := r.alertmanager()
+	now := time.Now().UTC().Truncate(time.Second)
+	one := push(t, am, nil, time.Second)
+	for owner, to := range map[string]string{"payments-settler": "payments", "search-indexer": "", "importer": "data",
+		"reports": ""} {
+		one.Ended(nil, &metadata.Ending{Lock: owner + "/job", Owner: owner, Hostname: "worker-3", Purpose: "nightly",
+			Attributes: map[string]any{"team": to}, Ended: metadata.EndedAutoUnlocked,
+			EndedAt: metadata.Time{Time: now.Add(5*time.Second - 15*time.Minute)}})
+	}
+	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was removed by the unlocker."))
+	r.wants("/slack#payments", "was removed")
+	r.wants("payments-on-call@example.org", "was removed")
+	r.wants("/opsgenie/v2/alerts", "was removed")
+	r.wants("/webhook", `"status": "resolved"`) // a program may want to know
+	proctest.Eventually(t, "Alertmanager forgets them", func() error { return quiet(am, "UnlockerLockAutoUnlocked") })
+	one.die()
+	later := push(t, am, nil, time.Second, late(now, "next", "reports", time.Minute),
+		late(now, "next/payments", "payments-settler", time.Minute, team("payments")),
+		late(now, "next/search", "search-indexer", time.Minute))
+	for _, to := range []string{"/slack#locks", "/slack#payments", "payments-on-call@example.org",
+		"/opsgenie/v2/alerts"} {
+		r.wants(to, "is held longer")
+		for _, m := range r.all(to) {
+			text := m.readable(t)
+			if strings.Contains(text, "Resolved") || strings.Count(text, "was removed by") > 1 {
+				t.Errorf("%s is told\n%s", to, text)
+			}
+		}
+		if n := len(r.all(to)); n != 2 {
+			t.Errorf("%s is told %d times, want of the removal and of the next lock", to, n)
+		}
+	}
+	later.die() // nobody tells Alertmanager any more, and it forgets: no lock is well because of that
+	r.shows(now, "slack unheard", r.wants("/slack#locks", "Unknown: Lock next is held longer"))
+	r.wants("payments-on-call@example.org", "Unknown: Lock next/payments is held longer")
+	for _, to := range []string{"/slack#locks", "/slack#payments"} {
+		for _, m := range r.all(to) {
+			if strings.Contains(m.readable(t), "Resolved") {
+				t.Errorf("%s is told %s", to, m.body)
 			}
 		}
 	}
@@ -573,7 +635,7 @@ func TestHostileNamesAreHarmlessInEveryMessage(t *testing.T) {
 				r.Hostname = evil
 			}))
 	}
-	push(t, am, nil, locks...)
+	push(t, am, nil, time.Minute, locks...)
 	for _, to := range []string{"/slack#payments", "/slack#locks", "/pagerduty", "/opsgenie/v2/alerts",
 		"payments-on-call@example.org"} {
 		m := r.wants(to, "channel")

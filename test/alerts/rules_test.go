@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ func TestAlertsOfRulesReadAsThePageShows(t *testing.T) {
 			Attributes: map[string]any{"team": "payments"}},
 		"data/import": {Owner: "importer", AlertAt: now.Add(-20 * time.Minute),
 			Attributes: map[string]any{"team": "data"}},
-		"stuck/reindex": {Owner: "search-indexer", AlertAt: now.Add(-2 * time.Hour)}, // excluded from removal
+		"search/reindex": {Owner: "search-indexer", AlertAt: now.Add(-2 * time.Hour)}, // past its deadline, too
 	} {
 		d.UUID = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11"
 		d.Hostname = "worker-3"
@@ -31,15 +32,16 @@ func TestAlertsOfRulesReadAsThePageShows(t *testing.T) {
 		d.AutoUnlockAt = d.AlertAt.Add(time.Hour)
 		w.write(lock, d)
 	}
-	u := w.unlocker("--dashboard.url=https://locks.example.org/")
-	w.prometheus(r.alertmanager(), []string{u.addr})
+	u := w.unlocker("--dashboard.url=https://locks.example.org/", "--sweep.min-warning=1h")
+	am := r.alertmanager()
+	w.prometheus(am, []string{u.addr})
 
 	for name, m := range map[string]message{
 		"slack from rules":     r.wants("/slack#payments", "Lock payments/settle is held longer"),
 		"mail from rules":      r.wants("payments-on-call@example.org", "Lock payments/settle is held longer"),
 		"webhook from rules":   r.wants("/webhook", "data/import"),
-		"pagerduty from rules": r.wants("/pagerduty", "stuck/reindex is past its deadline"),
-		"opsgenie from rules":  r.wants("/opsgenie/v2/alerts", "stuck/reindex is past its deadline"),
+		"pagerduty from rules": r.wants("/pagerduty", "search/reindex is past its deadline"),
+		"opsgenie from rules":  r.wants("/opsgenie/v2/alerts", "search/reindex is past its deadline"),
 	} {
 		// They begin when Prometheus first sees them, and link to its page.
 		m.body = regexp.MustCompile(`(Since: |"startsAt":")\d{4}-[0-9-]+[T ][0-9:.]+Z`).ReplaceAllStringFunc(m.body,
@@ -53,4 +55,6 @@ func TestAlertsOfRulesReadAsThePageShows(t *testing.T) {
 			`"generatorURL":"http://prometheus.example.org/graph?…"`)
 		r.shows(now, name, m)
 	}
+	proctest.Eventually(t, "the first deadline is not told beside the second",
+		func() error { return inhibited(am, "UnlockerLockAlerting", "search/reindex") })
 }

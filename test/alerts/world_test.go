@@ -222,8 +222,8 @@ global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
 scrape_configs:
-  - {job_name: unlocker, static_configs: [{targets: %s}]}
-  - {job_name: mutexdash, static_configs: [{targets: %s}]}
+  - {job_name: unlocker, static_configs: [{targets: %s, labels: {cluster: eu, namespace: locking}}]}
+  - {job_name: mutexdash, static_configs: [{targets: %s, labels: {cluster: eu, namespace: locking}}]}
 `, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers),
 		quoted(dashboards))
 	addr := proctest.FreeAddr(w.T)

@@ -16,6 +16,7 @@ var (
 	selector   = regexp.MustCompile(`\b((?:unlocker|mutexdash)_[a-z0-9_]+)\{([^}]*)\}`)
 	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping   = regexp.MustCompile(`\b(?:by|on|group_left)\s*\(([^)]*)\)`)
+	made       = regexp.MustCompile(`label_replace\([^"]*"([a-z_]+)"`)
 )
 
 // checkQuery checks that a query uses only metrics and labels that exist.
@@ -25,6 +26,9 @@ func checkQuery(t *testing.T, all map[string]metric, where, query string) {
 	labels := map[string]bool{"le": true}
 	for _, label := range ofTargets() {
 		labels[label] = true
+	}
+	for _, found := range made.FindAllStringSubmatch(query, -1) {
+		labels[found[1]] = true
 	}
 	for _, name := range names {
 		m, ok := all[familyOf(all, name)]

@@ -74,7 +74,8 @@ func scrapes(t *testing.T) map[string]families {
 	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
-	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour)
+	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour,
+		clientv3.OpPut(l.Field("abandoned", metadata.FieldAlive), metadata.FormatTime(time.Now())))
 	death(t, client, l, "abandoned")
 	put(t, client, l.Ticket("nobody takes it", "00000000-0000-4000-8000-000000000006"), `{}`)
 	acknowledge(t, client, l, "abandoned")
@@ -131,7 +132,7 @@ func late() map[string][]string {
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
-			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded",
+			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded", "unlocker_lock_alive_timestamp_seconds",
 			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
 		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},

@@ -1,0 +1,101 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// told is what promtool expects a rule to make: see deploy/prometheus/tests.
+type told struct {
+	Labels      map[string]string `yaml:"exp_labels" json:"labels"`
+	Annotations map[string]string `yaml:"exp_annotations" json:"annotations"`
+}
+
+// rulesAlerts is an alert of each rule, in the order of the rules.
+func rulesAlerts(t *testing.T) (all []told) {
+	t.Helper()
+	files, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]told{}
+	for _, file := range files {
+		var tests struct {
+			Tests []struct {
+				Rules []struct {
+					Name string `yaml:"alertname"`
+					Want []told `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &tests); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range tests.Tests {
+			for _, rule := range test.Rules {
+				if _, known := found[rule.Name]; !known && len(rule.Want) > 0 {
+					found[rule.Name] = rule.Want[0]
+				}
+			}
+		}
+	}
+	names := regexp.MustCompile(`(?m)^      - alert: (\w+)$`)
+	for _, name := range names.FindAllStringSubmatch(read(t, "deploy/prometheus/unlocker.rules.yaml"), -1) {
+		one := found[name[1]]
+		one.Labels = maps.Clone(one.Labels)
+		one.Labels["alertname"] = name[1]
+		one.Labels["cluster"] = "eu"
+		one.Labels["namespace"] = "locking"
+		all = append(all, one)
+	}
+	return all
+}
+
+// TestEveryAlertReadsAsThePageShows sends an alert of each rule through Alertmanager to the chat or the pager. Without
+// the inhibitions, because they do not all fire at once.
+func TestEveryAlertReadsAsThePageShows(t *testing.T) {
+	t.Parallel()
+	r := newReceivers(t)
+	r.change = func(config string) string {
+		config, _, _ = strings.Cut(config, "\ninhibit_rules:\n")
+		return strings.ReplaceAll(config, `'owner =~ "search(-.*)?"'`, `'owner = "a team of its own"'`)
+	}
+	am := r.alertmanager()
+	all := rulesAlerts(t)
+	body, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(am+"/api/v2/alerts", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("Alertmanager answers %s", resp.Status)
+	}
+	links := regexp.MustCompile(`(?m)^(Since|Installation|Page|Runbook|Silence): .*\n`)
+	page := ""
+	for _, one := range all {
+		name := one.Labels["alertname"]
+		to := map[string]string{"critical": "/pagerduty", "warning": "/slack#locks"}[one.Labels["severity"]]
+		if to == "" {
+			continue // of mere information nobody is told
+		}
+		text := r.wants(to, "Runbook: "+one.Annotations["runbook_url"]+"\n").readable(t)
+		title := regexp.MustCompile(`(?m)^(?:title|summary): (.*)$`).FindStringSubmatch(text)[1]
+		_, text, _ = strings.Cut(text, "\n\n")
+		page += name + "\n" + title + "\n" + links.ReplaceAllString(text, "") + "\n"
+	}
+	r.showsText("every alert", transcript(fixed, strings.TrimRight(page, "\n")))
+}
