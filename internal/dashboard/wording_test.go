@@ -26,7 +26,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 		s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		d := s.dashboard(t)
-		wantWords(t, ok(t, d, "/"), "1 lock expired by 2m: reports.", says)
+		wantWords(t, ok(t, d, "/"), "reports expired 2m ago; nobody waits. Held by o for 1h. ", says)
 		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
 			t.Error("the status says that an unlocker holds back")
 		}
@@ -51,7 +51,8 @@ func TestPagesUseTheWordsOfTheField(t *testing.T) {
 		"Force unlock… You will be asked to confirm.")
 	s.locks = s.locks[4:] // legacy/cron, whose alert_at cannot be read
 	wantWords(t, ok(t, s.dashboard(t), "/"),
-		"1 malformed lock: a field that the protocol acts on is missing or cannot be read.")
+		"legacy/cron is malformed; nobody waits. Held on old-box. "+
+			"A field that the protocol acts on is missing or cannot be read.")
 	wantWords(t, ok(t, d, "/help"),
 		"Without a readable deadline it alerts and auto-unlocks only where a default is set, see Status.")
 }

@@ -231,7 +231,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
 	v.Verdict = p.Verdict(r, s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
-		v.Icon = iconOf(s.All)
+		v.Icon = v.Verdict.icon(s.All)
 	}
 	if urgent := s.All.Alerting + s.All.Abandoned + s.All.Expired; urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
