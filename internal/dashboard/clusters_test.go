@@ -250,7 +250,7 @@ func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
 	w := clusters(t)
 	w.leaves("prod-us", 4*time.Minute)
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "PROD-US is away: etcd unreachable since 03:08:41 UTC", "Its locks are shown as of then.")
+	wantWords(t, page, "PROD-US is away: etcd has not answered since 03:08:41 UTC", "Its locks are shown as of then.")
 	if n := strings.Count(page, " away\" data-rev"); n != 2 {
 		t.Errorf("%d rows are of a cluster that is away, want 2", n)
 	}

@@ -110,8 +110,8 @@ func (s *Site) Page(r *Request, title string) Page {
 		p.Icon = Icon{Look: "stale", Text: "?"}
 	}
 	if level == locks.Stale && !r.Several() {
-		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
-			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
+		p.Banner = phrase.Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+			Say(")" + fresh.Why() + ". What you see is from then; locks may have changed.")
 	}
 	return p
 }
