@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -120,6 +122,26 @@ func TestForceUnlockWhileStaleSaysWhatToDo(t *testing.T) {
 	if w := post(d, "chief", path, form); w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != "" ||
 		!strings.Contains(w.Body.String(), "Back to the lock") {
 		t.Errorf("the form is answered with %d, refresh %q", w.Code, w.Header().Get("Refresh"))
+	}
+}
+
+func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
+	s := lived(t)
+	s.away = errAway // and the silence is too short to be noticed
+	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+		d, _ := operated(t, s, gentle(t, s, &[]protocol.Action{}), func(c *setup.Config) {
+			c.ForceUnlock = func(context.Context, metadata.Removal, protocol.Action) error { return errAway }
+		})
+		w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", "chief")
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "5" {
+			t.Errorf("%s answers %d, and looks again after %q s", form, w.Code, w.Header().Get("Refresh"))
+		}
+		wantWords(t, w.Body.String(), "Not now The form cannot be shown: timeout.", "Back to the lock "+stuck,
+			"This page looks again every 5 seconds.", "From a host that reaches etcd: mutexctl ")
+		if !strings.Contains(w.Body.String(),
+			`href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
+			t.Errorf("%s: there is no way back to the lock", form)
+		}
 	}
 }
 
