@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -189,7 +190,12 @@ func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
 		Why: "its container ended 40s ago with exit code 137 (OOMKilled), says the witness eu-1"}
 	d := s.dashboard(t)
 	for _, path := range []string{"/history", "/history?q=ended:abandoned"} {
-		wantWords(t, ok(t, d, path), "by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
+		page := ok(t, d, path)
+		wantWords(t, page, "etcd keeps for days how unlockers and operators ended holds.",
+			"by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
+		if !strings.Contains(page, `<span class="badge abandoned">`) {
+			t.Errorf("%s shows it like a release: %s", path, regexp.MustCompile(`<span class="badge.*`).FindString(page))
+		}
 	}
 	if page := ok(t, d, "/history?q=ended:released"); strings.Contains(page, "OOMKilled") {
 		t.Error("it counts as released")

@@ -170,11 +170,12 @@ func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
 			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
 			s.change(func() { s.tick(time.Minute) })
 		}
-		const two = "At most 2 waited in the last 24 hours, at 03:12 UTC; now 2."
-		page("Prometheus has no samples of this lock. "+own, two, "Held: 2 % of the last 24 hours",
-			"Waited for: under 1 % of the last 24 hours, most in the one from 03:00 UTC")
+		const two = "At most 2 waited since 03:12 UTC, at 03:12 UTC; now 2."
+		page("Since 03:12 UTC "+two, "Prometheus has no samples of this lock. "+own,
+			"Held: most in the hour from 03:00 UTC", "Waited for: most in the hour from 03:00 UTC")
 		samples = []trends.Sample{{At: s.now, N: 7}, {At: s.now.Add(-5 * time.Hour), N: 95}}
-		page("At most 95 waited in the last 24 hours, at 22:10 UTC; now 7. From Prometheus")
+		page("Last 24 hours At most 95 waited in the last 24 hours, at 22:10 UTC; now 7. From Prometheus",
+			"Held: 2 % of the last 24 hours")
 		err = errors.New("timeout")
 		page("Prometheus could not be asked (timeout). "+own, two)
 		err = nil

@@ -27,7 +27,8 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r)}
+		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r),
+		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
 	unlockers, known := r.Unlockers()
 	b.unattended = known && len(unlockers) == 0
 	b.unlockers = func(row *locks.Row) []setup.Unlocker {
@@ -46,6 +47,8 @@ type banner struct {
 	unclaimed []claimless // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
 	unlockers func(*locks.Row) []setup.Unlocker
+	// clusterOf is a cluster for people; empty where there is only one.
+	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.
 	unattended bool
 	counted    bool // waiters are recorded
@@ -109,7 +112,7 @@ func (b *banner) deadlock() phrase.Sentence {
 // free names the lock that nobody has taken for longest although somebody waits.
 func (b *banner) free() phrase.Sentence {
 	l := longestUnclaimed(b.unclaimed)
-	said := phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), l.urls.Lock(l.Name, "")).
+	said := b.link(l.Name, l.urls.Lock(l.Name, ""), l.urls.Cluster).
 		Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
 		Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
 	if more := len(b.unclaimed) - 1; more > 0 {
@@ -196,7 +199,16 @@ func (b *banner) lock() phrase.Sentence {
 	if b.worst.Lock != r.Name {
 		uuid = ""
 	}
-	return phrase.Sentence{}.Link(text.Clip(b.worst.Lock, site.MaxNameShown), b.urls.Of(r).Lock(b.worst.Lock, uuid))
+	return b.link(b.worst.Lock, b.urls.Of(r).Lock(b.worst.Lock, uuid), r.Cluster)
+}
+
+// link is a lock, as a link, and its cluster where there are several.
+func (b *banner) link(lock, url, cluster string) phrase.Sentence {
+	said := phrase.Sentence{}.Link(text.Clip(lock, site.MaxNameShown), url)
+	if in := b.clusterOf(cluster); in != "" {
+		said = said.Say(" in ").Value(in)
+	}
+	return said
 }
 
 // impact names the lock that is most in the way, and says whom it blocks.
