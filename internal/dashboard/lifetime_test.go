@@ -96,7 +96,8 @@ func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
 	for lock, other := range map[string]string{"drm/rotate-keys": "drm-10", "drm/rotate-keys-2": "drm-9"} {
 		s.queues[lock] = []metadata.Waiter{s.waiter(lock, "drm", other, 17)}
 	}
-	wantWords(t, ok(t, s.dashboard(t, free), "/"), "Deadlock likely:", "1 unclaimed lock: free, and the first in line does not take it.")
+	wantWords(t, ok(t, s.dashboard(t, free), "/"), "Deadlock likely:",
+		"1 unclaimed lock: free, and the first in line does not take it.")
 }
 
 func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {

@@ -191,8 +191,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
 			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
-		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for 0s. " +
-			"2 alerting, 1 malformed. 5 locks"},
+		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for " +
+			"0s. 2 alerting, 1 malformed. 5 locks"},
 		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "warn",
 			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing or " +
 				"cannot be read. 1 lock"},
