@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,11 +164,16 @@ func TestTheLockPageSaysWhichContainerHoldsIt(t *testing.T) {
 	wantWords(t, ok(t, s.dashboard(t), "/lock?name=a"), "pod billing/run-0 container worker boot 2f0c1a52")
 }
 
-func TestTheVerdictNamesTheOneThatBlocksSomebodyOrEndedFirst(t *testing.T) {
+func TestTheVerdictNamesWhatGoesByItselfLast(t *testing.T) {
 	s := mourning()
+	wantWords(t, ok(t, s.dashboard(t, unlocksAbandoned), "/"),
+		"catalog/sync/eu has been alerting for 3m; nobody waits.", "2 abandoned, 1 malformed.")
+	s.locks = slices.DeleteFunc(s.locks, func(r *metadata.Record) bool {
+		return r.Name == "catalog/sync/eu" || r.Name == "legacy/cron"
+	})
 	wantWords(t, ok(t, s.dashboard(t, unlocksAbandoned), "/"), "billing/invoice-run blocks 2 (longest 9m). "+
 		"Held by billing on billing-7f9c; its container ended 40s ago with exit code 137 (OOMKilled). "+
-		"It is unlocked in 0:08 under a minute. 1 more abandoned, 1 alerting, 1 malformed.")
+		"It is unlocked in 0:08 under a minute. 1 more abandoned.")
 	clear(s.queues)
 	wantWords(t, ok(t, s.dashboard(t, unlocksAbandoned), "/"), "drm/rotate-keys-2 is abandoned; nobody waits. "+
 		"Held by drm on drm-10; its process ended 2h ago by SIGKILL. It is unlocked in 0:08 under a minute.")
@@ -221,7 +228,12 @@ func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
 		Why: "its container ended 40s ago with exit code 137 (OOMKilled), says the witness eu-1"}
 	d := s.dashboard(t)
 	for _, path := range []string{"/history", "/history?q=ended:abandoned"} {
-		wantWords(t, ok(t, d, path), "by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
+		page := ok(t, d, path)
+		wantWords(t, page, "etcd keeps for days how unlockers and operators ended holds.",
+			"by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
+		if !strings.Contains(page, `<span class="badge abandoned">`) {
+			t.Errorf("%s shows it like a release: %s", path, regexp.MustCompile(`<span class="badge.*`).FindString(page))
+		}
 	}
 	if page := ok(t, d, "/history?q=ended:released"); strings.Contains(page, "OOMKilled") {
 		t.Error("it counts as released")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,7 +100,7 @@ func links(page, part string) []string {
 func TestListShowsTheLocksOfAllClusters(t *testing.T) {
 	w := clusters(t)
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "5 locks", "billing/settle has been alerting for 10m; nobody waits.",
+	wantWords(t, page, "5 locks", "billing/settle in PROD-US has been alerting for 10m; nobody waits.",
 		"PROD-EU", "PROD-US", "STAGING", "Cluster")
 	for _, link := range []string{"/c/prod-eu/lock?name=nightly/run", "/c/prod-us/lock?name=nightly/run",
 		"/c/staging/lock?name=nightly/run", "/c/prod-us/lock?name=billing/settle",
@@ -112,6 +113,17 @@ func TestListShowsTheLocksOfAllClusters(t *testing.T) {
 		return !strings.HasPrefix(l, "/c/")
 	}) {
 		t.Errorf("links to locks of no cluster: %v", stray)
+	}
+}
+
+func TestNoTwoClustersHaveOneColour(t *testing.T) {
+	page := clusters(t).page(t, "ann", "/", http.StatusOK)
+	seen := map[string]bool{}
+	for _, chip := range regexp.MustCompile(`class="cluster [^"]*(band-\w+)`).FindAllStringSubmatch(page, -1) {
+		seen[chip[1]] = true
+	}
+	if len(seen) != 3 || !seen["band-prod"] {
+		t.Errorf("three clusters have the colours %v", seen)
 	}
 }
 
@@ -250,7 +262,7 @@ func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
 	w := clusters(t)
 	w.leaves("prod-us", 4*time.Minute)
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "PROD-US is away: etcd unreachable since 03:08:41 UTC", "Its locks are shown as of then.")
+	wantWords(t, page, "PROD-US is away: etcd has not answered since 03:08:41 UTC", "Its locks are shown as of then.")
 	if n := strings.Count(page, " away\" data-rev"); n != 2 {
 		t.Errorf("%d rows are of a cluster that is away, want 2", n)
 	}
@@ -300,7 +312,8 @@ func TestClusterThatNeverAnsweredIsSaid(t *testing.T) {
 	page := w.page(t, "ann", "/", http.StatusOK)
 	wantWords(t, page, "3 locks", "PROD-US has not answered since the dashboard started", "PROD-US no data")
 	w.page(t, "ann", "/c/prod-us/lock?name=nightly/run", http.StatusServiceUnavailable)
-	wantWords(t, w.page(t, "ann", "/lock?name=nightly/run", http.StatusMultipleChoices), "2 clusters know")
+	wantWords(t, w.page(t, "ann", "/lock?name=nightly/run", http.StatusMultipleChoices), "2 clusters know",
+		"PROD-US no data – STAGING")
 	for _, s := range w.scenes {
 		s.fresh.Heard = time.Time{}
 	}
@@ -439,7 +452,7 @@ func TestMergedPictureFollowsChanges(t *testing.T) {
 	us.locks = slices.DeleteFunc(slices.Clone(us.locks),
 		func(r *metadata.Record) bool { return r.Name == "billing/settle" })
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "5 locks", "aaa/new has been alerting for 1s")
+	wantWords(t, page, "5 locks", "aaa/new in PROD-US has been alerting for 1s")
 	if strings.Contains(page, "billing/settle") {
 		t.Error("a lock that was released is still there")
 	}

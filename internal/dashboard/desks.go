@@ -76,6 +76,7 @@ func (d *Dashboard) furnish(all []setup.Config, templates map[string]*template.T
 		d.desk = *newDesk(all[0], d.urls, templates)
 		return
 	}
+	site.Colour(all)
 	front := &site.Site{Config: together(all), URLs: d.urls, Templates: templates}
 	traces := map[string]*backtraces.Store{}
 	for _, config := range all {

@@ -16,18 +16,39 @@ func TestPageSaysHowFreshItIs(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	for age, says := range map[time.Duration]string{
-		2 * time.Second:  "live, 2s ago",
-		10 * time.Second: "live, 10s ago",
-		14 * time.Second: "14s behind",
-		30 * time.Second: "30s behind",
-		4 * time.Minute:  "4m behind",
+		2 * time.Second:         "live, 2s ago",
+		4900 * time.Millisecond: "live, 4s ago",
+		5 * time.Second:         "5s behind",
+		4 * time.Minute:         "4m behind",
 	} {
 		s.fresh.Heard = s.now.Add(-age)
 		page := ok(t, d, "/")
 		wantWords(t, page, says)
-		if isStale := age > 30*time.Second; isStale != strings.Contains(page, `class="stale"`) ||
+		if isStale := age >= 5*time.Second; isStale != strings.Contains(page, `class="stale"`) ||
 			isStale != strings.Contains(page, `role="alert"`) {
 			t.Errorf("%v after the last sign of life the page looks stale: %v", age, !isStale)
+		}
+	}
+}
+
+func TestSilenceMakesNothingWorse(t *testing.T) {
+	for silence, want := range map[time.Duration][]string{ // of etcd, which gives a sign of life every two seconds
+		2 * time.Second: {"alerting", "expired"}, 3 * time.Second: {"held", "alerting"},
+		28 * time.Second: {"held", "alerting"},
+	} {
+		s := newScene()
+		s.add(hold{name: "alert/passed", owner: "o", held: time.Hour, alert: -time.Second, unlock: time.Hour})
+		s.add(hold{name: "unlock/passed", owner: "o", held: time.Hour, alert: -time.Minute, unlock: -time.Second})
+		s.fresh.Heard = s.now.Add(-silence)
+		d := s.dashboard(t)
+		found, _ := fetch[[]lock](t, d, "/api/v1/locks?sort=name")
+		for i, l := range found {
+			if l["state"] != want[i] {
+				t.Errorf("after %v of silence, %s is %s, want %s", silence, l["name"], l["state"], want[i])
+			}
+		}
+		if page := words(ok(t, d, "/")); silence > 2*time.Second && strings.Contains(page, "about to be removed") {
+			t.Errorf("after %v of silence, a lock is said to be about to be removed: %s", silence, page)
 		}
 	}
 }
@@ -43,7 +64,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 	s.away = errAway
 	page := ok(t, d, "/")
 	wantWords(t, page,
-		"etcd unreachable since 03:12:39 UTC (4m): no leader. Showing the last known state; locks may have changed.",
+		"etcd has not answered since 03:12:39 UTC (4m): no leader. What you see is from then; locks may have changed.",
 		"As of 03:12:39: billing/invoice-run blocks 2 (longest 8m). Held by billing on billing-7f9c, silent for 58s. "+
 			"Its auto-unlock was due, outcome unknown. 1 more alerting",
 		"alerting billing/invoice-run billing billing-7f9c:17 21m 13m ago outcome unknown",
@@ -58,7 +79,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 		t.Error("the icon of the tab does not say that the page is stale")
 	}
 	for _, path := range []string{"/lock?name=billing/invoice-run", "/status", "/help"} {
-		wantWords(t, ok(t, d, path), "etcd unreachable since 03:12:39 UTC")
+		wantWords(t, ok(t, d, path), "etcd has not answered since 03:12:39 UTC")
 	}
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Its deadline passed, outcome unknown.")
 	if _, meta := fetch[[]lock](t, d, "/api/v1/locks"); meta["stale"] != true {

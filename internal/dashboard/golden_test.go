@@ -51,7 +51,6 @@ func golden() []struct {
 		path  string
 	}{
 		{"list", lived, "/"},
-		{"list-delayed", awhile(14 * time.Second), "/"},
 		{"list-stale", awhile(4 * time.Minute), "/"},
 		{"list-empty", empty, "/"},
 		{"list-filtered-empty", lived, "/?q=nothing:like+that"},

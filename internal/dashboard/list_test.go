@@ -80,11 +80,12 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*scene)
+		level  string
 		says   string
 	}{
-		"one alerting, and some wait": {func(*scene) {},
+		"one alerting, and some wait": {func(*scene) {}, "alerting",
 			lead + "Auto-unlock in 1:42 under 2 minutes. 1 more alerting, 1 malformed. 5 locks"},
-		"one alerting, and nobody waits": {func(s *scene) { s.queues = map[string][]metadata.Waiter{} },
+		"one alerting, and nobody waits": {func(s *scene) { s.queues = map[string][]metadata.Waiter{} }, "alerting",
 			"billing/invoice-run has been alerting for 14m; nobody waits. Held by billing on billing-7f9c, " +
 				"silent for 1m. Auto-unlock in 1:42"},
 		"one began to alert just now, and many wait for another": {func(s *scene) {
@@ -92,94 +93,126 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 50 * time.Minute,
 				alert: -18 * time.Minute, unlock: 4 * time.Minute})
 			throng(s, "orders/settle", 94, 40*time.Minute)
-		}, "orders/settle blocks 94 (longest 40m). Held by orders on …x2k7p for 50m. Auto-unlock in 4m. " +
+		}, "alerting", "orders/settle blocks 94 (longest 40m). Held by orders on …x2k7p for 50m. Auto-unlock in 4m. " +
 			"3 more alerting, 1 malformed."},
-		"many wait for a lock that does not alert yet": {func(s *scene) {
+		"many wait for a sound lock, and few for one that alerts": {func(s *scene) {
 			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		},
-			"drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. 2 alerting, " +
-				"1 malformed."},
-		"a busy lock whose waits are short is not the trouble": {func(s *scene) {
-			throng(s, "drm/rotate-keys", 9, 2*time.Second)
-		}, lead},
+		}, "alerting", lead},
+		"many wait for a sound lock, and nobody for one that alerts": {func(s *scene) {
+			s.queues = map[string][]metadata.Waiter{}
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+		}, "alerting", "billing/invoice-run has been alerting for 14m; nobody waits."},
+		"many wait for a sound lock, and one is malformed": {func(s *scene) {
+			s.locks = s.locks[2:]
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+		}, "warn", "legacy/cron is malformed; nobody waits. Held on old-box. " +
+			"A field that the protocol acts on is missing or cannot be read. 3 locks"},
+		"many wait for a sound lock, and one goes by itself": {func(s *scene) {
+			s.locks = s.locks[2:4]
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+			late := expired
+			late.unlock = -10 * time.Second
+			s.add(late)
+		}, "calm", "reports expired 10s ago; nobody waits. Held for 1h. It is about to be removed. 3 locks"},
 		"many wait, and nothing is wrong": {func(s *scene) {
 			s.locks = s.locks[2:4]
 			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "drm/rotate-keys blocks 12 (longest 5m). Held by drm on drm-9 for 4m. Alert in 6m. " +
-			"No locks alerting. 2 locks"},
-		"it keeps itself alive": {func(s *scene) {
-			s.locks = nil
+		}, "calm", "No locks alerting. 2 held; 12 wait, the longest for 5m behind drm/rotate-keys: web on web-0. " +
+			"Held by drm on drm-9 for 4m. Alert in 6m. 2 locks"},
+		"somebody has waited longest for a lock whose holder lives": {func(s *scene) {
+			s.locks = s.locks[2:4]
 			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour, alive: "42"})
+			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
+			s.wait("heart", "crm", 20*time.Minute)
+		}, "calm", "No locks alerting. 3 held; 13 wait, the longest for 20m behind heart: crm on crm-0. " +
+			"Held by o; its holder works (42, 1m ago). If it falls silent, alert in 1h. 3 locks"},
+		"its process lives, and nobody knows how far it is": {func(s *scene) {
+			s.locks = nil
+			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour,
+				attributes: map[string]string{"alive": metadata.FormatTime(s.now.Add(-time.Minute))}})
 			s.wait("heart", "w", time.Minute)
-		}, "heart blocks 1 (longest 1m). Held by o, alive 1m ago. If it falls silent, alert in 1h. No locks alerting."},
-		"the holder is dead": {func(s *scene) {
+		}, "calm", "No locks alerting. 1 held; 1 waits for 1m behind heart: w on w-0. Held by o; its process lives " +
+			"(1m ago). If it falls silent, alert in 1h. 1 lock"},
+		"the holder is dead, and nobody unlocks it": {func(s *scene) {
 			s.state("billing/invoice-run", 40*time.Second)
-		}, "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
-			"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
+		}, "abandoned",
+			"billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
+				"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
 		"dead, and nobody waits": {func(s *scene) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.locks = s.locks[2:3]
 			s.state("drm/rotate-keys", time.Minute)
-		}, "drm/rotate-keys is abandoned; nobody waits. Held by drm on drm-9; its container ended 1m ago"},
+		}, "abandoned", "drm/rotate-keys is abandoned; nobody waits. Held by drm on drm-9; its container ended 1m ago"},
 		"several hold it": {func(s *scene) {
 			shared := pool()
 			s.locks, s.queues = shared.locks, shared.queues
-		}, "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by media " +
-			"on media-0. Auto-unlock in 1h."},
+		}, "alerting", "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by " +
+			"media on media-0. Auto-unlock in 1h."},
+		"several hold it, and nothing is wrong": {func(s *scene) {
+			shared := pool()
+			s.locks, s.queues = shared.locks[:2], shared.queues
+		}, "calm", "No locks alerting. 2 held; 1 waits for 2m behind catalogue: writer on writer-0. 2 readers. Alert in 1h."},
 		"about to be unlocked": {func(s *scene) {
 			s.locks = nil
 			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
-		}, "soon is about to be auto-unlocked; nobody waits. Held by o for 1h. Auto-unlock in 1:00"},
-		"no unlocker": {func(s *scene) { s.unlockers = nil },
+		}, "expiring", "soon is about to be auto-unlocked; nobody waits. Held by o for 1h. Auto-unlock in 1:00"},
+		"no unlocker": {func(s *scene) { s.unlockers = nil }, "bad",
 			"No unlocker is running: nothing is alerted or removed. " + lead},
 		"auto-unlock is paused": {func(s *scene) { s.unlockers[0].HeldBack = []string{string(staleness.Clock)} },
-			lead + "Auto-unlock is paused: the unlocker's clock cannot be trusted. 1 more"},
-		"the unlocker only watches": {func(s *scene) { s.unlockers[0].Mode = "alert-only" },
+			"alerting", lead + "Auto-unlock is paused: the unlocker's clock cannot be trusted. 1 more"},
+		"the unlocker only watches": {func(s *scene) { s.unlockers[0].Mode = "alert-only" }, "alerting",
 			lead + "The unlocker only watches (alert-only): nothing is removed. 1 more"},
 		"expired, and some wait": {func(s *scene) {
 			s.add(expired)
 			throng(s, "reports", 3, time.Hour)
-		}, "reports blocks 3 (longest 1h). Held for 1h. It should have been removed. 2 alerting, 1 malformed."},
+		}, "expired", "reports blocks 3 (longest 1h). Held for 1h. It should have been removed. 2 alerting, " +
+			"1 malformed."},
 		"two expired": {func(s *scene) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.add(expired)
 			second := expired
 			second.name = "reports-2"
 			s.add(second)
-		}, "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 1 more expired, " +
-			"2 alerting,"},
+		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. " +
+			"1 more expired, 2 alerting,"},
 		"expired, and an unlocker says why": {func(s *scene) {
 			s.add(expired)
 			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
-		}, lead + "Auto-unlock is paused: its clock disagrees. 1 lock expired by 2m: reports. 1 more alerting,"},
-		"expired, and nobody knows why": {func(s *scene) { s.add(expired) },
-			"Auto-unlock in 1:42 under 2 minutes. 1 lock expired by 2m: reports. It should have been removed. 1 more"},
+		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. Auto-unlock is paused: its clock disagrees. " +
+			"2 alerting,"},
+		"expired, and nobody knows why": {func(s *scene) { s.add(expired) }, "expired",
+			"reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 2 alerting, 1 malformed."},
 		"expired, in its warning time": {func(s *scene) {
 			late := expired
 			late.unlock = -10 * time.Second
 			s.add(late)
-		}, "1 lock expired by 10s: reports. It is about to be removed."},
+		}, "alerting", lead + "Auto-unlock in 1:42 under 2 minutes. 1 expired, 1 more alerting, 1 malformed."},
 		"two wait for each other": {func(s *scene) {
-			s.locks = s.locks[2:4]
+			s.queues = map[string][]metadata.Waiter{}
 			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
 			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
-		}, "drm/rotate-keys blocks 1 (longest 0s). Held by drm on drm-9 for 4m. Alert in 6m. " +
-			"1 deadlock likely: processes wait for each other. 2 locks"},
-		"malformed": {func(s *scene) { s.locks = s.locks[4:] },
-			"1 malformed lock: a field that the protocol acts on is missing or cannot be read."},
+		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for " +
+			"0s. 2 alerting, 1 malformed. 5 locks"},
+		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "warn",
+			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing or " +
+				"cannot be read. 1 lock"},
 		"malformed, and some wait": {func(s *scene) {
 			s.locks = s.locks[4:]
 			s.wait("legacy/cron", "w", time.Minute)
-		}, "legacy/cron blocks 1 (longest 1m). Held on old-box. Its record is malformed."},
-		"quiet": {func(s *scene) { s.locks = s.locks[2:4] },
+		}, "warn", "legacy/cron blocks 1 (longest 1m). Held on old-box. A field that"},
+		"quiet": {func(s *scene) { s.locks, s.queues = s.locks[2:4], nil }, "calm",
 			"No locks alerting. 2 held, oldest 3h 10m. 2 locks"},
-		"nothing": {func(s *scene) { s.locks = nil },
+		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm",
 			"No locks held. 0 locks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			c.change(s)
-			wantWords(t, ok(t, s.dashboard(t), "/"), c.says)
+			page := ok(t, s.dashboard(t), "/")
+			wantWords(t, page, c.says)
+			if !strings.Contains(page, `class="verdict `+c.level+`"><svg`) {
+				t.Errorf("it is not %s: %s", c.level, regexp.MustCompile(`class="verdict.*`).FindString(page))
+			}
 		})
 	}
 }

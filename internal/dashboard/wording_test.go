@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -26,7 +28,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 		s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		d := s.dashboard(t)
-		wantWords(t, ok(t, d, "/"), "1 lock expired by 2m: reports.", says)
+		wantWords(t, ok(t, d, "/"), "reports expired 2m ago; nobody waits. Held by o for 1h. ", says)
 		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
 			t.Error("the status says that an unlocker holds back")
 		}
@@ -51,7 +53,8 @@ func TestPagesUseTheWordsOfTheField(t *testing.T) {
 		"Force unlock… You will be asked to confirm.")
 	s.locks = s.locks[4:] // legacy/cron, whose alert_at cannot be read
 	wantWords(t, ok(t, s.dashboard(t), "/"),
-		"1 malformed lock: a field that the protocol acts on is missing or cannot be read.")
+		"legacy/cron is malformed; nobody waits. Held on old-box. "+
+			"A field that the protocol acts on is missing or cannot be read.")
 	wantWords(t, ok(t, d, "/help"),
 		"Without a readable deadline it alerts and auto-unlocks only where a default is set, see Status.")
 }
@@ -119,6 +122,26 @@ func TestForceUnlockWhileStaleSaysWhatToDo(t *testing.T) {
 	if w := post(d, "chief", path, form); w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != "" ||
 		!strings.Contains(w.Body.String(), "Back to the lock") {
 		t.Errorf("the form is answered with %d, refresh %q", w.Code, w.Header().Get("Refresh"))
+	}
+}
+
+func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
+	s := lived(t)
+	s.away = errAway // and the silence is too short to be noticed
+	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+		d, _ := operated(t, s, gentle(t, s, &[]protocol.Action{}), func(c *setup.Config) {
+			c.ForceUnlock = func(context.Context, metadata.Removal, protocol.Action) error { return errAway }
+		})
+		w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", "chief")
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "5" {
+			t.Errorf("%s answers %d, and looks again after %q s", form, w.Code, w.Header().Get("Refresh"))
+		}
+		wantWords(t, w.Body.String(), "Not now The form cannot be shown: timeout.", "Back to the lock "+stuck,
+			"This page looks again every 5 seconds.", "From a host that reaches etcd: mutexctl ")
+		if !strings.Contains(w.Body.String(),
+			`href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
+			t.Errorf("%s: there is no way back to the lock", form)
+		}
 	}
 }
 

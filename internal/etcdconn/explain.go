@@ -138,7 +138,7 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 			"").Replace(reason)
 	case has("waiting for connections to become ready"):
 		return Unreachable, "etcd is unreachable: nothing answers at its endpoints"
-	case code == codes.DeadlineExceeded:
+	case code == codes.DeadlineExceeded, has("keepalive ping failed"):
 		return Timeout, timeout
 	}
 	return Unreachable, "the connection to etcd is lost: " + reason

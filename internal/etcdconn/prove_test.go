@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -146,6 +148,7 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 		rpctypes.ErrStopped:         etcdconn.Unreachable,
 		rpctypes.ErrGRPCNoSpace:     etcdconn.NoSpace,
 		rpctypes.ErrCompacted:       etcdconn.Other,
+		status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout"): etcdconn.Timeout,
 	} {
 		if got := etcdconn.Classify(err); got != class {
 			t.Errorf("%v is %q, want %q", err, got, class)

@@ -62,7 +62,7 @@ func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.
 // New returns a store that uses the client etcd, which the caller closes.
 func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	s := &Store{
-		etcd: etcd, paged: bounded(etcd, pageBytes), layout: l, log: zerolog.Nop(), pulse: defaultPulse,
+		etcd: etcd, paged: bounded(etcd, pageBytes), layout: l, log: zerolog.Nop(), pulse: Pulse,
 		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
 		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),

@@ -12,15 +12,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
+// Pulse is how often a watch gets a sign of life from an etcd that is well.
+const Pulse = 2 * time.Second
+
 const (
-	defaultPulse = 3 * time.Second // see Store.pulse
-	silentPulses = 3               // after this many pulses without a sign of life a watch counts as dead
-	tooOld       = 5_000           // in revisions: catching up from further behind costs etcd more than a list
-	maxBacklog   = 64 << 20        // in bytes, for a consumer that is slower than etcd
+	silentPulses = 4        // after this many pulses without a sign of life a watch counts as dead
+	tooOld       = 5_000    // in revisions: catching up from further behind costs etcd more than a list
+	maxBacklog   = 64 << 20 // in bytes, for a consumer that is slower than etcd
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
-// revision, never some of them. Every few seconds a call without events says that nothing else happened up to that
+// revision, never some of them. At every [Pulse] a call without events says that nothing else happened up to that
 // revision. The events are only valid until each returns.
 //
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
@@ -59,7 +61,8 @@ type watch struct {
 	backlog  *backlog
 	seen     atomic.Int64 // highest revision heard of
 	heard    lastTime
-	synced   bool // it has caught up once; only receive uses it
+	told     atomic.Bool // the stream has given a sign of life since it was asked last
+	synced   bool        // it has caught up once; only receive uses it
 }
 
 // receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without bound.
@@ -84,6 +87,7 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 		return wentBack(seen, now)
 	}
 	w.heard.Store(time.Now())
+	w.told.Store(true)
 	last := now
 	if n := len(resp.Events); n > 0 {
 		last = resp.Events[n-1].Kv.ModRevision
@@ -122,7 +126,7 @@ func (w *watch) keepChecking(ctx context.Context) {
 func (w *watch) checkAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.store.pulse)
 	defer cancel()
-	if time.Since(w.heard.Load()) >= w.store.pulse {
+	if !w.told.Swap(false) {
 		if err := w.probe(ctx); err != nil {
 			return err
 		}

@@ -64,9 +64,19 @@ func EndedAt(s *metadata.Statement) time.Time {
 
 // HowItEnded is what a statement says as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
 func HowItEnded(s *metadata.Statement, now time.Time) string {
+	return howItEnded(s, func(at time.Time) string { return text.Duration(now.Sub(at)) + " ago" })
+}
+
+// HowItEndedAt is HowItEnded for a sentence that is kept: "its container ended at 2026-11-21T03:12:01Z with exit
+// code 137 (OOMKilled)".
+func HowItEndedAt(s *metadata.Statement) string {
+	return howItEnded(s, func(at time.Time) string { return "at " + at.UTC().Format(time.RFC3339) })
+}
+
+func howItEnded(s *metadata.Statement, when func(time.Time) string) string {
 	sentence, how := WhatEnded(s)
 	if at := EndedAt(s); !at.IsZero() {
-		sentence += " " + text.Duration(now.Sub(at)) + " ago"
+		sentence += " " + when(at)
 	}
 	if how != "" {
 		sentence += " " + how

@@ -79,27 +79,24 @@ func stamp(e *zerolog.Event, key string, t time.Time) {
 }
 
 // why returns one sentence about why the lock is removed, for the log and the history; proof says that it is because
-// its holder is proven to have ended.
+// its holder is proven to have ended. The sentence is kept, so it says when and not how long ago.
 func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) string {
 	if proof {
-		return fmt.Sprintf("%s, says the witness %s", protocol.HowItEnded(r.Death, now.Wall), text.Visible(r.Death.By))
+		return fmt.Sprintf("%s, says the witness %s", protocol.HowItEndedAt(r.Death), text.Visible(r.Death.By))
 	}
 	why := s.whyOverdue(r, now)
 	if r.Proven() {
-		why += "; " + protocol.HowItEnded(r.Death, now.Wall)
+		why += "; " + protocol.HowItEndedAt(r.Death)
 	}
 	return why
 }
 
 func (s *Sweeper) whyOverdue(r *metadata.Record, now staleness.Moment) string {
 	warned := fmt.Sprintf("the lock alerted for at least %v", s.cfg.Policy.MinWarning)
-	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt
-	late := now.Wall.Sub(deadline).Round(time.Second)
+	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt.Format(time.RFC3339)
 	if r.AutoUnlockAt.IsZero() {
 		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such "+
-			"locks ended %v ago; %s",
-			s.cfg.Policy.DefaultAutoUnlockAfter, late, warned)
+			"locks ended at %s; %s", s.cfg.Policy.DefaultAutoUnlockAfter, deadline, warned)
 	}
-	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s",
-		deadline.Format(time.RFC3339), late, warned)
+	return fmt.Sprintf("its auto_unlock_at %s passed and its holder did not extend it; %s", deadline, warned)
 }

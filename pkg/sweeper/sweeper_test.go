@@ -28,7 +28,7 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 		s.wait(3 * time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
 		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 ||
-			!strings.Contains(got.Why, "passed 5s ago") {
+			!strings.Contains(got.Why, "passed and its holder did not extend it") {
 			t.Errorf("the ending is %+v", got)
 		}
 	})

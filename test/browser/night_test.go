@@ -53,7 +53,7 @@ func (s *stage) nights() {
 			Why: "its node was taken out of the cluster (BILL-2190)"},
 		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedReleased},
 		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p",
-			Why: "its auto_unlock_at passed 14s ago and its holder did not extend it"},
+			Why: "its auto_unlock_at passed and its holder did not extend it"},
 		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedReleased},
 	} {
 		began := time.Now().Add(-time.Duration(i+1)*24*time.Hour - 11*time.Minute)

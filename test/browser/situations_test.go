@@ -269,7 +269,7 @@ func TestSituationsOfLists(t *testing.T) {
 	s.night()
 	s.nights()
 	s.hostile()
-	s.show("list-94-waiters", "", list+` && document.querySelector(".verdict").innerText.includes("blocks 94")`)
+	s.show("list-94-waiters", "", list+` && document.querySelector(".locks").innerText.includes("94")`)
 	s.show("list-hostile", "?q=owner:img", list)
 	s.show("list-paused", "", list, func() { s.b.press("p") })
 	s.show("list-full", "?density=full&cols=purpose,hold,labels", list)

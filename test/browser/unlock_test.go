@@ -73,6 +73,32 @@ func (b *tab) confirm(s *stage) {
 	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
 }
 
+func TestTheHeadOfAFormFollowsTheLock(t *testing.T) {
+	t.Parallel()
+	s := unlockStage(t)
+	b := newTab(t, s)
+	s.night()
+	b.login("ann@example.org")
+	b.confirm(s)
+	const reason = "the pod is gone, see the ticket"
+	b.do(typeInto("#reason", reason))
+	head := func(what, words string) {
+		t.Helper()
+		b.until(what, fmt.Sprintf(`document.querySelector(".lock-head").textContent.includes(%q)`, words))
+	}
+	s.release(held)
+	head("that the hold is over", "This hold ended")
+	s.hold(lock{name: held, owner: "crm", host: "crm-1", held: time.Second, alert: time.Hour, unlock: 2 * time.Hour})
+	head("who has the lock now", "Held by crm on crm-1")
+	if heading := ask[string](b, `document.querySelector("h1").textContent`); !strings.Contains(heading,
+		"Force unlock "+held) {
+		t.Errorf("the heading is %q", heading)
+	}
+	if typed := ask[string](b, `document.querySelector("#reason").value`); typed != reason {
+		t.Errorf("what was typed is now %q", typed)
+	}
+}
+
 // fill fills in the form and sends it off.
 func (b *tab) fill(name, reason string) {
 	b.t.Helper()

@@ -119,7 +119,7 @@ const follows = () => list() || one("[data-follows]");
 function schedule(ms) {
   clearTimeout(pollTimer);
   if (!follows() || !every || document.hidden || signedOut) return;
-  const next = +list()?.dataset.next, until = next ? next - now() + 150 : Infinity;
+  const until = list()?.dataset.next - now() + 150;
   if (until > 0) ms = Math.min(ms, until);
   ms = Math.max(ms, least * 1000);
   retryAt = Date.now() + ms;
@@ -130,15 +130,15 @@ async function poll() {
   if (!follows() || polling) return;
   polling = true;
   try {
-    const was = every, sent = performance.now(), address = list()?.dataset.from || location.href;
+    const was = every, sent = performance.now(), address = follows().dataset.from || location.href;
     const version = list()?.dataset.etag || etag, headers = version ? { "If-None-Match": version } : {};
     const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000) }), text = await answer.text();
     // paused meanwhile
     if (was && !every) return;
     if (answer.type === "opaqueredirect" || answer.status === 401) return signOut();
     if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
-    else if (answer.ok || (answer.status === 404 && !list())) apply(text, (sent + performance.now()) / 2, answer.headers.get("ETag"));
-    else throw new Error(`status ${answer.status}`);
+    else if (answer.ok) await apply(text, (sent + performance.now()) / 2, answer.headers.get("ETag"));
+    else throw answer.status;
     failures = 0;
     contacted = Date.now();
     banner("lost");
@@ -185,7 +185,7 @@ function banner(id, text, action, act) {
 
 const make = (tag, id, textContent) => Object.assign(document.createElement(tag), { id, textContent });
 
-function apply(text, received, version) {
+async function apply(text, received, version) {
   const page = new DOMParser().parseFromString(html.createHTML(text), "text/html");
   if (list()) return applyList($("live", page), received);
   if (!$("main", page)) return signOut();
@@ -194,7 +194,7 @@ function apply(text, received, version) {
   show(page.body.className, page.title, $("icon", page).getAttribute("href"));
   alerts($("alerts", page));
   $("fresh").replaceWith($("fresh", page));
-  merge($("main"), $("main", page));
+  one(".force") ? (await views()).merge(follows(), page) : merge($("main"), $("main", page));
   findTimes();
   tick();
 }
@@ -454,4 +454,4 @@ const views = () => import("./views.js");
 $("views").addEventListener("toggle", views);
 if (stored("watched") || one("textarea")) views();
 
-export { every, make, stored, tick, words };
+export { every, holds, make, stored, tick, words };

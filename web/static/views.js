@@ -1,7 +1,7 @@
-// Saved views and notifications, and what is typed into forms. Loaded by those who open the menu, asked for
-// notifications, or have a form.
+// Saved views and notifications, the head of forms, and what is typed into them. Loaded by those who open the menu,
+// asked for notifications, or have a form.
 // A view is a name and an address; both stay in this browser. Names are only ever written as text.
-import { every, make, stored } from "./app.js";
+import { every, holds, make, stored } from "./app.js";
 
 const base = new URL(document.querySelector(".brand").href), menu = make("div", "", ""), rows = make("ul", "", "");
 const form = make("form", "", ""), input = make("input", "view", ""), save = make("button", "", ""), say = make("p", "", "");
@@ -146,6 +146,15 @@ host.addEventListener("keydown", (e) => {
   host.open = false;
   host.firstElementChild.focus();
 });
+
+// The head of a form is that of the page of its lock, below a heading of its own.
+export function merge(head, page) {
+  const fresh = page.querySelector(".lock-head");
+  if (holds(head)) return;
+  head.className = fresh.className;
+  head.querySelector(".badge")?.replaceWith(fresh.querySelector(".badge"));
+  head.replaceChildren(head.firstElementChild, ...[...fresh.children].slice(1), ...page.querySelectorAll("#main > .note"));
+}
 
 // What is typed into a form stays in this tab, and for two minutes after it was sent: the login may have ended.
 try {

@@ -159,7 +159,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Members = func() []setup.Member { return members(c.health.Last()) }
 	config.Fresh = func() locks.Freshness {
 		f := view.Fresh()
-		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
+		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Pulse: lockstore.Pulse, Since: f.Since,
 			Class: string(c.trouble.Class()), Cause: wiring.Cause(f, c.trouble)}
 	}
 	config.Document = c.store.Get

@@ -108,9 +108,9 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	says(t, p, "/audit", proctest.Timeout, "force unlock", "America")
 
 	us.Stop()
-	says(t, p, "/", 2*time.Minute, "is away: etcd unreachable since", "/c/us/lock?name=only/us",
+	says(t, p, "/", 2*time.Minute, "is away: etcd has not answered since", "/c/us/lock?name=only/us",
 		"/c/eu/lock?name=nightly/run", `<body class="live"`)
-	says(t, p, "/c/us/lock?name=only/us", proctest.Timeout, "etcd unreachable since", "As of ")
+	says(t, p, "/c/us/lock?name=only/us", proctest.Timeout, "etcd has not answered since", "As of ")
 	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {
 		answers(t, p.ops+probe, http.StatusOK, "ready")
 	}

@@ -74,6 +74,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
 	v.Here = "list"
+	v.Follows = true
 	v.fill(typed, name, wrong)
 	v.Action = o.site.URLs.Act(o.page, lock, d.UUID, pages.FromView(o.site.URLs, r))
 	v.Cancel = o.afterDelay(r, Request{Name: lock})

@@ -76,6 +76,7 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
 		Done: pages.DoneTo(row.Whole(), r.Now)}
 	v.Here = "list"
+	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Blocked = pages.WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, o.site.Config.Waiters != nil)
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)

@@ -79,16 +79,20 @@ func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
 	if err := notStale(r); err != nil {
 		return site.Answer{}, o.whenFresh(r, Request{}, err)
 	}
-	return o.show(r, Request{}, "", nil)
+	a, err := o.show(r, Request{}, "", nil)
+	if err != nil {
+		return a, o.whenFresh(r, Request{}, err)
+	}
+	return a, nil
 }
 
-// whenFresh adds to a refusal what can be done while the snapshot is stale.
+// whenFresh adds to a refusal what can be done while etcd does not answer.
 func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
 	typed.Name = name
 	typed.Hold = r.URL.Query().Get("hold")
-	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
+	if !errors.As(err, &old) || old.Code != "stale" && old.Code != "etcd" || failed != nil {
 		return err
 	}
 	p := *old
@@ -110,7 +114,8 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 	case err != nil:
 		return site.Answer{}, err
 	case lock.Unread != "":
-		return site.Answer{}, o.notDone(errors.New(lock.Unread))
+		return site.Answer{}, &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not now",
+			Detail: "The form cannot be shown: " + lock.Unread + ". Nothing was done.", Retry: 5 * time.Second}
 	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
 			Name: lock.Name, Link: o.site.URLs.Lock(lock.Name, ""),
@@ -155,6 +160,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
 			Hold: row.UUID, Do: "Force unlock " + text.Visible(row.Name), Kept: "the history"}}
 	v.Here = "list"
+	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
 	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))

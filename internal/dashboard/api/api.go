@@ -43,7 +43,7 @@ type meta struct {
 type clusterMeta struct {
 	Name     string      `json:"name"`
 	Label    string      `json:"label"`
-	Level    locks.Level `json:"level"` // live, delayed, stale, never
+	Level    locks.Level `json:"level"` // live, stale, never
 	AsOf     *string     `json:"as_of"`
 	Revision string      `json:"revision"`
 	Stale    bool        `json:"stale"`

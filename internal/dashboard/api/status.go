@@ -9,7 +9,7 @@ import (
 )
 
 type statusJSON struct {
-	Level     locks.Level    `json:"level"` // live, delayed, stale, never
+	Level     locks.Level    `json:"level"` // live, stale, never
 	Synced    bool           `json:"synced"`
 	Cause     *string        `json:"cause"`
 	HeardAt   *string        `json:"heard_at"`

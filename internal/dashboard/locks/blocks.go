@@ -134,7 +134,7 @@ func (p *piece) make(waiting queues, by judging, at staleness.Moment) {
 		}
 		p.rows[i] = r
 		p.next = Earlier(p.next, r.next)
-		if r.Display.Troubled() {
+		if r.Display != Held {
 			p.troubled = append(p.troubled, r)
 		}
 	}

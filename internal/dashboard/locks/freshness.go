@@ -9,42 +9,57 @@ import (
 
 // Freshness says how current the snapshot of the locks is.
 type Freshness struct {
-	Synced   bool      // the watch runs
-	Revision int64     // of etcd, as of the snapshot
-	Heard    time.Time // last sign of life of etcd; zero: the locks were never loaded
-	Since    time.Time // when Synced last changed
-	Class    string    // what kind of thing keeps it from being synced, in a word or two; for every page
-	Cause    string    // the same as a sentence, which may name addresses; for the status page
+	Synced   bool          // the watch runs
+	Revision int64         // of etcd, as of the snapshot
+	Heard    time.Time     // last sign of life of etcd; zero: the locks were never loaded
+	Pulse    time.Duration // how often etcd gives a sign of life while it is well; 0: its silence says nothing
+	Since    time.Time     // when Synced last changed
+	Class    string        // what kind of thing keeps it from being synced, in a word or two; for every page
+	Cause    string        // the same as a sentence, which may name addresses; for the status page
 }
 
-// How old the last sign of life of etcd may be.
-const (
-	delayedAfter = 10 * time.Second
-	staleAfter   = 30 * time.Second
-)
+// staleAfter is after how many missed signs of life the snapshot is not current.
+const staleAfter = 2
 
 // Level is how far the snapshot can be trusted; the words are shown and are classes in the style sheet.
 type Level string
 
 const (
-	Live    Level = "live"
-	delayed Level = "delayed"
-	Stale   Level = "stale"
-	Never   Level = "never" // nothing was ever loaded
+	Live  Level = "live"
+	Stale Level = "stale"
+	Never Level = "never" // nothing was ever loaded
 )
 
 // Level judges how current the snapshot is. A watch that is just being opened again is not stale by itself: only
 // silence is.
 func (f Freshness) Level(now time.Time) Level {
-	switch age := f.age(now); {
+	switch {
 	case f.Heard.IsZero():
 		return Never
-	case age > staleAfter:
+	case f.missed(now) >= staleAfter:
 		return Stale
-	case age > delayedAfter:
-		return delayed
 	}
 	return Live
+}
+
+// StaleAt is when the snapshot is not current any more unless etcd is heard.
+func (f Freshness) StaleAt() time.Time { return f.Heard.Add(staleAfter*f.Pulse + f.Pulse/2) }
+
+// missed is how many signs of life have not come. One that is late by less than half a pulse may still be under way.
+func (f Freshness) missed(now time.Time) int {
+	if f.Pulse <= 0 {
+		return 0
+	}
+	return int((now.Sub(f.Heard)+f.Pulse/2)/f.Pulse) - 1
+}
+
+// JudgedAt is the moment as of which states hold: now or, once a sign of life is missing, the last one. What became of
+// a lock since is not known, and silence makes nothing worse.
+func (f Freshness) JudgedAt(now time.Time) time.Time {
+	if f.missed(now) > 0 {
+		return f.Heard
+	}
+	return now
 }
 
 // Viewpoint is the point in time from which the snapshot is shown.
@@ -55,19 +70,13 @@ func (f Freshness) Viewpoint(now time.Time) phrase.Viewpoint {
 	return phrase.LiveAt(now)
 }
 
-// age is how long ago etcd was heard; never negative.
-func (f Freshness) age(now time.Time) time.Duration { return max(0, now.Sub(f.Heard)) }
-
 // Reason is why nothing was ever loaded: help with a wrong setup.
 func (f Freshness) Reason() string { return cmp.Or(f.Cause, "no answer") }
 
-// Why is what follows "etcd unreachable since …": the kind of trouble, where it says more than that.
+// Why is what follows "etcd has not answered since …": the kind of trouble, where it is known.
 func (f Freshness) Why() string {
-	switch f.Class {
-	case "unreachable":
+	if f.Class == "" {
 		return ""
-	case "":
-		return ": no answer"
 	}
 	return ": " + f.Class
 }

@@ -5,140 +5,147 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// Class is why a person should hear of a lock.
+type Class int
+
+// The classes, those that matter most first.
+const (
+	Overdue  Class = iota // expired or dead, and not removed by the time that nothing but trouble explains
+	Dead                  // its holder has ended, and unlockers only report that
+	Late                  // past its alert
+	Broken                // malformed
+	Warned                // about to be auto-unlocked although it never alerted
+	Leaving               // expired or dead, and removed by itself within moments
+	Peaceful              // nothing is wrong
+)
+
+// Class is that of a lock.
+func (r *Row) Class() Class {
+	switch r.Display {
+	case Expired, Abandoned:
+		switch {
+		case r.overdue:
+			return Overdue
+		case r.Display == Abandoned && r.Verdict().RemoveAt.IsZero():
+			return Dead
+		}
+		return Leaving
+	case Alerting:
+		return Late
+	case Malformed:
+		return Broken
+	case Expiring:
+		return Warned
+	}
+	return Peaceful
+}
 
 // Impact is what a lock does to those who want it. One that several can hold counts as a whole.
 type Impact struct {
 	Lock    string
-	Holders []*Row // the most urgent first
-	Queue          // of those who wait for it
+	Holders []*Row           // the one that matters most first
+	Queue                    // of those who wait for it
+	First   *metadata.Waiter // who has waited longest; nil = nobody waits
+	lost    time.Duration    // by all who wait
 }
 
-// Row is the holder that needs a person most.
+// Row is the holder that matters most.
 func (i *Impact) Row() *Row { return i.Holders[0] }
 
-// Troubled reports whether a state needs a person, or soon will.
-func (d DisplayState) Troubled() bool {
-	return d == Expired || d == Abandoned || d == Alerting || d == Expiring
+// Class is that of the lock.
+func (i *Impact) Class() Class { return i.Row().Class() }
+
+// impactOf is that of a lock which somebody holds.
+func impactOf(lock string, holders []*Row, queue []metadata.Waiter, at time.Time) *Impact {
+	slices.SortStableFunc(holders, func(a, b *Row) int { return cmp.Compare(a.Class(), b.Class()) })
+	i := &Impact{Lock: lock, Holders: holders, Queue: QueueOf(queue), lost: Lost(queue, at)}
+	for n := range queue {
+		if w := &queue[n]; i.First == nil || Instant(w.Since.Time) < Instant(i.First.Since.Time) {
+			i.First = w
+		}
+	}
+	return i
 }
 
-// worst is the lock that a person should hear of first: the troubled one that most wait for or, if far more is lost at
-// a sound one, that. Nil if no lock is troubled and nobody waits.
+// Lost is the time that those in a queue have lost so far.
+func Lost(queue []metadata.Waiter, at time.Time) (lost time.Duration) {
+	for i := range queue {
+		if since := queue[i].Since.Time; !since.IsZero() {
+			lost += max(0, at.Sub(since))
+		}
+	}
+	return lost
+}
+
+// compare is negative if a person should hear of the lock before the other one: because of its class, because nobody
+// looks at it yet, because more time is lost, or because it began earlier.
+func (i *Impact) compare(o *Impact) int {
+	a, b := i.Row(), o.Row()
+	return cmp.Or(cmp.Compare(i.Class(), o.Class()), cmp.Compare(looked(a), looked(b)), cmp.Compare(o.loss(), i.loss()),
+		cmp.Compare(i.began(), o.began()), cmp.Compare(i.Lock, o.Lock), cmp.Compare(a.Cluster, b.Cluster))
+}
+
+// looked is 1 for a lock that somebody looks at.
+func looked(r *Row) int {
+	if r.Looked == nil {
+		return 0
+	}
+	return 1
+}
+
+// loss is the time that is lost because of what is wrong with the lock.
+func (i *Impact) loss() time.Duration {
+	if i.Class() == Peaceful {
+		return 0
+	}
+	return i.lost
+}
+
+// began is since when there has been a reason to speak of the lock: its trouble or, if there is none, the longest wait.
+func (i *Impact) began() int64 {
+	switch r := i.Row(); i.Class() {
+	case Peaceful:
+		return Instant(i.Longest)
+	case Warned:
+		return Instant(r.UnlockAt())
+	default:
+		return Instant(r.TroubledAt())
+	}
+}
+
+// worst is the lock that a person should hear of first. Nil if nothing is wrong with any, and nobody waits.
 func (s *Snapshot) worst() *Impact {
-	var troubled, sound *Impact
+	var worst *Impact
 	for lock, queue := range s.Queues {
 		if holders := s.Holders(lock); len(queue) > 0 && len(holders) > 0 {
-			slices.SortStableFunc(holders, func(a, b *Row) int {
-				return cmp.Compare(a.Display.urgency(), b.Display.urgency())
-			})
-			i := &Impact{lock, holders, QueueOf(queue)}
-			if i.Row().Display.Troubled() {
-				troubled = s.first(troubled, i)
-			} else {
-				sound = s.first(sound, i)
-			}
+			worst = first(worst, impactOf(lock, holders, queue, s.at))
 		}
 	}
-	if troubled == nil || troubled.Waiters == 0 {
-		if r := s.worstAlone(); r != nil {
-			troubled = s.first(troubled, &Impact{r.Name, []*Row{r}, Queue{}})
-		}
-	}
-	return s.either(troubled, sound)
-}
-
-// worstAlone is the troubled lock that matters most among those that nobody waits for; nil: there is none.
-func (s *Snapshot) worstAlone() *Row {
-	var worst *Row
-	var most rank
 	for r := range s.Troubled() {
-		if r.Waiters > 0 {
-			continue
-		}
-		if k := s.rank(r.Name, r, Queue{}); worst == nil || k.compare(most) < 0 {
-			worst, most = r, k
+		if r.Waiters == 0 {
+			worst = first(worst, impactOf(r.Name, []*Row{r}, nil, s.at))
 		}
 	}
 	return worst
 }
 
-// either is the troubled lock, unless far more is lost at the sound one. Both may be nil.
-func (s *Snapshot) either(troubled, sound *Impact) *Impact {
-	if troubled == nil || sound != nil && s.lost(sound.Row(), sound.Queue) > s.lost(troubled.Row(), troubled.Queue) {
-		return sound
-	}
-	return troubled
-}
-
 // worstOf is the worst lock of several clusters.
-func (s *Snapshot) worstOf(parts []Part) *Impact {
-	var troubled, sound *Impact
+func worstOf(parts []Part) (worst *Impact) {
 	for _, p := range parts {
-		switch i := p.Snapshot.Worst(); {
-		case i == nil:
-		case i.Row().Display.Troubled():
-			troubled = s.first(troubled, i)
-		default:
-			sound = s.first(sound, i)
+		if i := p.Snapshot.Worst(); i != nil {
+			worst = first(worst, i)
 		}
 	}
-	return s.either(troubled, sound)
+	return worst
 }
 
-// first is the one of two that matters more. The first may be nil.
-func (s *Snapshot) first(a, b *Impact) *Impact {
-	if a == nil || s.rank(b.Lock, b.Row(), b.Queue).compare(s.rank(a.Lock, a.Row(), a.Queue)) <= 0 {
+// first is the one of two that a person should hear of first. The first may be nil.
+func first(a, b *Impact) *Impact {
+	if a == nil || b.compare(a) < 0 {
 		return b
 	}
 	return a
-}
-
-// rank is how much a lock matters.
-type rank struct {
-	waited  int // 1: somebody waits for it
-	lost    int64
-	urgency int64
-	lock    string
-}
-
-// compare is negative if the lock matters more than the other one.
-func (k rank) compare(o rank) int {
-	switch { // not cmp.Or, which would read all names
-	case k.waited != o.waited:
-		return cmp.Compare(o.waited, k.waited)
-	case k.lost != o.lost:
-		return cmp.Compare(o.lost, k.lost)
-	}
-	return cmp.Or(cmp.Compare(k.urgency, o.urgency), cmp.Compare(k.lock, o.lock))
-}
-
-// rank is that of a lock with its most urgent row and its queue.
-func (s *Snapshot) rank(lock string, r *Row, q Queue) rank {
-	return rank{min(1, q.Waiters), s.lost(r, q), r.Display.urgency(), lock}
-}
-
-// lost is roughly how many seconds of processes a lock has cost so far. One that nobody waits for counts since it is
-// overdue, as if one did.
-func (s *Snapshot) lost(r *Row, q Queue) int64 {
-	since := q.Longest
-	if q.Waiters == 0 {
-		switch r.Display {
-		case Expiring:
-		case Abandoned:
-			since = protocol.EndedAt(r.Death)
-		default:
-			since = Earlier(r.alertAt(), r.autoUnlockAt())
-		}
-	}
-	return Lost(max(1, q.Waiters), since, s.at)
-}
-
-// Lost is how many seconds as many processes lose that all wait since an instant. That is the most that those in a
-// queue can have lost, of whom only the longest wait is looked at.
-func Lost(waiters int, longest, now time.Time) int64 {
-	if longest.IsZero() || longest.After(now) {
-		return 0
-	}
-	return int64(waiters) * int64(now.Sub(longest)/time.Second)
 }

@@ -43,6 +43,11 @@ func (d DisplayState) urgency() int64 {
 	return 5
 }
 
+// Troubled reports whether a state needs a person because of a deadline, or soon will.
+func (d DisplayState) Troubled() bool {
+	return d == Expired || d == Abandoned || d == Alerting || d == Expiring
+}
+
 // urgency orders rows: a malformed lock that somebody waits for is as urgent as one that alerts.
 func (r *Row) urgency() int64 {
 	if r.Display == Malformed && r.Waiters > 0 {
@@ -59,13 +64,15 @@ type Row struct {
 	*Queue                         // of those who wait for the lock; never nil
 	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
 	Display     DisplayState
-	next        time.Time        // when Display changes if nobody touches the record; zero = never
+	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
 	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
 	text        string           // what words are searched in, lower case; empty if the record is in lower case
 	Fingerprint uint64           // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
+
+	overdue bool // unlockers should have removed it by now
 }
 
 // Queue is what a list shows of a queue.
@@ -132,11 +139,17 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	v := staleness.Judge(&whole, p, at)
 	r.Display = DisplayState(v.State)
 	r.next = v.Next
+	r.overdue = false
 	if soon := v.ExpiringAt(&whole); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
+		}
+	}
+	if by := v.OverdueAt(p); !by.IsZero() {
+		if r.overdue = !at.Wall.Before(by); !r.overdue {
+			r.next = Earlier(r.next, by)
 		}
 	}
 	v.Next = time.Time{} // which is in r.next
@@ -157,6 +170,9 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 	if r.Looked != nil {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Looked.Revision))
+	}
+	if r.overdue {
+		r.Fingerprint = Hash(r.Fingerprint, 1)
 	}
 	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))

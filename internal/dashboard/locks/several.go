@@ -57,7 +57,7 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 			}
 			return all
 		})}
-	s.Worst = sync.OnceValue(func() *Impact { return s.worstOf(parts) })
+	s.Worst = sync.OnceValue(func() *Impact { return worstOf(parts) })
 	lists := make([]reader, len(parts))
 	total := 0
 	for i, p := range parts {

@@ -8,25 +8,27 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// iconOf is the icon for locks that are counted.
-func iconOf(c locks.Counts) site.Icon {
+// icon is the icon of the tab: that of the answer, and how many locks are in the same state.
+func (v verdict) icon(all locks.Counts) site.Icon {
 	number := func(n int) string {
 		if n > 9 {
 			return "9+"
 		}
 		return strconv.Itoa(n)
 	}
-	switch {
-	case c.Expired > 0:
-		return site.Icon{Look: locks.Expired, Text: number(c.Expired)}
-	case c.Abandoned > 0:
-		return site.Icon{Look: locks.Abandoned, Text: number(c.Abandoned)}
-	case c.Alerting > 0:
-		return site.Icon{Look: locks.Alerting, Text: number(c.Alerting)}
-	case c.Expiring > 0:
-		return site.Icon{Look: locks.Expiring, Text: number(c.Expiring)}
-	case c.Malformed > 0:
-		return site.Icon{Look: locks.Malformed, Text: number(c.Malformed)}
+	switch look := locks.DisplayState(v.Level); look {
+	case locks.Expired:
+		return site.Icon{Look: look, Text: number(all.Expired)}
+	case locks.Abandoned:
+		return site.Icon{Look: look, Text: number(all.Abandoned)}
+	case locks.Alerting:
+		return site.Icon{Look: look, Text: number(all.Alerting)}
+	case locks.Expiring:
+		return site.Icon{Look: look, Text: number(all.Expiring)}
+	case "warn":
+		return site.Icon{Look: locks.Malformed, Text: number(all.Malformed)}
+	case "bad":
+		return site.Icon{Look: locks.Alerting}
 	}
 	return site.Icon{Look: locks.Held}
 }

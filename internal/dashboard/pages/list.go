@@ -119,7 +119,7 @@ type listPage struct {
 	Limit    int
 	Full     bool
 	Fragment string // address of what changes
-	NextAt   int64  // when a state changes by itself, in milliseconds; 0 = never
+	NextAt   int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
 	ETag     string
 	Changed  phrase.Sentence // since the reader last looked; nil: nothing to compare with
 	Seen     string          // the list after all of it was seen
@@ -231,13 +231,14 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
 	v.Verdict = p.Verdict(r, s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
-		v.Icon = iconOf(s.All)
+		v.Icon = v.Verdict.icon(s.All)
 	}
 	if urgent := s.All.Alerting + s.All.Abandoned + s.All.Expired; urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
-	if !s.Next.IsZero() {
-		v.NextAt = s.Next.UnixMilli()
+	v.NextAt = s.Next.UnixMilli()
+	if stale := r.Fresh.StaleAt(); s.Next.IsZero() || stale.Before(s.Next) {
+		v.NextAt = stale.UnixMilli()
 	}
 	for _, seconds := range []int{2, 5, 10, 30, 60} {
 		if float64(seconds) >= v.Least {

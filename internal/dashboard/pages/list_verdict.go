@@ -2,7 +2,6 @@ package pages
 
 import (
 	"strings"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -16,7 +15,7 @@ import (
 
 // verdict is the answer of the list, and how bad it is.
 type verdict struct {
-	Level string          // bad, alerting, warn, calm: a class
+	Level string          // bad, warn, calm or the state of the lock that the answer is about: a class
 	Lead  phrase.Sentence // what matters most
 	Then  phrase.Sentence // who is the cause of it, what happens next, and what else there is
 }
@@ -28,16 +27,14 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r)}
+		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r),
+		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
 	unlockers, known := r.Unlockers()
 	b.unattended = known && len(unlockers) == 0
 	b.unlockers = func(row *locks.Row) []setup.Unlocker {
 		part, _ := r.Part(row.Cluster)
 		alive, _ := part.Site.Unlockers()
 		return alive
-	}
-	if s.All.Expired > 0 {
-		b.expired = oldestExpired(s)
 	}
 	return b.verdict()
 }
@@ -46,11 +43,12 @@ func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint)
 type banner struct {
 	all       locks.Counts
 	worst     *locks.Impact // nil where nothing is wrong and nobody waits
-	expired   *locks.Row    // the lock that expired longest ago; nil where none has
 	cycles    []deadlock.Cycle
 	unclaimed []claimless // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
 	unlockers func(*locks.Row) []setup.Unlocker
+	// clusterOf is a cluster for people; empty where there is only one.
+	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.
 	unattended bool
 	counted    bool // waiters are recorded
@@ -59,19 +57,8 @@ type banner struct {
 }
 
 func (b *banner) verdict() verdict {
-	v := verdict{Level: b.level()}
-	if v.Lead = b.calm(); b.worst != nil {
-		v.Lead, v.Then = b.impact(), b.then()
-	}
-	if l := b.longestUnclaimed(); l != nil && !b.at.Stale {
-		v.Then = v.Lead.Say(" ").Sentence(v.Then)
-		v.Lead = phrase.Sentence{}.Link(text.Clip(l.Name, site.MaxNameShown), l.urls.Lock(l.Name, "")).
-			Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
-			Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
-		if more := len(b.unclaimed) - 1; more > 0 {
-			v.Lead = v.Lead.Say(" ").Link(phrase.Thousands(more)+" more", b.urls.To("waiting")).Say(" unclaimed.")
-		}
-	}
+	v := b.first()
+	v.Then = v.Then.Sentence(b.rest())
 	if b.unattended && !b.at.Stale {
 		v.Level = "bad"
 		v.Then = v.Lead.Say(" ").Sentence(v.Then)
@@ -80,41 +67,68 @@ func (b *banner) verdict() verdict {
 	return v
 }
 
-// level is how bad it is: the state of the lock that is named or, if that is sound, the worst state of all locks.
-func (b *banner) level() string {
-	if b.longestUnclaimed() != nil && !b.at.Stale {
-		return "bad"
+// first is about the one thing that matters most: level and sentences are about the same.
+func (b *banner) first() verdict {
+	switch {
+	case len(b.cycles) > 0:
+		return verdict{Level: "bad", Lead: b.deadlock()}
+	case len(b.unclaimed) > 0:
+		return verdict{Level: "bad", Lead: b.free()}
+	case b.worst == nil || b.worst.Class() == locks.Peaceful:
+		return b.calm()
 	}
-	if b.worst != nil && b.worst.Row().Display.Troubled() {
-		return string(b.worst.Row().Display)
-	}
-	switch all := b.all; {
-	case all.Expired > 0:
-		return "expired"
-	case all.Abandoned > 0:
-		return "abandoned"
-	case all.Alerting > 0 || len(b.cycles) > 0 || len(b.unclaimed) > 0 && !b.at.Stale:
-		return "alerting"
-	case all.Expiring > 0:
-		return "expiring"
-	case all.Malformed > 0:
-		return "warn"
-	}
-	return "calm"
+	return verdict{b.level(), b.impact(), b.holder().Sentence(b.next())}
 }
 
-// longestUnclaimed is the lock that nobody takes for the longest time, if it blocks more than the worst that is held.
-func (b *banner) longestUnclaimed() *claimless {
-	var found *claimless
-	for i := range b.unclaimed {
-		if l := &b.unclaimed[i]; found == nil || l.Since.Before(found.Since) {
-			found = l
+// level is how bad it is what is wrong with the lock that is named.
+func (b *banner) level() string {
+	switch b.worst.Class() {
+	case locks.Leaving:
+		return "calm"
+	case locks.Broken:
+		return "warn"
+	}
+	return string(b.worst.Row().Display)
+}
+
+// deadlock names the locks whose holders have waited for each other for longest.
+func (b *banner) deadlock() phrase.Sentence {
+	const most = 3
+	oldest := b.cycles[0]
+	said := phrase.Sentence{}.Link("Deadlock", b.urls.To("waiting")).Say(" likely: the holders of ")
+	names := oldest.Locks()
+	more := max(0, len(names)-most)
+	names = names[:len(names)-more]
+	for i, name := range names {
+		last := i+1 == len(names) && more == 0
+		said = said.When(i > 0 && last, " and ").When(i > 0 && !last, ", ").Value(text.Clip(name, site.MaxNameShown))
+	}
+	if more > 0 {
+		said = said.Say(" and " + phrase.Thousands(more) + " more")
+	}
+	return said.Say(" have waited for each other for ").Time(b.at.Lasting(oldest.Since)).Say(".")
+}
+
+// free names the lock that nobody has taken for longest although somebody waits.
+func (b *banner) free() phrase.Sentence {
+	l := longestUnclaimed(b.unclaimed)
+	said := b.link(l.Name, l.urls.Lock(l.Name, ""), l.urls.Cluster).
+		Say(" is free, and " + phrase.Plural(l.Waiters, "waiter does", "waiters do") + " not get it: ").
+		Say("the first in line has not taken it for ").Time(b.at.Lasting(l.Since)).Say(".")
+	if more := len(b.unclaimed) - 1; more > 0 {
+		said = said.Say(" ").Link(phrase.Thousands(more)+" more", b.urls.To("waiting")).Say(" unclaimed.")
+	}
+	return said
+}
+
+// longestUnclaimed is the lock that nobody takes for the longest time; nil: there is none.
+func longestUnclaimed(all []claimless) (longest *claimless) {
+	for i := range all {
+		if l := &all[i]; longest == nil || l.Since.Before(longest.Since) {
+			longest = l
 		}
 	}
-	if found != nil && b.worst != nil && b.worst.Waiters > found.Waiters {
-		return nil
-	}
-	return found
+	return longest
 }
 
 // claimless is a lock that nobody takes, and the addresses of its cluster.
@@ -138,44 +152,70 @@ func unclaimedIn(r *site.Request) (all []claimless) {
 
 // Unclaimed is how many locks nobody takes although somebody waits, and which of them has been free for longest.
 func (p *Pages) Unclaimed(r *site.Request) (n int, longest *unclaimed.Lock) {
-	b := banner{unclaimed: unclaimedIn(r)}
-	if l := b.longestUnclaimed(); l != nil {
+	all := unclaimedIn(r)
+	if l := longestUnclaimed(all); l != nil {
 		longest = &l.Lock
 	}
-	return len(b.unclaimed), longest
+	return len(all), longest
 }
 
-// calm is the answer where no lock is in the way.
-func (b *banner) calm() phrase.Sentence {
-	switch all := b.all; {
-	case all.Malformed > 0:
-		return phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
-			": a field that the protocol acts on is missing or cannot be read.")
-	case all.Total > 0:
-		return b.quiet()
+// calm is the answer where nothing is wrong: who waits longest, and that the holder works.
+func (b *banner) calm() verdict {
+	v := verdict{Level: "calm", Lead: phrase.Say("No locks held.")}
+	if b.all.Total == 0 {
+		return v
 	}
-	return phrase.Say("No locks held.")
+	v.Lead = phrase.Say("No locks alerting. " + phrase.Thousands(b.all.Total) + " held")
+	if b.worst != nil {
+		v.Lead = v.Lead.Say("; ").Sentence(b.longestWait()).Say(".")
+		v.Then = b.holder().Sentence(b.nextAlert(b.worst.Row()))
+		return v
+	}
+	if oldest := b.at.Lasting(b.all.Oldest); oldest != nil {
+		v.Lead = v.Lead.Say(", oldest ").Time(oldest)
+	}
+	v.Lead = v.Lead.Say(".")
+	return v
 }
 
-// then says who holds the lock that is in the way, what becomes of it, and what else there is.
-func (b *banner) then() phrase.Sentence {
-	said := b.holder().Sentence(b.next())
-	if r := b.worst.Row(); b.expired != nil && r.Display != locks.Expired {
-		said = said.Say(" ").Sentence(b.expiredSentence(r.Cluster == b.expired.Cluster &&
-			pause(b.unlockers(r)) != nil && r.Display.Troubled()))
+// longestWait says how many wait, and who of them has waited longest for what.
+func (b *banner) longestWait() phrase.Sentence {
+	w := b.worst
+	said := phrase.Say(phrase.Plural(b.all.Waiting, "waits", "wait"))
+	if longest := b.at.Lasting(w.Longest); longest != nil {
+		said = said.When(b.all.Waiting > 1, ", the longest").Say(" for ").Time(longest)
 	}
-	return said.Sentence(b.rest())
+	said = said.Say(" behind ").Sentence(b.lock())
+	if w.First.Owner == "" && w.First.Hostname == "" {
+		return said
+	}
+	return by(said.Say(": "), "", w.First.Owner, w.First.Hostname)
+}
+
+// lock is the lock that is named, as a link.
+func (b *banner) lock() phrase.Sentence {
+	r := b.worst.Row()
+	uuid := r.UUID
+	if b.worst.Lock != r.Name {
+		uuid = ""
+	}
+	return b.link(b.worst.Lock, b.urls.Of(r).Lock(b.worst.Lock, uuid), r.Cluster)
+}
+
+// link is a lock, as a link, and its cluster where there are several.
+func (b *banner) link(lock, url, cluster string) phrase.Sentence {
+	said := phrase.Sentence{}.Link(text.Clip(lock, site.MaxNameShown), url)
+	if in := b.clusterOf(cluster); in != "" {
+		said = said.Say(" in ").Value(in)
+	}
+	return said
 }
 
 // impact names the lock that is most in the way, and says whom it blocks.
 func (b *banner) impact() phrase.Sentence {
 	w := b.worst
 	r := w.Row()
-	uuid := r.UUID
-	if w.Lock != r.Name {
-		uuid = ""
-	}
-	said := phrase.Sentence{}.Link(text.Clip(w.Lock, site.MaxNameShown), b.urls.Of(r).Lock(w.Lock, uuid))
+	said := b.lock()
 	if w.Waiters > 0 {
 		said = said.Say(" blocks " + phrase.Thousands(w.Waiters))
 		if longest := b.at.Lasting(w.Longest); longest != nil {
@@ -190,6 +230,8 @@ func (b *banner) impact() phrase.Sentence {
 		said = said.Say(" is abandoned")
 	case locks.Alerting:
 		said = said.Say(" has been alerting for ").Time(b.at.Lasting(r.Verdict().AlertAt))
+	case locks.Malformed:
+		said = said.Say(" is malformed")
 	default:
 		said = said.Say(" is about to be auto-unlocked")
 	}
@@ -202,18 +244,27 @@ func (b *banner) holder() phrase.Sentence {
 		return b.sharers()
 	}
 	r := b.worst.Row()
-	said := b.name(phrase.Say("Held"), r)
-	switch {
-	case r.Proven():
+	said := by(phrase.Say("Held"), " by ", r.Owner, r.Hostname)
+	if r.Proven() {
 		return said.Say("; ").Sentence(howItEnded(r.Death, b.at)).Say(".")
-	case r.Alive != nil && b.at.Lasting(r.Alive.At) != nil && r.Display.Troubled():
-		said = said.Say(", silent for ").Time(b.at.Lasting(r.Alive.At))
-	case r.Alive != nil && b.at.Lasting(r.Alive.At) != nil:
-		said = said.Say(", alive ").Time(b.at.Lasting(r.Alive.At)).Say(" ago")
-	default:
+	}
+	if r.Alive == nil || r.Alive.At.IsZero() {
 		if held := b.at.Lasting(r.LockedAt); held != nil {
 			said = said.Say(" for ").Time(held)
 		}
+		return said.Say(".")
+	}
+	heard := b.at.Lasting(r.Alive.At)
+	switch silence := b.at.AsOf.Sub(r.Alive.At); {
+	case r.Display.Troubled():
+		said = said.Say(", silent for ").Time(heard)
+	case silence > r.Verdict().AlertAt.Sub(b.at.AsOf): // too long to call it working
+		said = said.Say(", alive ").Time(heard).Say(" ago")
+	case r.Alive.Progress == "":
+		said = said.Say("; its process lives (").Time(heard).Say(" ago)")
+	default:
+		said = said.Say("; its holder works (").Value(text.Clip(r.Alive.Progress, site.MaxWordShown)).Say(", ").
+			Time(heard).Say(" ago)")
 	}
 	return said.Say(".")
 }
@@ -223,18 +274,18 @@ func (b *banner) sharers() phrase.Sentence {
 	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
 	r := b.worst.Row()
 	if r.Display.Troubled() {
-		said = b.name(said.Say("; one "+string(r.Display)+", held"), r)
+		said = by(said.Say("; one "+string(r.Display)+", held"), " by ", r.Owner, r.Hostname)
 	}
 	return said.Say(".")
 }
 
-// name adds the owner and the end of the host, by which pods differ.
-func (b *banner) name(said phrase.Sentence, r *locks.Row) phrase.Sentence {
-	if r.Owner != "" {
-		said = said.Say(" by ").Value(text.Clip(r.Owner, site.MaxWordShown))
+// by adds the owner after a word, and the end of the host, by which pods differ.
+func by(said phrase.Sentence, word, owner, host string) phrase.Sentence {
+	if owner != "" {
+		said = said.Say(word).Value(text.Clip(owner, site.MaxWordShown))
 	}
-	if r.Hostname != "" {
-		said = said.Say(" on ").Value(text.Clip(shortHost(r.Hostname), site.MaxWordShown))
+	if host != "" {
+		said = said.Say(" on ").Value(text.Clip(shortHost(host), site.MaxWordShown))
 	}
 	return said
 }
@@ -257,9 +308,7 @@ func (b *banner) next() phrase.Sentence {
 	case locks.Abandoned:
 		return phrase.Say(" ").Sentence(afterDeath(r, b.at, b.unlockers(r), false))
 	case locks.Malformed:
-		return phrase.Say(" Its record is malformed.")
-	case locks.Held:
-		return b.nextAlert(r)
+		return phrase.Say(" A field that the protocol acts on is missing or cannot be read.")
 	}
 	unlockers := b.unlockers(r)
 	switch left := b.at.Next(r.UnlockAt()); {
@@ -295,13 +344,17 @@ func (b *banner) nextAlert(r *locks.Row) phrase.Sentence {
 // rest counts what else there is.
 func (b *banner) rest() phrase.Sentence {
 	var parts []string
-	own := b.worst.Row()
+	var named locks.DisplayState
+	if b.worst != nil && len(b.cycles) == 0 && len(b.unclaimed) == 0 {
+		named = b.worst.Row().Display
+	}
 	for _, c := range []struct {
 		n     int
 		state locks.DisplayState
-	}{{b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting}, {b.all.Malformed, locks.Malformed}} {
+	}{{b.all.Expired, locks.Expired}, {b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting},
+		{b.all.Malformed, locks.Malformed}} {
 		more := ""
-		if c.state == own.Display {
+		if c.state == named {
 			c.n--
 			more = "more "
 		}
@@ -309,59 +362,19 @@ func (b *banner) rest() phrase.Sentence {
 			parts = append(parts, phrase.Thousands(c.n)+" "+more+string(c.state))
 		}
 	}
-	if b.expired != nil && own.Display == locks.Expired && b.all.Expired > 1 {
-		parts = append([]string{phrase.Thousands(b.all.Expired-1) + " more expired"}, parts...)
-	}
 	var said phrase.Sentence
 	if len(parts) > 0 {
 		said = phrase.Say(" " + strings.Join(parts, ", ") + ".")
 	}
-	if n := len(b.cycles); n > 0 {
-		said = said.Say(" ").Link(phrase.Plural(n, "deadlock", "deadlocks"), b.urls.To("waiting")).
-			Say(" likely: processes wait for each other.")
+	if more := len(b.cycles) - 1; more > 0 {
+		said = said.Say(" ").Link(phrase.Plural(more, "more deadlock", "more deadlocks"), b.urls.To("waiting")).
+			Say(" likely.")
 	}
-	if n := len(b.unclaimed); n > 0 && b.longestUnclaimed() == nil && !b.at.Stale {
+	if n := len(b.unclaimed); n > 0 && len(b.cycles) > 0 {
 		said = said.Say(" ").Link(phrase.Plural(n, "unclaimed lock", "unclaimed locks"), b.urls.To("waiting")).
 			Say(": free, and the first in line does not take it.")
 	}
-	if len(said) == 0 && b.level() == "calm" {
-		return phrase.Say(" No locks alerting.")
-	}
 	return said
-}
-
-func (b *banner) quiet() phrase.Sentence {
-	said := phrase.Say("No locks alerting. " + phrase.Thousands(b.all.Total) + " held")
-	if oldest := b.at.Lasting(b.all.Oldest); oldest != nil {
-		said = said.Say(", oldest ").Time(oldest)
-	}
-	return said.Say(".")
-}
-
-// oldestExpired is the lock whose deadline passed first.
-func oldestExpired(s *locks.Snapshot) (oldest *locks.Row) {
-	for r := range s.Troubled() {
-		if r.Display == locks.Expired &&
-			(oldest == nil || r.Verdict().AutoUnlockAt.Before(oldest.Verdict().AutoUnlockAt)) {
-			oldest = r
-		}
-	}
-	return oldest
-}
-
-// expiredSentence says that locks should be gone by now that are not those that the answer begins with, and why they
-// are not, unless that was said.
-func (b *banner) expiredSentence(explained bool) phrase.Sentence {
-	said := phrase.Say(phrase.Plural(b.all.Expired, "lock", "locks") + " expired")
-	if !b.at.Stale {
-		said = said.Say(" by ").Time(b.at.Age(b.expired.Verdict().AutoUnlockAt))
-	}
-	said = said.Say(": ").Link(text.Clip(b.expired.Name, site.MaxNameShown),
-		b.urls.Of(b.expired).Lock(b.expired.Name, b.expired.UUID)).Say(".")
-	if explained {
-		return said
-	}
-	return said.Say(" ").Sentence(b.removal(b.expired))
 }
 
 // removal says why an expired lock is still there, where an unlocker tells.
@@ -377,8 +390,7 @@ func (b *banner) removal(r *locks.Row) phrase.Sentence {
 	if !f.Known() {
 		return notKnown("When it is removed", &f)
 	}
-	grace := f.Policy.ClockSkew + f.Policy.MinWarning + 5*time.Second
-	if b.at.Now.Sub(r.Verdict().AutoUnlockAt) > grace {
+	if r.Class() == locks.Overdue {
 		return phrase.Say("It should have been removed.")
 	}
 	return phrase.Say("It is about to be removed.")

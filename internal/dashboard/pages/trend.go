@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // trend is the last day of a lock: how many waited, and for how much of each hour it was held and waited for.
 type trend struct {
 	Lines  []string // points of the curve; a gap in what is known is between two of them
+	Title  string   // over what time
 	Label  string   // the curve in words
 	Source string   // who remembers it, and since when
 	Heat   []strip
@@ -50,9 +52,10 @@ const (
 
 // trendOf is the last day of the lock that was found, with its holds that are over.
 func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *trend {
-	points, source := p.waited(r, lock.Name)
-	t := &trend{Source: source}
-	t.draw(points, p.site.Trends.Since())
+	points, source, since := p.waited(r, lock.Name)
+	over := spanOf(since, r.Now)
+	t := &trend{Source: source, Title: capital(strings.TrimPrefix(string(over), "in the "))}
+	t.draw(points, p.site.Trends.Since(), over)
 	var holds []trends.Hold
 	for i := range lock.Shares {
 		holds = append(holds, trends.Hold{Begin: lock.Shares[i].LockedAt})
@@ -64,40 +67,54 @@ func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending
 		holds = append(holds, holdOf(&past[i]))
 	}
 	hours := trends.Day(r.Now, holds, points)
-	t.Heat = []strip{heldStrip(hours, "Held"), waitingStrip(hours, "Waited for")}
+	t.Heat = []strip{heldStrip(hours, "Held", over), waitingStrip(hours, "Waited for", over)}
 	for i := 0; i < trends.Hours; i += 6 {
 		t.Hours = append(t.Hours, hourMark{i * hourWidth, hours[i].From.Format("15:04")})
 	}
 	return t
 }
 
+// span is how much of a day somebody remembers, in words.
+type span string
+
+const wholeDay span = "in the last 24 hours"
+
+func spanOf(since, now time.Time) span {
+	if !since.IsZero() && now.Sub(since) >= 24*time.Hour {
+		return wholeDay
+	}
+	return span("since " + cmp.Or(since, now).UTC().Format("15:04") + " UTC")
+}
+
 func holdOf(e *metadata.Ending) trends.Hold {
 	return trends.Hold{Begin: e.LockedAt.Time, End: e.EndedAt.Time}
 }
 
-// waited is how many waited for the lock: as Prometheus knows it, if it knows anything, else as this dashboard saw it.
-func (p *Pages) waited(r *site.Request, name string) (points []trends.Point, source string) {
+// waited is how many waited for the lock: as Prometheus knows it, if it knows anything, else as this dashboard saw it;
+// and since when that is remembered.
+func (p *Pages) waited(r *site.Request, name string) (points []trends.Point, source string, since time.Time) {
 	points = p.site.Trends.Lock(name, r.Now)
 	source = "As this dashboard saw it"
-	if since := p.site.Trends.Since(); !since.IsZero() {
+	if since = p.site.Trends.Since(); !since.IsZero() {
 		source += " since " + phrase.UTC(since)
 	}
 	source += "."
 	if p.site.Remember == nil {
-		return points, source
+		return points, source, since
 	}
 	elsewhere, err := p.site.Remember.Lock(r.Context(), name, r.Now)
 	switch {
 	case err != nil:
-		return points, "Prometheus could not be asked (" + err.Error() + "). " + source
+		return points, "Prometheus could not be asked (" + err.Error() + "). " + source, since
 	case elsewhere == nil:
-		return points, "Prometheus has no samples of this lock. " + source
+		return points, "Prometheus has no samples of this lock. " + source, since
 	}
-	return elsewhere, "From Prometheus, which knows who waited while the lock had a metric of its own."
+	return elsewhere, "From Prometheus, which knows who waited while the lock had a metric of its own.",
+		r.Now.Add(-24 * time.Hour)
 }
 
 // draw draws the curve. What was seen in a slot that had begun before the dashboard was seen since then.
-func (t *trend) draw(points []trends.Point, since time.Time) {
+func (t *trend) draw(points []trends.Point, since time.Time, over span) {
 	most, known := 1, 0
 	var peak trends.Point
 	for _, p := range points {
@@ -127,28 +144,28 @@ func (t *trend) draw(points []trends.Point, since time.Time) {
 	end()
 	switch {
 	case known == 0:
-		t.Label = "Who waited in the last 24 hours is not known."
+		t.Label = "Who waited " + string(over) + " is not known."
 	case peak.Most == 0:
-		t.Label = "Nobody waited in the last 24 hours, as far as is known."
+		t.Label = "Nobody waited " + string(over) + ", as far as is known."
 	default:
 		if peak.At.Before(since) && since.Before(peak.At.Add(trends.Slot)) {
 			peak.At = since.UTC()
 		}
-		t.Label = fmt.Sprintf("At most %s waited in the last 24 hours, at %s UTC; now %s.",
-			phrase.Thousands(peak.Most), peak.At.Format("15:04"), phrase.Thousands(points[len(points)-1].Most))
+		t.Label = fmt.Sprintf("At most %s waited %s, at %s UTC; now %s.", phrase.Thousands(peak.Most), over,
+			peak.At.Format("15:04"), phrase.Thousands(points[len(points)-1].Most))
 	}
 }
 
-func heldStrip(hours []trends.Hour, name string) strip {
-	return newStrip(hours, name, func(h trends.Hour) float64 { return h.Held })
+func heldStrip(hours []trends.Hour, name string, over span) strip {
+	return newStrip(hours, name, over, func(h trends.Hour) float64 { return h.Held })
 }
 
-func waitingStrip(hours []trends.Hour, name string) strip {
-	return newStrip(hours, name, func(h trends.Hour) float64 { return h.Waiting })
+func waitingStrip(hours []trends.Hour, name string, over span) strip {
+	return newStrip(hours, name, over, func(h trends.Hour) float64 { return h.Waiting })
 }
 
 // newStrip is a row of a heat map, without its empty cells.
-func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64) strip {
+func newStrip(hours []trends.Hour, name string, over span, share func(trends.Hour) float64) strip {
 	s := strip{Name: name}
 	var sum, most float64
 	var at time.Time
@@ -163,9 +180,14 @@ func newStrip(hours []trends.Hour, name string, share func(trends.Hour) float64)
 			s.Cells = append(s.Cells, cell{i * hourWidth, fmt.Sprintf("h%d", min(4, 1+int(part*4)))})
 		}
 	}
-	if s.Label = name + ": never in the last 24 hours"; sum > 0 {
+	switch {
+	case sum == 0:
+		s.Label = fmt.Sprintf("%s: never %s", name, over)
+	case over == wholeDay:
 		s.Label = fmt.Sprintf("%s: %s of the last 24 hours, most in the one from %s UTC", name,
 			percent(sum/float64(24*time.Hour)), at.Format("15:04"))
+	default:
+		s.Label = fmt.Sprintf("%s: most in the hour from %s UTC", name, at.Format("15:04"))
 	}
 	return s
 }
@@ -210,12 +232,21 @@ func (p *Pages) fillDays(r *site.Request, owners []ownerView, groups []*locks.Gr
 			}
 		}
 	}
+	over := spanOf(rememberedSince(parts), r.Now)
 	for i, g := range groups {
 		var points []trends.Point
 		for _, part := range parts {
 			points = trends.Either(points, part.Trends.Owner(g.Owner, r.Now))
 		}
 		hours := trends.Day(r.Now, held[g.Owner], points)
-		owners[i].Day = []strip{heldStrip(hours, "Held a lock"), waitingStrip(hours, "Waited for")}
+		owners[i].Day = []strip{heldStrip(hours, "Held a lock", over), waitingStrip(hours, "Waited for", over)}
 	}
+}
+
+// rememberedSince is since when somebody has looked who waits, in any of the clusters.
+func rememberedSince(parts []*site.Site) (since time.Time) {
+	for _, part := range parts {
+		since = locks.Earlier(since, part.Trends.Since())
+	}
+	return since
 }

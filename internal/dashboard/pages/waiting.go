@@ -134,7 +134,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 			v.Free++
 		}
 	}
-	lost := func(one queued) int64 { return locks.Lost(len(one.queue), one.longest, v.AsOf) }
+	lost := func(one queued) time.Duration { return locks.Lost(one.queue, v.AsOf) }
 	slices.SortFunc(all, func(a, b queued) int {
 		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
 			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))

@@ -12,14 +12,16 @@ type whichPage struct {
 	site.Page
 	Name    string
 	Choices []whichChoice
-	Known   int // clusters that know the name
+	Known   int  // clusters that know the name
+	Silent  bool // there is a cluster of which nothing is known
 }
 
 type whichChoice struct {
 	Cluster, URL string
 	Look         locks.DisplayState // of the lock there; empty: nobody holds it
 	Waiters      int
-	Problem      string // why nothing is known of the lock there
+	Unknown      bool   // what is there
+	Problem      string // of the cluster
 }
 
 // ServeWhich leads to the lock in the only cluster that knows it, or offers the clusters. path is the page of the lock
@@ -43,6 +45,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 		s, err := part.Loaded()
 		if err != nil {
 			c.Problem = "no data"
+			c.Unknown, v.Silent = true, true
 			v.Choices = append(v.Choices, c)
 			continue
 		}

@@ -110,8 +110,8 @@ func (s *Site) Page(r *Request, title string) Page {
 		p.Icon = Icon{Look: "stale", Text: "?"}
 	}
 	if level == locks.Stale && !r.Several() {
-		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
-			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
+		p.Banner = phrase.Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+			Say(")" + fresh.Why() + ". What you see is from then; locks may have changed.")
 	}
 	return p
 }
@@ -128,15 +128,44 @@ func joinTitle(parts ...string) string {
 
 // band chooses the colour of an environment: production always the same one, the others by their name.
 func band(environment string) string {
-	switch name := strings.ToLower(environment); {
-	case name == "":
+	switch {
+	case environment == "":
 		return ""
-	case strings.Contains(name, "prod"):
+	case isProduction(environment):
 		return "band-prod"
-	default:
-		return "band-" + strconv.Itoa(int(xxhash.Sum64String(name)>>16%5))
+	}
+	return "band-" + strconv.Itoa(shade(environment))
+}
+
+// isProduction reports whether a name is that of a production.
+func isProduction(name string) bool { return strings.Contains(strings.ToLower(name), "prod") }
+
+// Colour gives each of several clusters that has no colour one that no other has, while there are any: by its name, so
+// that it seldom changes. The first colour is kept for a production.
+func Colour(all []setup.Config) {
+	taken := map[string]bool{}
+	for i := range all {
+		taken[all[i].Cluster.Colour] = true
+	}
+	colours := setup.Colours()
+	for i := range all {
+		c := &all[i].Cluster
+		if c.Name == "" || c.Colour != "" {
+			continue
+		}
+		choice := append(slices.Clone(colours[1+shade(c.Name):]), colours[1:1+shade(c.Name)]...)
+		if isProduction(c.Name) {
+			choice = append([]string{colours[0]}, choice...)
+		}
+		if free := slices.IndexFunc(choice, func(colour string) bool { return !taken[colour] }); free >= 0 {
+			c.Colour = choice[free]
+			taken[c.Colour] = true
+		}
 	}
 }
+
+// shade is a number below five that a name decides.
+func shade(name string) int { return int(xxhash.Sum64String(strings.ToLower(name)) >> 16 % 5) }
 
 // colourOf is the class that colours a cluster.
 func colourOf(c setup.Cluster) string {

@@ -80,13 +80,8 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + noneLoaded(r) + "."}
 }
 
-// SnapshotAt returns the locks as they stand now. While etcd is silent the states stay as they were last known for
-// sure.
+// SnapshotAt returns the locks as they stand now. While etcd is silent, the states stay as they were last known.
 func (s *Site) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
-	at := staleness.Moment{Wall: now, Mono: mono}
-	if fresh.Level(now) == locks.Stale {
-		at.Mono -= now.Sub(fresh.Heard)
-		at.Wall = fresh.Heard
-	}
-	return s.Snapshots.Current(now, at)
+	at := fresh.JudgedAt(now)
+	return s.Snapshots.Current(now, staleness.Moment{Wall: at, Mono: mono - now.Sub(at)})
 }

@@ -43,7 +43,7 @@ func together(parts []*Request, now time.Time) (all locks.Freshness) {
 		case others == locks.Never, others == locks.Stale && ours != locks.Stale,
 			others == locks.Stale && f.Heard.After(all.Heard),
 			ours != locks.Stale && f.Heard.Before(all.Heard):
-			all = locks.Freshness{Heard: f.Heard, Since: f.Since, Class: f.Class, Cause: f.Cause}
+			all = locks.Freshness{Heard: f.Heard, Pulse: f.Pulse, Since: f.Since, Class: f.Class, Cause: f.Cause}
 		}
 	}
 	all.Synced = !slices.ContainsFunc(parts, func(r *Request) bool { return !r.Fresh.Synced })
@@ -233,14 +233,12 @@ func (s *Site) Clusters(r *Request, q *locks.Query, link func(query string) stri
 // stateWords say how a cluster does; empty: fine.
 func stateWords(r *Request) string {
 	switch r.Level() {
-	case locks.Live:
-		return ""
 	case locks.Never:
 		return "no data"
 	case locks.Stale:
 		return "away since " + phrase.TimeOfDay(r.Fresh.Heard)
 	}
-	return "slow"
+	return ""
 }
 
 // severalBanner says of the clusters what a reader must know: which are away, and where nobody removes locks.
@@ -257,7 +255,7 @@ func severalBanner(r *Request, at phrase.Viewpoint) (said phrase.Sentence, about
 			said = said.Say(" has not answered since the dashboard started, and nothing is known of its locks.")
 		case level == locks.Stale:
 			next(part)
-			said = said.Say(" is away: etcd unreachable since " + phrase.TimeOfDay(part.Fresh.Heard) + " UTC (").
+			said = said.Say(" is away: etcd has not answered since " + phrase.TimeOfDay(part.Fresh.Heard) + " UTC (").
 				Time(at.Age(part.Fresh.Heard)).Say(")" + part.Fresh.Why() + ". Its locks are shown as of then.")
 		case known && len(unlockers) == 0:
 			next(part)
