@@ -70,6 +70,9 @@ func (s Settings) tlsSetting() string {
 }
 
 func parseEndpoint(endpoint string) (target, error) {
+	if strings.Contains(endpoint, "@") { // not to be printed
+		return target{}, errors.New("an etcd endpoint must not contain a user or password: give them as user and password")
+	}
 	t := target{host: endpoint}
 	if scheme, _, found := strings.Cut(endpoint, "://"); found {
 		u, err := url.Parse(endpoint)
@@ -79,7 +82,7 @@ func parseEndpoint(endpoint string) (target, error) {
 		if scheme != "http" && scheme != "https" {
 			return target{}, fmt.Errorf("the etcd endpoint %q has the scheme %q: use http or https", endpoint, scheme)
 		}
-		if u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 			return target{}, fmt.Errorf("the etcd endpoint %q is more than scheme, host and port", endpoint)
 		}
 		t = target{scheme, u.Host}

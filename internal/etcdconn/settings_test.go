@@ -28,6 +28,9 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"more than scheme, host and port": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"http://etcd:2379/v3"}
 		},
+		"an etcd endpoint must not contain a user or password: give them as": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"http://u:p@etcd:2379"}
+		},
 		"is not a URL": func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
 		"differ in their scheme": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"https://a:1",
