@@ -85,10 +85,10 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	return lost, nil
 }
 
-// ending is the note that the operation with this number read, nil where there is none.
+// ending is the note that the operation with this number read, nil where there is none that says how the hold ended.
 func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 	for _, kv := range r.Keys(op).Kvs {
-		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Ended != "" {
 			return &e
 		}
 	}
