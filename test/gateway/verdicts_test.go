@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -63,10 +62,7 @@ func (r reader) read(a answer) verdict {
 		return r.refusal(a)
 	}
 	answered := new(pb.TxnResponse)
-	if err := protojson.Unmarshal(a.Body, answered); err != nil && a.Body != nil {
-		r.t.Fatalf("no answer of etcd's: %v", err)
-	}
-	if answered.Header == nil {
+	if err := protojson.Unmarshal(a.Body, answered); err != nil || answered.Header == nil { // not etcd's
 		return verdict{Verdict: "resend", Doubt: true}
 	}
 	return r.verdict((*clientv3.TxnResponse)(answered))
@@ -82,12 +78,11 @@ func (r reader) refusal(a answer) verdict {
 	if a.Body != nil {
 		o := object(r.t, string(a.Body))
 		e.Message, _ = o["message"].(string)
-		e.Code = codes.Code(number(r.t, toJSON(r.t, o["code"])))
+		if code, isCode := o["code"]; isCode {
+			e.Code = codes.Code(number(r.t, toJSON(r.t, code)))
+		}
 	}
 	if e.Code == codes.OK {
-		if strings.HasPrefix(a.Text, "404 page not found") { // the gateway is switched off
-			return verdict{Verdict: "report"}
-		}
 		return verdict{Verdict: "resend", Doubt: true}
 	}
 	err := status.Error(e.Code, e.Message)
@@ -163,7 +158,7 @@ func (r reader) holds(a *clientv3.TxnResponse) verdict {
 		return verdict{Verdict: "released"}
 	}
 	for _, kv := range kvs(a, first+1) {
-		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Ended != "" {
 			return verdict{Verdict: "lost", Reason: e.Ended}
 		}
 	}
