@@ -40,6 +40,7 @@ type fault struct {
 	took    func(*pb.TxnRequest, time.Duration)                // learns how long its answer took
 	options []mutex.Option                                     // of each acquisition
 	ends    func(*goDriver)                                    // at the end of the input
+	leaves  bool                                               // at a signal, what it has stays
 }
 
 // faults are all of them, by what the client does without.
@@ -129,6 +130,16 @@ func faults() []*fault {
 			request: func(r *goRequest) { r.Endpoints = r.Endpoints[:min(1, len(r.Endpoints))] }},
 		{name: "death", about: "the locks are released at the end of the input", check: "driver ends",
 			says: "the end of a process ended its hold", ends: (*goDriver).releaseAll, short: true},
+		{name: "release at the end", about: "a signal ends the process at once", check: "orderly end",
+			says: "it left its lock", leaves: true, short: true},
+		{name: "bounds", about: "a wait lasts two seconds longer", check: "a wait bounds the call", says: "it took",
+			request: func(r *goRequest) {
+				if r.Wait != nil && *r.Wait > 0 {
+					*r.Wait += 2
+				}
+			}},
+		{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others",
+			says: "is raw", short: true, said: member("message", func(m map[string]any) { m["message"] = "\x1b[31m" })},
 	}
 }
 

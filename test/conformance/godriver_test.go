@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -34,6 +37,7 @@ type goDriver struct {
 	fault  *fault // a rule that it breaks on purpose; nil for none
 
 	mu      sync.Mutex
+	timeout time.Duration // of a try
 	etcd    *clientv3.Client
 	client  *mutex.Client
 	locks   map[int]*goLock
@@ -68,7 +72,10 @@ type goRequest struct {
 	Segment, Text         string
 	Fields                []vectorField
 	Foreign               []string
-	Step                  string
+	Step, Kind            string
+	UUID, Value           string
+	Token                 int64
+	ValueBase64           []byte `json:"value_base64"`
 	Input, Body, Answered json.RawMessage
 }
 
@@ -81,6 +88,7 @@ func runGoDriver(in io.Reader, out io.Writer, broken string) error {
 			return fmt.Errorf("there is no fault %q", broken)
 		}
 	}
+	go d.endBySignal()
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -99,6 +107,39 @@ func runGoDriver(in io.Reader, out io.Writer, broken string) error {
 		}
 		d.fault.change(&r)
 		d.take(r)
+	}
+}
+
+// endBySignal gives back what there is, and ends the process as the signal would have.
+func (d *goDriver) endBySignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	got := (<-signals).(syscall.Signal)
+	if d.fault == nil || !d.fault.leaves {
+		d.giveBack()
+	}
+	signal.Reset(got)
+	syscall.Kill(os.Getpid(), got)
+}
+
+// giveBack leaves the queues and releases the locks, for two seconds at most.
+func (d *goDriver) giveBack() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.mu.Lock()
+		for _, cancel := range d.cancels {
+			cancel(errCancelled)
+		}
+		d.mu.Unlock()
+		d.releaseAll()
+		if d.client != nil {
+			d.client.Close()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Second):
 	}
 }
 
@@ -196,7 +237,7 @@ func (d *goDriver) now(r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
 		return map[string]any{"client": "go", "levels": []string{"basic", "queue"},
-			"lacks": []string{"transactions", "durations"}}, nil
+			"lacks": []string{"transactions", "durations", "gateway", "exit"}}, nil
 	case "open":
 		return nil, d.open(r)
 	case "check":
@@ -220,6 +261,8 @@ func (d *goDriver) now(r goRequest) (map[string]any, error) {
 		return map[string]any{"seconds": strconv.FormatInt(at.Unix(), 10), "nanoseconds": at.Nanosecond()}, err
 	case "decode":
 		return decodeRecord(r), nil
+	case "document":
+		return decodeDocument(r), nil
 	}
 	return nil, errUnsupported
 }
@@ -239,6 +282,7 @@ func (d *goDriver) open(r goRequest) error {
 	if err != nil {
 		return errors.Join(err, etcd.Close())
 	}
+	d.timeout = seconds(r.Timeout)
 	d.etcd, d.client = etcd, client
 	return nil
 }
@@ -251,7 +295,8 @@ const forever = time.Hour
 func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, error) {
 	l := &goLock{number: r.ID}
 	asked := func(request metadata.Request) {
-		d.write(map[string]any{"event": "asked", "lock": l.number, "by": request.By, "reason": request.Reason})
+		d.write(map[string]any{"event": "asked", "lock": l.number, "by": text.Prose(request.By),
+			"reason": text.Prose(request.Reason)})
 	}
 	opts := []mutex.Option{mutex.Purpose(r.Purpose), mutex.OnAsked(asked)}
 	if d.fault != nil {
@@ -270,10 +315,12 @@ func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, er
 		opts = append(opts, mutex.Attribute(name, value))
 	}
 	take := d.client.Lock
-	if r.Wait != nil && *r.Wait == 0 {
-		take = d.client.TryLock
-	} else if r.Wait != nil {
-		limited, cancel := context.WithTimeout(ctx, seconds(*r.Wait))
+	if r.Wait != nil {
+		most := seconds(*r.Wait)
+		if most == 0 {
+			take, most = d.client.TryLock, d.timeout
+		}
+		limited, cancel := context.WithTimeout(ctx, most)
 		defer cancel()
 		ctx = limited
 	}
@@ -314,7 +361,7 @@ func (d *goDriver) check(l *goLock) map[string]any {
 		members["lost"] = reasonOf(lost)
 	}
 	if r := l.Request(); r != nil {
-		members["asked"] = map[string]any{"by": r.By, "reason": r.Reason}
+		members["asked"] = map[string]any{"by": text.Prose(r.By), "reason": text.Prose(r.Reason)}
 	}
 	return members
 }
@@ -357,6 +404,44 @@ func decodeRecord(r goRequest) map[string]any {
 		decoded["pid"] = record.PID
 	}
 	return map[string]any{"decoded": decoded, "malformed": record.Malformed()}
+}
+
+// decodeDocument reads what others write for a hold, or about it. What is ignored is nil.
+func decodeDocument(r goRequest) map[string]any {
+	value := r.Value + string(r.ValueBase64)
+	field := map[string]string{"request": metadata.FieldAsked, "extension": metadata.FieldExtended,
+		"acknowledgement": metadata.FieldAcknowledged}[r.Kind]
+	record := metadata.Decode("a", []metadata.Field{
+		{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token, ModRevision: r.Token},
+		{Name: field, Value: value, CreateRevision: r.Token + 1, ModRevision: r.Token + 1},
+	})
+	var document any
+	switch r.Kind {
+	case "request":
+		document = record.Asked
+	case "extension":
+		document = record.Extended
+	case "acknowledgement":
+		document = record.Acknowledged
+	case "ending":
+		document = readable[metadata.Ending](value)
+	case "ticket":
+		document = readable[metadata.Ticket](value)
+	case "delay":
+		var lock string
+		json.Unmarshal(r.Lock, &lock)
+		document = protocol.ReadDelay(lock, protocol.KV{Value: []byte(value)})
+	}
+	return map[string]any{"decoded": document}
+}
+
+// readable is the document, nil where it cannot be read.
+func readable[T metadata.Ending | metadata.Ticket](value string) *T {
+	document, err := protocol.Unmarshal[T]([]byte(value))
+	if err != nil {
+		return nil
+	}
+	return &document
 }
 
 // vectorField is a field of a record in vectors.json.

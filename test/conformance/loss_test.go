@@ -331,7 +331,7 @@ func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
 	s.timeout = 1
 	d := s.open(c, line.addr)
 	began := time.Now()
-	l := d.acquire("cut off", want{try: true, alert: life / 2, unlock: life})
+	l := d.acquire("cut off", want{wait: 30, alert: life / 2, unlock: life})
 	cut(line)
 	e := l.lostAs("deadline")
 	if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {

@@ -318,7 +318,7 @@ func ghostInTheQueue(t *testing.T, w *world, c *client) {
 func noAnswerAtAll(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
 	d, line := s.behindWire(c)
-	d.acquire("warm", want{try: true}).mustRelease()
+	d.acquire("warm", want{wait: 30}).mustRelease()
 	line.stall()
 	if a := d.try("silent"); a.Error != "unavailable" {
 		t.Errorf("a try without an answer says %s, want unavailable", a.line)
