@@ -33,8 +33,9 @@ func newRun(a *app) *cobra.Command {
 
 While another process holds the lock, run waits in the queue (--wait) and reports on stderr who
 holds it and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the
-command runs, mutexctl extends the lock, up to --max-hold. A command that runs longer than --expect
-raises an alert: extending the lock does not delay it, only "mutexctl alive" does.
+command runs, mutexctl extends the lock every 20 seconds or sooner, up to --max-hold. A command that
+runs longer than --expect raises an alert: extending the lock does not delay it, only "mutexctl alive"
+does.
 
 With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
 With --shared many may read at a time; with --exclusive one writes and nobody reads. All wait in the
@@ -55,7 +56,8 @@ TERM, USR1 and USR2 are forwarded to the group. The lock is released when the co
 it ends. Whatever the command leaves in the background runs on without the lock.
 
 When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
-gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked.
+gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked:
+by default after nine and a half minutes without etcd, so five minutes end nothing.
 A lock that an operator removed may have a new holder at once; then only the token protects the data.
 
 When somebody asks run to finish, it says who and why on stderr, and the command goes on. With
@@ -66,8 +68,9 @@ ends. In each case the lock is released when the command has ended, and run exit
 own status: 143 if TERM ended it, 0 if it tidied up and exited with 0.
 
 If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
-its last extension. On Linux the kernel then kills the command too, but not what the command started.
-So the end of mutexctl proves nothing to a witness; the end of its container, or a reboot, does.
+its last extension: ten minutes unless you say less. On Linux the kernel then kills the command too,
+but not what the command started. So the end of mutexctl proves nothing to a witness; the end of its
+container, or a reboot, does.
 If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
 command's group instead.
 
@@ -91,8 +94,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer")
-	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
-		"when the lock is auto-unlocked after its last extension, should this machine die")
+	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", 10*time.Minute,
+		"when the lock is auto-unlocked after its last extension, should this machine die; also how long etcd may be away")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
@@ -134,9 +137,13 @@ func (o *runOptions) checkTimes() error {
 	err := times(map[string]time.Duration{
 		"expect": o.expect, "auto-unlock-after": o.autoUnlockAfter, "max-hold": o.maxHold, "grace": o.grace,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if !o.given.Changed("auto-unlock-after") {
+		o.autoUnlockAfter = min(o.autoUnlockAfter, o.maxHold)
+	}
+	switch {
 	case o.autoUnlockAfter < 2*o.margin():
 		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
 			o.grace, 2*o.margin())

@@ -46,10 +46,13 @@ func (g *Locks) Alive(ctx context.Context, progress ...string) error {
 	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
 }
 
-// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a
-// third of that for an attempt, and as often as etcd allows while it fails.
+// maxBeat bounds the time between two heartbeats, so that an outage of etcd finds nearly all of a long hold left.
+const maxBeat = 20 * time.Second
+
+// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, or [maxBeat], with
+// at most as much for an attempt, and as often as etcd allows while it fails.
 func (l *Lock) beat(ctx context.Context) {
-	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
+	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxBeat)
 	for next := interval; etcdretry.Pause(ctx, next); {
 		if most := l.set.maximumHold; most > 0 && time.Since(l.began.monotonic) >= most-l.set.safetyMargin {
 			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",

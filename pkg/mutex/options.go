@@ -83,9 +83,10 @@ func SafetyMargin(d time.Duration) Option {
 	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
 }
 
-// Heartbeat extends the time until auto-unlock in the background while the process lives, up to the maximum hold, which
-// is counted from the acquisition. A short [AutoUnlockAfter] is enough then, and the lock of a dead process is soon
-// free. Being alive is not progress: heartbeats do not postpone the alert.
+// Heartbeat extends the time until auto-unlock in the background while the process lives, at least every 20 seconds, up
+// to the maximum hold, which is counted from the acquisition. A short [AutoUnlockAfter] is enough then, and the lock of
+// a dead process is soon free; a longer one outlasts longer outages of etcd. Being alive is not progress: heartbeats do
+// not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
 }

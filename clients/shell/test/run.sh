@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests in dash and bash, and the README's example, each with an etcd of its own. Needs Go for that etcd.
+# Runs the tests in dash, bash and busybox ash, and the README's example, each with an etcd of its own. Needs Go for that etcd.
 set -eu
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=$(mktemp -d)
@@ -33,5 +33,9 @@ all dash &
 dash=$!
 all bash &
 bash=$!
+ln -s "$(command -v busybox)" "$work/ash"
+all "$work/ash" &
+ash=$!
 wait $dash
 wait $bash
+wait $ash
