@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -95,6 +97,8 @@ func faults() []*fault {
 			behind: true, says: "it counts from the turn", txn: agedTurn},
 		{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
 			says: "the tail: not within", txn: leaveNoTail},
+		{name: "lean look", about: "a waiter reads the queue whenever it looks", check: "behind a hundred",
+			says: "it read the queue", short: true, txn: scanning},
 		{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
 			said: event("lost", func(map[string]any) map[string]any { return nil })},
 		{name: "reason", about: "every loss is a deletion", check: "force unlock", says: `was lost for "deleted"`,
@@ -295,6 +299,22 @@ func leaveNoTail(t *pb.TxnRequest) {
 	})
 	if !ticket && !putsUUID(t) {
 		t.Success = dropPuts("/.tail")(t.Success)
+	}
+}
+
+// scanning has every look read the oldest ticket, too.
+func scanning(t *pb.TxnRequest) {
+	for _, branch := range []*[]*pb.RequestOp{&t.Success, &t.Failure} {
+		ticket := slices.IndexFunc(*branch, func(op *pb.RequestOp) bool {
+			return strings.Contains(string(op.GetRequestRange().GetKey()), "/.queue/")
+		})
+		if ticket < 0 || len(putsOf(*branch)) > 0 {
+			continue
+		}
+		key := (*branch)[ticket].GetRequestRange().Key
+		queue := key[:bytes.LastIndexByte(key, '/')+1]
+		*branch = append(*branch, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+			Key: append(slices.Clone(queue), '/'), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(string(queue))), Limit: 1}}})
 	}
 }
 

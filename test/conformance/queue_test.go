@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -24,6 +26,9 @@ func queueChecks() []check {
 			wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
 		{name: "the tail is put back", rule: "the-queue", needs: queue, short: true,
 			wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
+		{name: "behind a hundred", rule: "the-queue", needs: queue, short: true,
+			wants: "a waiter whose turn comes in order sends a handful of requests, and never reads the queue",
+			alone: behindHundred},
 		{name: "a waiter killed", rule: "the-queue", needs: queue, orders: true,
 			wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
 		{name: "the last waiter killed", rule: "the-queue", needs: queue, orders: true,
@@ -283,4 +288,86 @@ func silentWatch(t *testing.T, w *world, c *client) {
 	l.mustRelease()
 	wait.granted().mustRelease()
 	s.free(l.name)
+}
+
+// manyRequests is more than a waiter needs to join, to learn that the one ahead went, and to take and release the lock.
+const manyRequests = 20
+
+// behindHundred has two waiters behind 99 strangers, who give up one after the other. The last waits through a wire.
+func behindHundred(t *testing.T, w *world, c *client) {
+	s := w.scene(t)
+	line := newWire(t, s.target[0])
+	d := s.open(c)
+	l := d.acquire("queue/hundred", want{try: true})
+	strangers := make([]*stranger, 99)
+	for i := range strangers {
+		strangers[i] = s.stranger(l.name)
+	}
+	next := d.begin(l.name, want{})
+	s.queued(l.name, 100)
+	behind := s.open(c, line.addr)
+	var mu sync.Mutex
+	requests := 0
+	holders := map[string]bool{} // that it has read
+	line.hearBy(func(r sent, answer *pb.TxnResponse) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		holders[holderIn(answer)] = true
+		if key := s.scans(l.name, r, answer.Succeeded); key != "" {
+			t.Errorf("it read the queue from %q on, and with it all tickets that there were: %v", key, r.body)
+		}
+	})
+	last := behind.begin(l.name, want{})
+	s.queued(l.name, 101)
+	for _, x := range strangers {
+		x.dies()
+	}
+	l.mustRelease()
+	taken := next.granted()
+	if len(s.get(s.layout.Ticket(l.name, taken.uuid))) == 0 { // otherwise the end of the ticket is that of the hold
+		eventually(t, "a look while the one ahead holds the lock", func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if !holders[taken.uuid] {
+				return fmt.Errorf("it has not read the uuid %s", taken.uuid)
+			}
+			return nil
+		})
+	}
+	taken.mustRelease()
+	last.granted().mustRelease()
+	s.free(l.name)
+	mu.Lock()
+	defer mu.Unlock()
+	if requests > manyRequests {
+		t.Errorf("it sent %d transactions for one hold", requests)
+	}
+}
+
+// holderIn is the uuid of the holder that an answer shows.
+func holderIn(answer *pb.TxnResponse) string {
+	for _, one := range answer.Responses {
+		for _, kv := range one.GetResponseRange().GetKvs() {
+			if strings.HasSuffix(string(kv.Key), "/uuid") {
+				return string(kv.Value)
+			}
+		}
+	}
+	return ""
+}
+
+// scans is where the transaction began to read a range of the queue, in the branch that was taken; empty if it did not.
+func (s *scene) scans(name string, r sent, succeeded bool) string {
+	branch := r.body.Failure
+	if succeeded {
+		branch = r.body.Success
+	}
+	for _, op := range branch {
+		read := op.GetRequestRange()
+		if len(read.GetRangeEnd()) > 0 && strings.HasPrefix(string(read.Key), s.layout.Queue(name)) {
+			return string(read.Key)
+		}
+	}
+	return ""
 }

@@ -5,8 +5,6 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -24,10 +22,10 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 )
 
 // wire stands before one member of etcd and does to single requests what a bad network does. It serves the JSON gateway
@@ -42,6 +40,7 @@ type wire struct {
 
 	mu      sync.Mutex
 	judge   func(sent) fate
+	hear    func(sent, *pb.TxnResponse)
 	cut     bool
 	stalled chan struct{} // closed when the stall ends; nil without one
 	streams map[int]context.CancelFunc
@@ -58,6 +57,7 @@ type sent struct {
 	puts []string // keys that a transaction puts if its compares hold
 	all  []string // and if not
 	txn  bool
+	body *pb.TxnRequest // of a transaction; of a read that is one by itself, too
 }
 
 // takes reports whether it is a transaction that takes a lock.
@@ -141,6 +141,13 @@ func (w *wire) judgeBy(judge func(sent) fate) {
 	w.judge = judge
 }
 
+// hearBy is told from now on what was answered to transactions and reads.
+func (w *wire) hearBy(hear func(sent, *pb.TxnResponse)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hear = hear
+}
+
 // stall lets nothing pass from now on, and ends no connection, until heal.
 func (w *wire) stall() {
 	w.mu.Lock()
@@ -204,6 +211,26 @@ func (w *wire) notes(watch bool) {
 	default:
 		w.answered++
 	}
+}
+
+// answers notes what was answered to a request.
+func (w *wire) answers(s sent, read func(proto.Message) error) {
+	w.notes(false)
+	w.mu.Lock()
+	hear := w.hear
+	w.mu.Unlock()
+	if s.body == nil || hear == nil {
+		return
+	}
+	answer := &pb.TxnResponse{}
+	alone := &pb.RangeResponse{}
+	if s.txn {
+		read(answer)
+	} else if read(alone) == nil {
+		answer.Succeeded = true
+		answer.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: alone}}}
+	}
+	hear(s, answer)
 }
 
 // passes waits for the end of a stall. It reports false if nobody waits for the request any more.
@@ -288,10 +315,7 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 	if err != nil || !w.passes(ctx) {
 		panic(http.ErrAbortHandler)
 	}
-	s := sent{path: r.URL.Path}
-	if s.txn = s.path == "/v3/kv/txn"; s.txn {
-		s.puts, s.all = putsOfJSON(body)
-	}
+	s := newSent(r.URL.Path, inJSON(body))
 	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
 		f := w.fateOf(s)
 		if f.loseAnswer {
@@ -325,7 +349,7 @@ func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
 	if err != nil || !w.passes(ctx) {
 		panic(http.ErrAbortHandler)
 	}
-	defer w.notes(false)
+	defer w.answers(s, inJSON(got.body))
 	for name, values := range got.header {
 		rw.Header()[name] = values
 	}
@@ -359,36 +383,43 @@ func (s *stalling) Write(b []byte) (int, error) {
 
 func (s *stalling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// putsOfJSON are the keys that a transaction puts, if its compares hold and in any case.
-func putsOfJSON(body []byte) (success, all []string) {
-	var txn any
-	json.Unmarshal(body, &txn)
-	var collect func(v any)
-	collect = func(v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, one := range v {
-				collect(one)
-			}
-		case map[string]any:
-			for name, member := range v {
-				put, isObject := member.(map[string]any)
-				if isObject && (name == "request_put" || name == "requestPut") {
-					text, _ := put["key"].(string)
-					key, _ := base64.StdEncoding.DecodeString(text)
-					all = append(all, string(key))
-				} else {
-					collect(member)
-				}
-			}
+// newSent is a request, whose message read takes apart.
+func newSent(path string, read func(proto.Message) error) sent {
+	s := sent{path: path, txn: path == "/v3/kv/txn"}
+	switch path {
+	case "/v3/kv/txn":
+		s.body = &pb.TxnRequest{}
+		read(s.body) // what is none puts nothing
+		s.puts = putsOf(s.body.Success)
+		s.all = append(slices.Clone(s.puts), putsOf(s.body.Failure)...)
+	case "/v3/kv/range":
+		alone := &pb.RangeRequest{}
+		read(alone)
+		s.body = &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: alone}}}}
+	}
+	return s
+}
+
+func inJSON(text []byte) func(proto.Message) error {
+	return func(m proto.Message) error {
+		return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, m)
+	}
+}
+
+func inProto(message []byte) func(proto.Message) error {
+	return func(m proto.Message) error { return proto.Unmarshal(message, m) }
+}
+
+// putsOf are the keys that operations put, in any branch.
+func putsOf(ops []*pb.RequestOp) (keys []string) {
+	for _, op := range ops {
+		if p := op.GetRequestPut(); p != nil {
+			keys = append(keys, string(p.Key))
+		} else if inner := op.GetRequestTxn(); inner != nil {
+			keys = append(keys, putsOf(slices.Concat(inner.Success, inner.Failure))...)
 		}
 	}
-	if object, isObject := txn.(map[string]any); isObject {
-		collect(object["success"])
-		success = slices.Clone(all)
-		collect(object["failure"])
-	}
-	return success, all
+	return keys
 }
 
 // frame is a message that is passed on as it is.
@@ -437,10 +468,7 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 	if err := from.RecvMsg(in); err != nil {
 		return err
 	}
-	s := sent{path: gatewayPath(method)}
-	if s.txn = method == pb.KV_Txn_FullMethodName; s.txn {
-		s.puts, s.all = putsOfProto(in.bytes)
-	}
+	s := newSent(gatewayPath(method), inProto(in.bytes))
 	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*frame, error) {
 		out := &frame{}
 		err := w.to.Invoke(metadata.NewOutgoingContext(try, md), method, in, out)
@@ -452,7 +480,7 @@ func (w *wire) grpc(_ any, from grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	defer w.notes(false)
+	defer w.answers(s, inProto(out.bytes))
 	return from.SendMsg(out)
 }
 
@@ -465,34 +493,10 @@ func gatewayPath(method string) string {
 	}[method]
 }
 
-func putsOfProto(message []byte) (success, all []string) {
-	txn := &pb.TxnRequest{}
-	err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, txn)
-	if err != nil {
-		return nil, nil
-	}
-	var collect func(ops []*pb.RequestOp)
-	collect = func(ops []*pb.RequestOp) {
-		for _, op := range ops {
-			if p := op.GetRequestPut(); p != nil {
-				all = append(all, string(p.Key))
-			} else if inner := op.GetRequestTxn(); inner != nil {
-				collect(inner.Success)
-				collect(inner.Failure)
-			}
-		}
-	}
-	collect(txn.Success)
-	success = slices.Clone(all)
-	collect(txn.Failure)
-	return success, all
-}
-
 // confirms reports whether a message of a watch confirms it.
 func confirms(message []byte) bool {
 	r := &pb.WatchResponse{}
-	err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, r)
-	return err == nil && r.Created
+	return proto.Unmarshal(message, r) == nil && r.Created
 }
 
 // stream copies both directions of a call until it ends; of a mute watch only its confirmation.

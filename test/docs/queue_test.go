@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ type stranger struct {
 	uuid   string           // U
 	lease  clientv3.LeaseID // L
 	ticket int64            // P
+	before string           // B, empty for the first
+	known  bool             // it is the first, or knows B
 	token  int64            // T
 }
 
@@ -80,11 +83,14 @@ func (s *stranger) join(ctx context.Context) error {
 	r, err := s.etcd.Txn(ctx).
 		If(created(queueQ+s.uuid, "=", 0), created(s.tombstone(), "=", 0)).
 		Then(clientv3.OpPut(queueQ+s.uuid, ticket, clientv3.WithLease(s.lease)),
-			clientv3.OpPut(queueQ+".tail", s.uuid, clientv3.WithLease(s.lease))).Commit()
+			clientv3.OpPut(queueQ+".tail", s.uuid, clientv3.WithLease(s.lease), clientv3.WithPrevKV())).Commit()
 	if err != nil || !r.Succeeded {
 		return fmt.Errorf("join: %+v, %w", r, err)
 	}
 	s.ticket = r.Header.Revision
+	if tail := r.Responses[1].GetResponsePut().PrevKv; tail != nil {
+		s.before, s.known = string(tail.Value), true
+	}
 	return nil
 }
 
@@ -115,23 +121,42 @@ func (s *stranger) await(ctx context.Context) error {
 	}
 }
 
-// ahead is the key to watch: the newest older ticket, or the uuid key; empty when it is gone and the turn has come.
+// ahead is the key to watch: the ticket before this one, or the uuid key; empty when it is gone and the turn has come.
 // That may only be said once the watch of the uuid key is open.
 func (s *stranger) ahead(ctx context.Context, watched string) (string, error) {
-	r, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(queueQ+s.uuid), clientv3.OpGet(recordK+"uuid"),
-		clientv3.OpGet(queueQ+"/", clientv3.WithRange("/mutexes/.queue/invoices%2F2026-080"), clientv3.WithLimit(1),
-			clientv3.WithMaxCreateRev(s.ticket-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))).Commit()
+	reads := []clientv3.Op{clientv3.OpGet(queueQ + s.uuid), clientv3.OpGet(recordK + "uuid")}
+	switch {
+	case !s.known:
+		reads = append(reads, clientv3.OpGet(queueQ+"/", clientv3.WithRange("/mutexes/.queue/invoices%2F2026-080"),
+			clientv3.WithLimit(1), clientv3.WithMaxCreateRev(s.ticket-1),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend)))
+	case s.before != "":
+		reads = append(reads, clientv3.OpGet(queueQ+s.before))
+	}
+	r, err := s.etcd.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
 		return "", err
 	}
-	older := r.Responses[2].GetResponseRange().Kvs
+	var found []string // own ticket, uuid, and the ticket ahead, as far as they are there
+	for _, one := range r.Responses {
+		found = append(found, "")
+		for _, kv := range one.GetResponseRange().Kvs {
+			found[len(found)-1] = string(kv.Key)
+		}
+	}
+	holder := r.Responses[1].GetResponseRange().Kvs
 	switch {
-	case r.Responses[0].GetResponseRange().Count == 0:
+	case found[0] == "":
 		return "", fmt.Errorf("the position of %s is lost", s.uuid)
-	case len(older) > 0:
-		return string(older[0].Key), nil
-	case r.Responses[1].GetResponseRange().Count == 0 && watched != "":
+	case len(found) > 2 && found[2] != "":
+		s.before, s.known = strings.TrimPrefix(found[2], queueQ), true
+		return found[2], nil
+	case s.known && s.before != "" && (len(holder) == 0 || string(holder[0].Value) != s.before):
+		s.known = false
+		return s.ahead(ctx, watched)
+	}
+	s.before, s.known = "", true
+	if found[1] == "" && watched == recordK+"uuid" {
 		return "", nil
 	}
 	return recordK + "uuid", nil

@@ -47,7 +47,44 @@ func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 
 func steps() []string {
 	return []string{"acquire", "try", "alive", "release", "release_in_doubt", "cancel", "withdraw", "join", "look",
-		"turn", "leave", "leave_as_tail", "restore_tail"}
+		"scan", "turn", "leave", "leave_as_tail", "restore_tail"}
+}
+
+// To etcd, a transaction within a transaction is a write, whatever it does. So a step that only reads has none: each
+// look of each waiter would be a commit.
+func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
+	reads := 0
+	for _, c := range readFile(t).Transactions {
+		txn := new(pb.TxnRequest)
+		if err := protojson.Unmarshal(c.Body, txn); err != nil {
+			t.Fatal(err)
+		}
+		operations, nested := flat(txn)
+		if slices.ContainsFunc(operations, func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil }) {
+			continue
+		}
+		reads++
+		if nested {
+			t.Errorf("%s: %s: it only reads, and contains a transaction", c.Step, c.About)
+		}
+	}
+	if reads == 0 {
+		t.Error("there is no step that only reads")
+	}
+}
+
+// flat are the operations of both branches and of the transactions within them.
+func flat(txn *pb.TxnRequest) (operations []*pb.RequestOp, nested bool) {
+	for _, op := range slices.Concat(txn.Success, txn.Failure) {
+		if inner := op.GetRequestTxn(); inner != nil {
+			within, _ := flat(inner)
+			operations = append(operations, within...)
+			nested = true
+			continue
+		}
+		operations = append(operations, op)
+	}
+	return operations, nested
 }
 
 // The bodies have one form: names with underscores, what has the default value left out except in compares, numbers of
@@ -160,10 +197,16 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		}
 		return txn
 	case "look":
-		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, "", false).Then // record, delay, ticket, tail, older
-		uuid := clientv3.OpGet(l.Field(i.Lock, metadata.FieldUUID))
+		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, i.Before, true)
+		txn := locktxn.Txn{Then: place(l, i.Lock, ours)}
+		if i.Before != "" { // Go's client looks for the older ones at once if that is gone
+			txn.Then = append(txn.Then, ours.Else[2])
+		}
+		return txn
+	case "scan":
+		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, "", false)
 		newest := locktxn.ReadTail(l, i.Lock).Then[1] // it reads that when there is no tail
-		return locktxn.Txn{Then: []clientv3.Op{ours[2], uuid, ours[3], ours[4], newest, ours[1]}}
+		return locktxn.Txn{Then: append(place(l, i.Lock, ours), ours.Then[4], newest)}
 	case "turn":
 		txn := locktxn.Turn(l, locktxn.Sole(i.Lock), position, "", record, metadata.Ticket{}, 0)
 		txn.Then = append(txn.Then[:len(record)], leave...) // it keeps its ticket, with a mark
@@ -180,6 +223,14 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	}
 	t.Fatalf("there is no step %q", c.Step)
 	return locktxn.Txn{}
+}
+
+// place is what each look of the page reads; that of the Go client reads the whole record instead of its uuid.
+func place(l protocol.Layout, lock string, ours locktxn.Txn) []clientv3.Op {
+	delay := ours.Then[1]
+	own := ours.Then[2]
+	tail := ours.Then[3]
+	return []clientv3.Op{own, clientv3.OpGet(l.Field(lock, metadata.FieldUUID)), tail, delay}
 }
 
 // joins is what the Go client does in the else branch of its try.
@@ -252,8 +303,6 @@ func normal(txn *pb.TxnRequest) *pb.TxnRequest {
 			switch {
 			case op.GetRequestRange() != nil:
 				op.GetRequestRange().KeysOnly = false
-			case op.GetRequestPut() != nil:
-				op.GetRequestPut().PrevKv = false
 			case op.GetRequestTxn() != nil:
 				op.Request = &pb.RequestOp_RequestTxn{RequestTxn: normal(op.GetRequestTxn())}
 			}

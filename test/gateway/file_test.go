@@ -22,7 +22,7 @@ type transaction struct {
 }
 
 type input struct {
-	Lock, UUID, Token, Ticket, Lease, Position, Seen string
+	Lock, UUID, Token, Ticket, Lease, Position, Before, Seen string
 
 	Fields             fields
 	Older              *waiter
@@ -56,6 +56,7 @@ type verdict struct {
 	Verdict  string  `json:"verdict"`
 	Token    string  `json:"token,omitempty"`
 	Position string  `json:"position,omitempty"`
+	Before   string  `json:"before,omitempty"`
 	Reason   string  `json:"reason,omitempty"`
 	Watch    string  `json:"watch,omitempty"`
 	Holder   *string `json:"holder,omitempty"`

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"strings"
@@ -122,6 +123,9 @@ func (p *play) uuidKey() string { return p.keys.Field(p.c.Input.Lock, metadata.F
 
 func (p *play) tail() string { return p.keys.Tail(p.c.Input.Lock) }
 
+// ahead is whose ticket is before mine where somebody's is.
+func (p *play) ahead() string { return cmp.Or(p.c.Input.Before, another) }
+
 func (p *play) ticket(of string) string { return p.keys.Ticket(p.c.Input.Lock, of) }
 
 // prepare makes the compares hold.
@@ -141,7 +145,7 @@ func (p *play) prepare() state {
 			p.put(p.ticket(in.UUID), "{}", "")
 			p.put(p.tail(), in.UUID, "")
 		}
-	case "look", "turn", "leave", "leave_as_tail":
+	case "look", "scan", "turn", "leave", "leave_as_tail":
 		if in.Older != nil {
 			in.Older.CreateRevision = p.old(in.Older)
 		}
@@ -169,8 +173,8 @@ func (p *play) spoil() state {
 	switch p.c.Step {
 	case "join":
 		p.put(p.keys.Cancelled(in.UUID), "", "")
-	case "look":
-		p.put(p.ticket(another), "{}", "")
+	case "look", "scan":
+		p.put(p.ticket(p.ahead()), "{}", "")
 		p.revision = p.put(p.ticket(in.UUID), "{}", "")
 		p.put(p.tail(), in.UUID, "")
 	case "turn":
@@ -216,7 +220,7 @@ func (p *play) send(want scene) {
 	if created := got.Token + got.Position; created != "" {
 		p.isCreateRevision(created)
 	}
-	if p.c.Step == "look" && got.Verdict == "wait" && got.Watch != p.ticket(another) {
+	if got.Verdict == "wait" && got.Watch != p.ticket(p.ahead()) {
 		p.t.Errorf("the waiter watches %q instead of the ticket before its own", got.Watch)
 	}
 }
@@ -282,12 +286,15 @@ func (p *play) notDone(before state) state {
 	return after
 }
 
-// first is the verdict when the compares hold.
+// first is the verdict when the compares hold, and nobody is ahead.
 func first(c transaction) string {
+	if c.Input.Before != "" { // who was ahead is neither there nor the holder
+		return "scan"
+	}
 	return map[string]string{
 		"acquire": "held", "try": "held", "turn": "held", "alive": "still_held", "release": "released",
 		"release_in_doubt": "released", "cancel": "cancelled", "withdraw": "again", "join": "joined", "look": "turn",
-		"leave": "as_tail", "leave_as_tail": "left", "restore_tail": "again",
+		"scan": "turn", "leave": "as_tail", "leave_as_tail": "left", "restore_tail": "again",
 	}[c.Step]
 }
 
@@ -308,11 +315,14 @@ func second(c transaction) string {
 	return first(c)
 }
 
-// third is the verdict when the compares do not hold.
+// third is the verdict when the compares do not hold, or somebody is ahead.
 func third(c transaction) string {
+	if c.Step == "look" && c.Input.Before == "" { // the first does not read who is ahead
+		return "turn"
+	}
 	return map[string]string{
 		"acquire": "refused", "try": "refused", "turn": "again", "alive": "lost", "release": "lost",
 		"release_in_doubt": "lost", "cancel": "cancelled", "withdraw": "again", "join": "lost", "look": "wait",
-		"leave": "left", "leave_as_tail": "again", "restore_tail": "again",
+		"scan": "wait", "leave": "left", "leave_as_tail": "again", "restore_tail": "again",
 	}[c.Step]
 }

@@ -123,7 +123,7 @@ func (r reader) verdict(a *clientv3.TxnResponse) verdict {
 		return verdict{Verdict: "again"}
 	case "join":
 		return r.joined(a)
-	case "look":
+	case "look", "scan":
 		return r.look(a)
 	case "turn":
 		if a.Succeeded {
@@ -196,7 +196,8 @@ func (r reader) refused(a *clientv3.TxnResponse) verdict {
 
 func (r reader) joined(a *clientv3.TxnResponse) verdict {
 	if a.Succeeded {
-		return verdict{Verdict: "joined", Position: text(a.Header.Revision)}
+		tail := a.Responses[1].GetResponsePut().GetPrevKv()
+		return verdict{Verdict: "joined", Position: text(a.Header.Revision), Before: string(tail.GetValue())}
 	}
 	for _, kv := range kvs(a, 0) {
 		return verdict{Verdict: "joined_by_earlier_send", Position: text(kv.CreateRevision)}
@@ -204,29 +205,41 @@ func (r reader) joined(a *clientv3.TxnResponse) verdict {
 	return verdict{Verdict: "lost"}
 }
 
+// look is what a look or a scan says.
 func (r reader) look(a *clientv3.TxnResponse) verdict {
 	own, holder := kvs(a, 0), kvs(a, 1)
-	tail, older := kvs(a, 2), kvs(a, 3)
-	newest := kvs(a, 4)
-	if len(holder) > 0 && string(holder[0].Value) == r.in.UUID {
-		return verdict{Verdict: "held_by_earlier_send", Token: text(holder[0].CreateRevision)}
+	tail, delay := kvs(a, 2), kvs(a, 3)
+	holds := func(uuid string) bool { return len(holder) > 0 && string(holder[0].Value) == uuid }
+	var ahead, newest []*mvccpb.KeyValue
+	if len(a.Responses) > 4 {
+		ahead = kvs(a, 4)
 	}
-	if len(own) == 0 {
-		return verdict{Verdict: "lost"}
+	if r.step == "scan" {
+		newest = kvs(a, 5)
 	}
 	v := verdict{Verdict: "wait"}
-	if len(tail) == 0 {
-		v.Restore = waiterOf(locktxn.Newest(r.keys, newest, ""))
-	}
 	switch {
-	case len(older) > 0:
-		v.Watch = string(older[0].Key)
+	case holds(r.in.UUID):
+		return verdict{Verdict: "held_by_earlier_send", Token: text(holder[0].CreateRevision)}
+	case len(own) == 0:
+		return verdict{Verdict: "lost"}
+	case len(ahead) > 0:
+		v.Watch = string(ahead[0].Key)
+	case r.in.Before != "" && !holds(r.in.Before):
+		return verdict{Verdict: "scan"}
 	case len(holder) > 0:
 		v.Watch = r.keys.Field(r.in.Lock, metadata.FieldUUID)
-	case len(kvs(a, 5)) > 0:
+	case len(delay) > 0:
 		v.Watch = r.keys.Delay(r.in.Lock)
 	default:
-		v.Verdict = "turn"
+		return verdict{Verdict: "turn"}
+	}
+	switch {
+	case len(tail) > 0:
+	case r.step == "look":
+		return verdict{Verdict: "scan"}
+	default:
+		v.Restore = waiterOf(locktxn.Newest(r.keys, newest, ""))
 	}
 	return v
 }

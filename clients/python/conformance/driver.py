@@ -165,10 +165,10 @@ def ticket(o: Optional[Object]) -> Optional[transactions.Ticket]:
 def do_transaction(r: Object) -> Object:
     i = r["input"]
     t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
-    arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("position",),
-                 "turn": ("position", "fields"), "alive": ("token", "fields", "seen"), "release": ("token", "queued"),
-                 "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"), "withdraw": ("queued",),
-                 "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
+    arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("before",),
+                 "scan": ("position",), "turn": ("position", "fields"), "alive": ("token", "fields", "seen"),
+                 "release": ("token", "queued"), "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"),
+                 "withdraw": ("queued",), "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
     read: Dict[str, Callable[[Any], Any]] = {
         "token": int, "position": int, "older": ticket, "queued": bool,
         "seen": lambda value: None if value is None else int(value)}
@@ -181,10 +181,10 @@ def do_verdict(r: Object) -> Object:
     i, a = r["input"], r["answer"]
     t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
     answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
-    got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)))
+    got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)), i.get("before", ""))
     said: Object = {"verdict": got.word, "doubt": got.doubt}
     said.update({name: str(getattr(got, name)) for name in ("token", "position") if getattr(got, name)})
-    said.update({name: getattr(got, name) for name in ("reason", "watch") if getattr(got, name)})
+    said.update({name: getattr(got, name) for name in ("reason", "watch", "before") if getattr(got, name)})
     for name in ("restore", "older"):
         one = getattr(got, name)
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}

@@ -151,7 +151,7 @@ class Driver
     input = request["input"].transform_keys(&:to_sym)
     found = @transactions.verdict(request["step"], input, request["answer"])
     found[:delayed] = !found[:delay].nil?
-    found = found.slice(:verdict, :token, :reason, :position, :watch, :restore, :older, :doubt, :delayed)
+    found = found.slice(:verdict, :token, :reason, :position, :before, :watch, :restore, :older, :doubt, :delayed)
     %i[token position].each { |name| found[name] = found[name].to_s if found[name] }
     found
   end

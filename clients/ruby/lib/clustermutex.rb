@@ -9,6 +9,7 @@ require_relative "clustermutex/errors"
 require_relative "clustermutex/threads"
 require_relative "clustermutex/document"
 require_relative "clustermutex/record"
+require_relative "clustermutex/queue_steps"
 require_relative "clustermutex/transactions"
 require_relative "clustermutex/endpoint"
 require_relative "clustermutex/call"
@@ -21,6 +22,6 @@ require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
 
 module ClusterMutex
-  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Identity, :Record, :Session,
-                   :Settings, :Threads, :Watch
+  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Identity, :QueueSteps, :Record,
+                   :Session, :Settings, :Threads, :Watch
 end

@@ -110,6 +110,7 @@ class Attempt {
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
+  #before: string | undefined; // the ticket ahead, empty for the first; undefined: not known
 
   constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, call: Call) {
     [this.gateway, this.k, this.settings, this.facts, this.call] = [gateway, k, settings, facts, call];
@@ -200,6 +201,7 @@ class Attempt {
     if (joined.verdict === "unanswered") return this.#mayGoOn(joined);
     if (!joined.position) return undefined; // cancelled, or the lease is gone
     this.#position = joined.position;
+    this.#before = joined.before;
     const left = new AbortController();
     let watch: Watch | undefined;
     this.#keepTicket(left.signal, () => watch?.wake()).catch(() => undefined);
@@ -238,8 +240,7 @@ class Attempt {
     let watched = "";
     let quiet = 0;
     for (;;) {
-      const input = this.#input({ position: this.#position });
-      const r = await this.gateway.transact("look", this.k, input, this.#patience());
+      const r = await this.#look();
       if (r.restore) await this.#restoreTail(r.restore);
       if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? moment(), true);
       if (r.verdict === "lost") return undefined;
@@ -258,6 +259,15 @@ class Attempt {
         if (watch) use(watch);
       }
     }
+  }
+
+  /** Scans the queue only where it does not know who is ahead. */
+  async #look(): Promise<Outcome> {
+    const input = this.#input({ position: this.#position, before: this.#before });
+    const step = this.#before === undefined ? "scan" : "look";
+    const r = await this.gateway.transact(step, this.k, input, this.#patience());
+    if (r.verdict !== "unanswered") this.#before = r.before;
+    return r;
   }
 
   async #giveUp(): Promise<never> {

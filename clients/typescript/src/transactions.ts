@@ -17,7 +17,7 @@ export interface KeyValue {
 export interface TxnAnswer {
   header: { revision: string };
   succeeded?: boolean;
-  responses?: { response_range?: { kvs?: KeyValue[]; count?: string } }[];
+  responses?: { response_range?: { kvs?: KeyValue[]; count?: string }; response_put?: { prev_kv?: KeyValue } }[];
 }
 
 /** What came back over HTTP; nothing at all if there was no answer. */
@@ -40,6 +40,8 @@ export interface Input {
   lease?: string;
   /** Create revision of the ticket. */
   position?: string;
+  /** The ticket before mine; empty or undefined: I am the first. */
+  before?: string | undefined;
   /** The ticket that the tail is to name. */
   older?: Ticket | undefined;
   /** The attempt joined the queue, or may have. */
@@ -53,8 +55,8 @@ export interface Input {
 /** What an answer means, and what it says. */
 export interface Verdict {
   verdict: "held" | "held_by_earlier_send" | "refused" | "still_held" | "lost" | "released" | "cancelled" | "joined" |
-    "joined_by_earlier_send" | "wait" | "turn" | "again" | "left" | "as_tail" | "withdraw" | "lease" | "login" |
-    "resend" | "report" | "answered";
+    "joined_by_earlier_send" | "wait" | "turn" | "scan" | "again" | "left" | "as_tail" | "withdraw" | "lease" |
+    "login" | "resend" | "report" | "answered";
   token?: string;
   position?: string;
   reason?: Reason;
@@ -66,6 +68,8 @@ export interface Verdict {
   delayed?: boolean;
   /** The send may have been committed, or may yet be. */
   doubt?: boolean;
+  /** Where it is known: the ticket before mine, empty if I am the first. */
+  before?: string | undefined;
   /** The key whose deletion is waited for. */
   watch?: string;
   restore?: Ticket;
@@ -113,6 +117,11 @@ const unchanged = (key: string, revision: string) =>
   ({ key: base64(key), target: "MOD", result: "EQUAL", mod_revision: revision });
 const put = (key: string, value: string, lease?: string) =>
   ({ request_put: { key: base64(key), ...(value && { value: base64(value) }), ...(lease && { lease }) } });
+/** A put that also tells what was there. */
+const replace = (key: string, value: string, lease?: string) => {
+  const { request_put } = put(key, value, lease);
+  return { request_put: { ...request_put, prev_kv: true } };
+};
 const get = (key: string) => ({ request_range: { key: base64(key) } });
 const remove = (key: string) => ({ request_delete_range: { key: base64(key) } });
 const removeAll = (k: Keys) => ({ request_delete_range: k.all });
@@ -133,6 +142,7 @@ const dequeue = (k: Keys, i: Input) => [
   remove(k.ticket(i.uuid)),
   { request_txn: { compare: [valued(k.tail, i.uuid)], success: [remove(k.tail)] } },
 ];
+const place = (k: Keys, i: Input) => [k.ticket(i.uuid), k.field("uuid"), k.tail, k.delay].map(get);
 const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
 
 /** The body of each step. */
@@ -186,15 +196,13 @@ export const transactions = {
   }),
   join: (k: Keys, i: Input) => ({
     compare: [created(k.ticket(i.uuid)), notCancelled(k, i)],
-    success: [put(k.ticket(i.uuid), i.ticket ?? "", i.lease), put(k.tail, i.uuid, i.lease)],
+    success: [put(k.ticket(i.uuid), i.ticket ?? "", i.lease), replace(k.tail, i.uuid, i.lease)],
     failure: [get(k.ticket(i.uuid))],
   }),
-  look: (k: Keys, i: Input) => ({
-    success: [
-      get(k.ticket(i.uuid)), get(k.field("uuid")), get(k.tail), newest(k, "1", i.position), newest(k, "1"),
-      get(k.delay),
-    ],
-  }),
+  /** Reads what a waiter waits for: the ticket before it, or, as the first, the lock. */
+  look: (k: Keys, i: Input) => ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] }),
+  /** Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction. */
+  scan: (k: Keys, i: Input) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
   turn: (k: Keys, i: Input) => ({
     compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position), undelayed(k)],
     success: [...record(k, i), ...dequeue(k, i)],
@@ -318,18 +326,36 @@ const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
   ({ ticket: text(key).slice(k.queue.length), create_revision, ...(lease && { lease }) });
 
 const joined: Meaning = (_, __, answer) => {
-  if (answer.succeeded) return { verdict: "joined", position: answer.header.revision };
+  if (answer.succeeded) {
+    const before = text(answer.responses?.[1]?.response_put?.prev_kv?.value);
+    return { verdict: "joined", position: answer.header.revision, before: before || undefined };
+  }
   const mine = keysIn(answer, 0)[0];
   return mine ? { verdict: "joined_by_earlier_send", position: mine.create_revision } : { verdict: "lost" };
 };
 
-const looked: Meaning = (k, i, answer) => {
-  const [mine, uuid, tail, older, last, delay] = [0, 1, 2, 3, 4, 5].map((n) => keysIn(answer, n)[0]);
+/** What to wait for, if the ticket that was read last is all that may be ahead. */
+const placed: Meaning = (k, i, answer) => {
+  const [mine, uuid, , delay, ahead] = [0, 1, 2, 3, 4].map((n) => keysIn(answer, n)[0]);
   if (uuid && text(uuid.value) === i.uuid) return { verdict: "held_by_earlier_send", token: uuid.create_revision };
   if (mine?.create_revision !== i.position) return { verdict: "lost" };
-  const restore = !tail && last ? { restore: ticketOf(k, last) } : {};
-  const ahead = older ?? uuid ?? delay;
-  return ahead ? { verdict: "wait", watch: text(ahead.key), ...restore } : { verdict: "turn" };
+  if (ahead) return { verdict: "wait", watch: text(ahead.key), before: ticketOf(k, ahead).ticket };
+  const first = uuid ?? delay;
+  return first ? { verdict: "wait", watch: text(first.key), before: "" } : { verdict: "turn", before: "" };
+};
+
+const looked: Meaning = (k, i, answer) => {
+  const verdict = placed(k, i, answer);
+  const [uuid, tail] = [1, 2].map((n) => keysIn(answer, n)[0]);
+  const took = uuid && text(uuid.value) === i.before; // in its turn, so nobody is ahead of me now
+  const lostSight = i.before && verdict.before === "" && !took;
+  return lostSight || (verdict.verdict === "wait" && !tail) ? { verdict: "scan" } : verdict;
+};
+
+const scanned: Meaning = (k, i, answer) => {
+  const verdict = placed(k, i, answer);
+  const [tail, last] = [2, 5].map((n) => keysIn(answer, n)[0]);
+  return verdict.verdict === "wait" && !tail && last ? { ...verdict, restore: ticketOf(k, last) } : verdict;
 };
 
 const turned: Meaning = (k, i, answer) => {
@@ -355,6 +381,7 @@ const meanings: Record<Step, Meaning> = {
   withdraw: () => ({ verdict: "again" }),
   join: joined,
   look: looked,
+  scan: scanned,
   turn: turned,
   leave: leaving,
   leave_as_tail: (_, __, answer) => ({ verdict: answer.succeeded ? "left" : "again" }),

@@ -178,6 +178,7 @@ class Attempt:
         self.queued = False  # a ticket was put, or may be
         self.lease = ""  # of the ticket
         self.position = 0
+        self.before: Optional[str] = None  # the ticket ahead; empty: I am the first; None: I do not know
         self.refusal: Optional[HeldError] = None
         self.silence = "etcd did not answer in time"
         self.heard: Optional[Heard] = None
@@ -263,7 +264,7 @@ class Attempt:
         verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self._until)
         if not verdict.position:
             raise Again
-        self.position = verdict.position
+        self.position, self.before = verdict.position, verdict.before
 
     async def _wait(self) -> None:
         """Wait for the turn, and take it."""
@@ -292,13 +293,19 @@ class Attempt:
                 watch.close()
 
     async def _look(self) -> Verdict:
-        """Look where in the queue this attempt is."""
-        while True:
+        """Look where in the queue this attempt is. It scans the queue only where it does not know who is ahead."""
+        verdict = Verdict("scan")
+        while verdict.word == "scan":
             await self._check()
+            step, body = "scan", self.txn.scan(self.position)
+            if self.before is not None:
+                step, body = "look", self.txn.look(self.before)
             try:
-                return await self._ask("look", self.txn.look(self.position), min(self._until, clock() + RECHECK / 3))
+                verdict = await self._ask(step, body, min(self._until, clock() + RECHECK / 3))
+                self.before = verdict.before
             except UnavailableError:
                 await self._renew()
+        return verdict
 
     async def _open(self, key: str) -> Optional[Watch]:
         """Open the watch on what is ahead; the caller looks again after it."""
@@ -430,12 +437,12 @@ class Attempt:
         before = self.doubt
         self.doubt = before or takes  # whatever interrupts this
         try:
-            stop = self._stop if takes or step == "look" else None
+            stop = self._stop if takes or step in ("look", "scan") else None
             answer = await self.core.gateway.send(step, body, until, stop, self.heard)
         except (UnavailableError, RefusedError) as error:
             self.doubt = before or takes and error.doubt
             raise
-        verdict = self.txn.verdict(step, answer, self.token, self.position)
+        verdict = self.txn.verdict(step, answer, self.token, self.position, self.before or "")
         self.doubt = before or takes and (answer.unanswered or verdict.doubt)
         return verdict
 

@@ -6,7 +6,7 @@ The bodies are those of etcd's JSON gateway: keys and values in base64, 64-bit n
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .record import Key, escape, read_ending
@@ -46,7 +46,8 @@ class Verdict:
     detail: str = ""  # released, report, resend, login: a sentence
     doubt: bool = False  # this send may have been done, or may yet be
     watch: str = ""  # wait: the key whose deletion is to be awaited
-    restore: Optional[Ticket] = None  # look: there is no tail, and this ticket is to be named by one
+    before: Optional[str] = None  # join, look, scan: the ticket ahead; empty: I am the first; None: not known
+    restore: Optional[Ticket] = None  # scan: there is no tail, and this ticket is to be named by one
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
     record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
     delay: Optional[Key] = None  # refused: the lock delay of an ended hold
@@ -85,13 +86,18 @@ class Transactions:
 
     def join(self, ticket: str, lease: str) -> Body:
         return txn([absent(self.ticket), absent(self.cancelled)],
-                   [put(self.ticket, ticket, lease), put(self.tail, self.uuid, lease)], [get(self.ticket)])
+                   [put(self.ticket, ticket, lease), put(self.tail, self.uuid, lease, prev_kv=True)],
+                   [get(self.ticket)])
 
-    def look(self, position: int) -> Body:
+    def look(self, before: str) -> Body:
+        """Read what a waiter waits for: the ticket before it, or, as the first, the lock."""
+        return txn([], self._place() + ([get(self.queue + before)] if before else []), [])
+
+    def scan(self, position: int) -> Body:
+        """Find the ticket before mine. That costs etcd a look at each ticket there was since its last compaction."""
         newest = {"limit": "1", "sort_order": "DESCEND", "sort_target": "CREATE"}
-        return txn([], [get(self.ticket), get(self.held), get(self.tail),
-                        self._tickets(**newest, max_create_revision=str(position - 1)), self._tickets(**newest),
-                        get(self.delay)], [])
+        older = self._tickets(**newest, max_create_revision=str(position - 1))
+        return txn([], self._place() + [older, self._tickets(**newest)], [])
 
     def turn(self, position: int, fields: Mapping[str, str]) -> Body:
         """Take the lock as the first of the queue."""
@@ -165,6 +171,9 @@ class Transactions:
     def _put(self, fields: Mapping[str, str]) -> List[Body]:
         return [put(self.base + name, value) for name, value in fields.items()]
 
+    def _place(self) -> List[Body]:
+        return [get(self.ticket), get(self.held), get(self.tail), get(self.delay)]
+
     def _record(self) -> Body:
         return get(self.base, self.end)
 
@@ -186,7 +195,7 @@ class Transactions:
 
     # -- what the answers mean
 
-    def verdict(self, step: str, answer: Answer, token: int = 0, position: int = 0) -> Verdict:
+    def verdict(self, step: str, answer: Answer, token: int = 0, position: int = 0, before: str = "") -> Verdict:
         """Say what the answer to the transaction of this step means."""
         bad = trouble(step, answer)
         if bad is not None:
@@ -197,9 +206,11 @@ class Transactions:
         if step in ("acquire", "try", "turn"):
             return Verdict("held", token=revision) if done else self._not_taken(step, reads, position)
         if step == "join":
-            return Verdict("joined", position=revision) if done else self._joined(reads)
+            return self._newest(answer.body["responses"], revision) if done else self._joined(reads)
         if step == "look":
-            return self._look(reads)
+            return self._looked(reads, before)
+        if step == "scan":
+            return self._scanned(reads)
         if step in ("alive", "verify", "release", "release_in_doubt"):
             if done:
                 return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
@@ -220,22 +231,43 @@ class Transactions:
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
 
+    @staticmethod
+    def _newest(responses: Sequence[Mapping[str, Any]], position: int) -> Verdict:
+        tail = responses[1]["response_put"].get("prev_kv")
+        before = keys({"kvs": [tail]})[0].value.decode(errors="replace") if tail else ""
+        return Verdict("joined", position=position, before=before or None)  # one that names nobody says nothing
+
     def _joined(self, reads: Sequence[Sequence[Key]]) -> Verdict:
         ticket = self._find(reads[0], self.ticket)
         return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
 
-    def _look(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        ticket, held, tail, older, newest, delay = reads
+    def _looked(self, reads: Sequence[Sequence[Key]], before: str) -> Verdict:
+        held, tail = reads[1], reads[2]
+        verdict = self._placed(reads)
+        took = bool(held) and held[0].value == before.encode()  # in its turn, so nobody is ahead of me now
+        lost_sight = before and verdict.before == "" and not took
+        return Verdict("scan") if lost_sight or verdict.word == "wait" and not tail else verdict
+
+    def _scanned(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+        tail, newest = reads[2], reads[5]
+        verdict = self._placed(reads)
+        if verdict.word == "wait" and newest and not tail:
+            return replace(verdict, restore=self._ticket(newest[0]))
+        return verdict
+
+    def _placed(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+        """Say what to wait for, if the ticket that was read last is all that may be ahead."""
+        ticket, held, _, delay = reads[:4]
+        ahead = reads[4] if len(reads) > 4 else []
         if held and held[0].value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held[0].create_revision)
         if not ticket:
             return Verdict("lost")
-        restore = None if tail or not newest else self._ticket(newest[0])
-        if older:
-            return Verdict("wait", watch=older[0].key, restore=restore)
+        if ahead:
+            return Verdict("wait", watch=ahead[0].key, before=self._ticket(ahead[0]).uuid)
         if held or delay:
-            return Verdict("wait", watch=self.held if held else self.delay, restore=restore)
-        return Verdict("turn", restore=restore)
+            return Verdict("wait", watch=self.held if held else self.delay, before="")
+        return Verdict("turn", before="")
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
         record, history = reads
@@ -309,9 +341,9 @@ def absent(key: str) -> Body:
     return compare(key, "CREATE", "0")
 
 
-def put(key: str, value: str, lease: str = "") -> Body:
-    op = {"key": b64(key), "value": b64(value), "lease": lease}
-    return {"request_put": {name: text for name, text in op.items() if text}}
+def put(key: str, value: str, lease: str = "", prev_kv: bool = False) -> Body:
+    op = {"key": b64(key), "value": b64(value), "lease": lease, "prev_kv": prev_kv}
+    return {"request_put": {name: member for name, member in op.items() if member}}
 
 
 def get(key: str, end: str = "", **options: Any) -> Body:

@@ -134,7 +134,8 @@ module ClusterMutex
       @input[:lease] = @session.grant(TICKET, [@till, Clock.now + TICKET].min)
       @input[:ticket] = JSON.generate(ticket)
       @input[:queued] = true
-      @input[:position] = send_step(:join, [@till, Clock.now + TICKET].min)[:position]
+      @input.merge!(send_step(:join, [@till, Clock.now + TICKET].min).slice(:position, :before))
+      @input[:position]
     end
 
     def ticket
@@ -149,8 +150,9 @@ module ClusterMutex
       raise held(WaitTimeoutError) if Clock.now >= @till
 
       keep_lease
-      found = @session.settle(:look, @input, till: soon)
+      found = look
       case found[:verdict]
+      when :scan then nil # at once
       when :lost then throw :lost
       when :held_by_earlier_send then hold(read(found))
       when :turn then take_turn
@@ -163,6 +165,13 @@ module ClusterMutex
       @watch&.close
       @watch = nil
       sleep(rand(0.05..0.2))
+    end
+
+    # Scans the queue only where it does not know who is ahead.
+    def look
+      found = @session.settle(@input[:before] ? :look : :scan, @input, till: soon)
+      @input[:before] = found[:before] # the ticket ahead, empty for the first; nil: not known
+      found
     end
 
     def take_turn

@@ -6,6 +6,8 @@ module ClusterMutex
   # The transactions of the lock protocol as data: inputs in, the body of a request out; an answer in, a verdict out.
   # Nothing here does I/O.
   class Transactions
+    include QueueSteps
+
     attr_reader :prefix
 
     def initialize(prefix)
@@ -70,44 +72,6 @@ module ClusterMutex
       leave = queued ? unqueue(lock, uuid) : []
       txn(compare: [equals(field(lock, "uuid"), uuid)], success: [delete(record(lock), :prefix), *leave],
           failure: leave)
-    end
-
-    def join(lock:, uuid:, ticket:, lease:, **)
-      own = ticket(lock, uuid)
-      { compare: [absent(own), absent(cancelled(uuid))],
-        success: [put(own, ticket, lease), put(ticket(lock, ".tail"), uuid, lease)], failure: [range(own)] }
-    end
-
-    def look(lock:, uuid:, position:, **)
-      older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
-      { success: [range(ticket(lock, uuid)), range(field(lock, "uuid")), range(ticket(lock, ".tail")), older,
-                  tickets(lock, 1), range(delay(lock))] }
-    end
-
-    def turn(lock:, uuid:, fields:, position:, **)
-      own = ticket(lock, uuid)
-      { compare: [absent(field(lock, "uuid")), absent(cancelled(uuid)), created(own, position), absent(delay(lock))],
-        success: [*puts(lock, fields), *unqueue(lock, uuid)],
-        failure: [range(record(lock), :prefix), range(own), range(delay(lock))] }
-    end
-
-    def leave(lock:, uuid:, **)
-      { compare: [equals(ticket(lock, ".tail"), uuid)], success: [tickets(lock, 2)],
-        failure: [delete(ticket(lock, uuid))] }
-    end
-
-    def leave_as_tail(lock:, uuid:, older: nil, **)
-      tail = ticket(lock, ".tail")
-      compare = [equals(tail, uuid)]
-      compare << created(ticket(lock, older["ticket"]), older["create_revision"]) if older
-      { compare:,
-        success: [delete(ticket(lock, uuid)), older ? put(tail, older["ticket"], older["lease"]) : delete(tail)] }
-    end
-
-    def restore_tail(lock:, older:, **)
-      tail = ticket(lock, ".tail")
-      { compare: [absent(tail), created(ticket(lock, older["ticket"]), older["create_revision"])],
-        success: [put(tail, older["ticket"], older["lease"])] }
     end
 
     # Whether the hold stands, and what others wrote into its record.
@@ -232,39 +196,6 @@ module ClusterMutex
         waiting: Transactions.keys(body, 1).count { |kv| !others.include?(kv[:key]) } }
     end
 
-    def join_verdict(_input, body)
-      return { verdict: :joined, position: revision(body) } if body["succeeded"]
-
-      own = Transactions.keys(body, 0).first
-      own ? { verdict: :joined_by_earlier_send, position: own[:created] } : { verdict: :lost }
-    end
-
-    def look_verdict(input, body)
-      own, holder, tail, older, newest, delay = Array.new(6) { |number| Transactions.keys(body, number).first }
-      return { verdict: :held_by_earlier_send, token: holder[:created] } if holder && holder[:value] == input[:uuid]
-      return { verdict: :lost } unless own && own[:created] == input[:position].to_i
-      return { verdict: :turn } unless older || holder || delay
-
-      { verdict: :wait, watch: (older || holder || delay)[:key], restore: (named(newest) unless tail) }.compact
-    end
-
-    def turn_verdict(input, body)
-      return { verdict: :held, token: revision(body) } if body["succeeded"]
-
-      own = Transactions.keys(body, 1).first
-      queued = own && own[:created] == input[:position].to_i
-      mine(input, body, 0) || { verdict: queued ? :again : :lost }
-    end
-
-    def leave_verdict(input, body)
-      return { verdict: :left } unless body["succeeded"]
-
-      before = Transactions.keys(body, 0).find { |kv| kv[:key] != ticket(input[:lock], input[:uuid]) }
-      { verdict: :as_tail, older: named(before) }
-    end
-
-    def leave_as_tail_verdict(_input, body) = { verdict: body["succeeded"] ? :left : :again }
-
     # The hold of an earlier send of the same attempt.
     def mine(input, body, number)
       fields, token = fields(input[:lock], Transactions.keys(body, number))
@@ -287,12 +218,6 @@ module ClusterMutex
       ending = Document.ending(note[:value], input[:token].to_i) if note
       held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
       { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
-    end
-
-    def named(kv)
-      return unless kv
-
-      { "ticket" => kv[:key].rpartition("/").last, "create_revision" => kv[:created].to_s, "lease" => kv[:lease] }
     end
 
     def revision(body) = body.dig("header", "revision").to_i
@@ -333,17 +258,6 @@ module ClusterMutex
 
     def range(key, to = nil) = { request_range: keys_of(key, to) }
     def delete(key, to = nil) = { request_delete_range: keys_of(key, to) }
-
-    def tickets(lock, limit)
-      range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0").tap do |read|
-        read[:request_range].merge!(limit: limit.to_s, sort_order: "DESCEND", sort_target: "CREATE")
-      end
-    end
-
-    def unqueue(lock, uuid)
-      tail = ticket(lock, ".tail")
-      [delete(ticket(lock, uuid)), { request_txn: { compare: [equals(tail, uuid)], success: [delete(tail)] } }]
-    end
 
     # Who left, and why, may be read from the record and the ending.
     def why(lock, uuid) = [range(record(lock), :prefix), range("#{@prefix}.history/#{uuid}")]
