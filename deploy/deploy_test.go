@@ -37,7 +37,9 @@ func TestTheTemplatesForSlackAreThoseForTextWithEveryValueEscaped(t *testing.T) 
 }
 
 // slackened are the templates that have a copy for Slack.
-func slackened() []string { return []string{"holder", "line", "over", "title", "text", "body", "links"} }
+func slackened() []string {
+	return []string{"holder", "line", "over", "title", "text", "body", "links"}
+}
 
 // slack derives the templates for Slack.
 func slack(t *testing.T, templates string) string {
