@@ -240,7 +240,7 @@ func suggestionNote(span time.Duration, rows []suggested) string {
 		holds += len(r.Held)
 		unmeasured += r.Unmeasured
 	}
-	note := fmt.Sprintf("%s in the last %s that etcd still knows of", count(holds, "hold"), text.Duration(span))
+	note := fmt.Sprintf("%s in the last %s that etcd still knows of", text.Count(holds, "hold"), text.Duration(span))
 	if unmeasured > 0 {
 		note += fmt.Sprintf("; %d more while no unlocker ran, so nothing says how long they were", unmeasured)
 	}
