@@ -110,7 +110,7 @@ func (o *suggestOptions) run(ctx context.Context) error {
 // past reads what etcd still has of the past.
 func (s *session) past(ctx context.Context, revisions int64) (*holdtimes.Past, error) {
 	past := holdtimes.New(s.layout)
-	records := lockstore.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	records := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		past.Began(new(metadata.DecodeRecord(lock, fields, foreign...)))
 	}}
 	standing := func(kv protocol.KV) {
