@@ -115,7 +115,6 @@ func table() []room {
 		{"internal/dashboard/history", []string{"internal/dashboard/etcdread", "internal/dashboard/locks",
 			"internal/compact", "internal/text", "internal/protocol", "pkg/metadata", "pkg/staleness"},
 			"what is over is read by functions, and found by the queries for locks"},
-		{"internal/promquery", nil, "a question to Prometheus is the same whatever it is about"},
 		{"internal/dashboard/trends", nil, "how many waited when are numbers, whoever asks"},
 		{"internal/dashboard/setup", []string{"internal/dashboard/access", "internal/dashboard/locks",
 			"internal/dashboard/phrase", "internal/dashboard/trends", "internal/linktemplate",

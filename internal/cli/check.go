@@ -303,7 +303,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 		h.found(pluginWarning, "%v%s", l, waiting)
 	}
 	if more := len(found) - maxNamed; more > 0 {
-		h.found(pluginWarning, "%s inconsistent", count(more, "more lock"))
+		h.found(pluginWarning, "%s inconsistent", text.Count(more, "more lock"))
 	}
 }
 
@@ -371,7 +371,7 @@ func (h *health) sentence() string {
 	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
 		h.unhealthy[staleness.Abandoned], h.unhealthy[staleness.Alerting])
 	if len(unhealthy) == 0 {
-		problems = append(problems, count(h.counts[staleness.Held], "lock")+" held in time")
+		problems = append(problems, text.Count(h.counts[staleness.Held], "lock")+" held in time")
 	}
 	unhealthy = unhealthy[:min(maxNamed, len(unhealthy))]
 	more := h.needAttention() - len(unhealthy)

@@ -79,7 +79,7 @@ func (o *delaysOptions) run(ctx context.Context) error {
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(o.app.Stderr, count(len(shown), "lock delay"))
+	_, err = fmt.Fprintln(o.app.Stderr, text.Count(len(shown), "lock delay"))
 	return err
 }
 
@@ -176,7 +176,7 @@ func (s *session) delayedBy(name string, delays []metadata.Delay) string {
 	line := fmt.Sprintf("nobody holds %s: there is %s", text.Visible(name),
 		protocol.DelayWords(&delays[0], s.app.Now()))
 	if more := len(delays) - 1; more > 0 {
-		line += ", and " + count(more, "other")
+		line += ", and " + text.Count(more, "other")
 	}
 	return line
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"regexp"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -76,12 +75,4 @@ func etcdUsers(n roleNames, witness, forceUnlock bool, clients []string) []etcdU
 		users = append(users, etcdUser{name, []string{n.write}})
 	}
 	return users
-}
-
-// shellWord quotes a word for a shell where that is needed.
-func shellWord(s string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`).MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -258,7 +258,7 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 
 func grantRight(role string, right etcdRight) etcdStep {
 	return etcdStep{
-		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.word(), shellWord(right.area)),
+		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.word(), text.ShellWord(right.area)),
 		fmt.Sprintf("%s has %s on %s", role, right.word(), text.Visible(right.area)),
 		func(ctx context.Context, c *clientv3.Client) error {
 			_, err := c.RoleGrantPermission(ctx, role, right.area, clientv3.GetPrefixRangeEnd(right.area), right.kind)
@@ -287,7 +287,7 @@ func (o *etcdSetupOptions) addUser(name string) etcdStep {
 			}}
 	}
 	file := filepath.Join(o.passwords, name+".password")
-	return etcdStep{"user add " + name + " --interactive=false < " + shellWord(file),
+	return etcdStep{"user add " + name + " --interactive=false < " + text.ShellWord(file),
 		"added the user " + name + " with the password in " + text.Visible(file),
 		func(ctx context.Context, c *clientv3.Client) error {
 			password, err := passwordIn(file)
@@ -342,7 +342,7 @@ func (o *etcdSetupOptions) enable(there *etcdAccess) (steps []etcdStep) {
 
 // rootPassword makes the password that we have that of root: nothing can compare them while authentication is off.
 func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
-	file := shellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
+	file := text.ShellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
 	password := func() (string, error) {
 		if o.app.etcd.PasswordFile == "" {
 			return o.app.etcd.Password, nil

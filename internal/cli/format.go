@@ -104,9 +104,9 @@ func (s *session) holder(r *metadata.Record) string {
 func shareText(s metadata.Share) string {
 	switch {
 	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
-		return fmt.Sprintf("%d of %s", s.Permits, count(s.Limit, "permit"))
+		return fmt.Sprintf("%d of %s", s.Permits, text.Count(s.Limit, "permit"))
 	case s.Kind == metadata.HoldsPermits:
-		return count(s.Permits, "permit")
+		return text.Count(s.Permits, "permit")
 	case s.Kind == metadata.HoldsShared:
 		return "reader"
 	}
@@ -121,14 +121,6 @@ func stateColour(s staleness.State) term.Colour {
 		return term.Red
 	}
 	return term.NoColour
-}
-
-// count is "1 lock" or "2 locks".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 func endingSentence(e *metadata.Ending) string {

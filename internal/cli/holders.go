@@ -32,7 +32,7 @@ func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Recor
 func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	line := fmt.Sprintf("%s is held by %s", text.Visible(name), s.holder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
-		line += " and " + count(more, "other")
+		line += " and " + text.Count(more, "other")
 	}
 	return line
 }

@@ -145,22 +145,22 @@ func stateWords(separator string) string {
 
 // summary is the line below a table: it turns an empty list into a statement.
 func (all *snapshot) summary(shown int) string {
-	parts := []string{count(len(all.locks), "lock") + " held"}
+	parts := []string{text.Count(len(all.locks), "lock") + " held"}
 	if n := len(all.delays); n > 0 {
-		parts = append(parts, count(n, "lock delay")+" (see \"mutexctl delays\")")
+		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl delays\")")
 	}
 	if n := len(all.misplaced); n > 0 {
-		parts = append(parts, count(n, "record")+" at the keys of no lock")
+		parts = append(parts, text.Count(n, "record")+" at the keys of no lock")
 	}
 	line := ""
 	switch total := len(all.locks) + len(all.misplaced); {
 	case shown == 0 && total > 0:
 		line = "no lock matches; "
 	case shown != total:
-		parts = append(parts, count(total-shown, "lock")+" not shown")
+		parts = append(parts, text.Count(total-shown, "lock")+" not shown")
 	}
 	if all.foreign > 0 {
-		parts = append(parts, count(all.foreign, "key")+" below the prefix that fit no layout")
+		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that fit no layout")
 	}
 	return line + strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
 }

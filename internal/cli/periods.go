@@ -112,7 +112,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		return err
 	}
 	if !o.format.JSON() {
-		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
+		fmt.Fprintln(o.app.Stderr, text.Count(len(found), "job"))
 	}
 	return nil
 }

@@ -40,10 +40,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	stated := map[protocol.Key]*metadata.Statement{}
 	var announced []presence
-	g := lockstore.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	g := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
 	}}
-	misplaced := lockstore.Gatherer{Each: func(place string, fields []metadata.Field, foreign []string) {
+	misplaced := protocol.Gatherer{Each: func(place string, fields []metadata.Field, foreign []string) {
 		if r := metadata.DecodeRecord(place, fields, foreign...); r.Token != 0 {
 			s.layout.Misplace(&r)
 			all.misplaced = append(all.misplaced, &r)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -28,12 +29,12 @@ func useOf(holders []*metadata.Record) use {
 func (u use) text() string {
 	switch {
 	case u.kind == metadata.HoldsShared:
-		return "read-write lock, " + count(u.holders, "reader")
+		return "read-write lock, " + text.Count(u.holders, "reader")
 	case u.limit == 0:
-		return count(u.holders, "holder")
+		return text.Count(u.holders, "holder")
 	}
-	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, count(u.limit, "permit"),
-		count(u.holders, "holder"), u.free(u.limit))
+	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, text.Count(u.limit, "permit"),
+		text.Count(u.holders, "holder"), u.free(u.limit))
 }
 
 func (u use) free(limit int) int { return max(limit-u.permits, 0) }

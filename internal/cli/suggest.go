@@ -110,7 +110,7 @@ func (o *suggestOptions) run(ctx context.Context) error {
 // past reads what etcd still has of the past.
 func (s *session) past(ctx context.Context, revisions int64) (*holdtimes.Past, error) {
 	past := holdtimes.New(s.layout)
-	records := lockstore.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	records := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		past.Began(new(metadata.DecodeRecord(lock, fields, foreign...)))
 	}}
 	standing := func(kv protocol.KV) {
@@ -240,7 +240,7 @@ func suggestionNote(span time.Duration, rows []suggested) string {
 		holds += len(r.Held)
 		unmeasured += r.Unmeasured
 	}
-	note := fmt.Sprintf("%s in the last %s that etcd still knows of", count(holds, "hold"), text.Duration(span))
+	note := fmt.Sprintf("%s in the last %s that etcd still knows of", text.Count(holds, "hold"), text.Duration(span))
 	if unmeasured > 0 {
 		note += fmt.Sprintf("; %d more while no unlocker ran, so nothing says how long they were", unmeasured)
 	}

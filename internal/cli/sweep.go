@@ -76,8 +76,8 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	if policy.UnlockAbandoned {
 		abandoned = ", or abandoned"
 	}
-	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v%s; nothing was removed\n", count(due, "lock"),
-		len(all.locks), policy.ClockSkew, abandoned)
+	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v%s; nothing was removed\n",
+		text.Count(due, "lock"), len(all.locks), policy.ClockSkew, abandoned)
 	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}

@@ -132,7 +132,7 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 	case k.weight < 1:
 		return nil, usagef("--weight is %d, it must be at least 1", k.weight)
 	case k.weight > k.semaphore:
-		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, count(k.semaphore, "permit"))
+		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, text.Count(k.semaphore, "permit"))
 	}
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }

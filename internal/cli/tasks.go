@@ -202,7 +202,7 @@ func (o *tasksOptions) finish(t *term.Table, found int) error {
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}
-	fmt.Fprintln(o.app.Stderr, count(found, "task"))
+	fmt.Fprintln(o.app.Stderr, text.Count(found, "task"))
 	return nil
 }
 

@@ -79,8 +79,7 @@ func (p *Past) Apply(revision int64, events []protocol.Event) {
 		switch key := p.layout.Parse(e.KV.Key); key.Kind {
 		case protocol.KindField:
 			if !e.Deleted {
-				fields[key.Lock] = append(fields[key.Lock], metadata.Field{Name: key.ID, Value: string(e.KV.Value),
-					CreateRevision: e.KV.CreateRevision, ModRevision: e.KV.ModRevision})
+				fields[key.Lock] = append(fields[key.Lock], e.KV.Field(key))
 			} else if key.ID == metadata.FieldUUID {
 				gone = append(gone, key.Lock)
 			}

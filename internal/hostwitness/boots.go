@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2/maybe"
 )
 
 // maxBoots is how many boots of the machine are remembered: no lock is held for longer.
@@ -84,16 +86,7 @@ func (b boots) write(file string) error {
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(file), "boots-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(append(text, '\n'))
-	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
+	return maybe.WriteFile(file, append(text, '\n'), 0o600)
 }
 
 // first is the text of the first file that can be read.

@@ -38,25 +38,30 @@ func (w *Witness) follow(ctx context.Context) {
 
 // list replaces what is known by what etcd has.
 func (w *Witness) list(ctx context.Context) (int64, error) {
-	l := listed{records: &w.records}
-	revision, err := w.cfg.List(ctx, l.take)
+	var holds []hold
+	locks := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, _ []string) {
+		if h, ok := w.records.hold(lock, fields); ok {
+			holds = append(holds, h)
+		}
+	}}
+	revision, err := w.cfg.List(ctx, func(kv protocol.KV) { locks.Take(w.cfg.Layout.Parse(kv.Key), kv) })
 	if err != nil {
 		return 0, err
 	}
-	l.flush()
+	locks.Flush()
 	denied := w.cfg.Prove(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.firstList == 0 {
 		w.firstList = revision
 	}
-	for _, h := range l.holds {
+	for _, h := range holds {
 		if h.token > w.firstList && h.holder.boot != w.cfg.Machine.BootID && w.records.ours(h.holder.boot) {
 			w.twin(h) // it was taken while nobody watched, and yet since this machine booted
 		}
 	}
 	known := map[string]bool{}
-	for _, h := range l.holds {
+	for _, h := range holds {
 		if !w.records.ours(h.holder.boot) {
 			continue
 		}

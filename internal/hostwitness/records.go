@@ -62,39 +62,6 @@ func (r *records) ofThisMachine(f metadata.Field) bool {
 		slices.ContainsFunc(r.earlier, func(boot string) bool { return bytes.Contains(value, []byte(boot)) })
 }
 
-// listed is what a list of all keys has for this machine.
-type listed struct {
-	records *records
-	holds   []hold
-
-	lock   string // whose keys are being collected: those of a record come one after the other
-	fields []metadata.Field
-}
-
-func (l *listed) take(kv protocol.KV) {
-	key := l.records.layout.Parse(kv.Key)
-	if key.Kind != protocol.KindField {
-		return
-	}
-	if key.Lock != l.lock {
-		l.flush()
-		l.lock = key.Lock
-	}
-	l.fields = append(l.fields, field(key, kv))
-}
-
-func (l *listed) flush() {
-	if h, ok := l.records.hold(l.lock, l.fields); ok {
-		l.holds = append(l.holds, h)
-	}
-	l.fields = l.fields[:0]
-}
-
-func field(key protocol.Key, kv protocol.KV) metadata.Field {
-	return metadata.Field{Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
-		ModRevision: kv.ModRevision}
-}
-
 // change is what one revision means for the holds of this machine.
 type change struct {
 	came []hold
@@ -115,10 +82,10 @@ func (r *records) apply(events []protocol.Event) (c change) {
 		case key.ID == metadata.FieldUUID:
 			c.gone = append(c.gone, key.Lock)
 			taken[key.Lock] = !e.Deleted
-			fields[key.Lock] = append(fields[key.Lock], field(key, e.KV))
+			fields[key.Lock] = append(fields[key.Lock], e.KV.Field(key))
 		case identifies(key.ID):
 			c.gone = append(c.gone, key.Lock)
-			fields[key.Lock] = append(fields[key.Lock], field(key, e.KV))
+			fields[key.Lock] = append(fields[key.Lock], e.KV.Field(key))
 		}
 	}
 	for lock := range taken {

@@ -101,16 +101,10 @@ func (t *taken) judge(found []Lock, name string) []Lock {
 	}
 	switch {
 	case t.whole:
-		found = append(found, Lock{name, Beside, "is held as a whole beside " + count(t.withPermits+t.readers, "share")})
+		found = append(found, Lock{name, Beside,
+			"is held as a whole beside " + text.Count(t.withPermits+t.readers, "share")})
 	case t.withPermits > 0 && t.readers > 0:
-		found = append(found, Lock{name, Beside, "has permits out beside " + count(t.readers, "reader")})
+		found = append(found, Lock{name, Beside, "has permits out beside " + text.Count(t.readers, "reader")})
 	}
 	return found
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -29,10 +29,7 @@ func (b *backlog) add(resp clientv3.WatchResponse) bool {
 	}
 	b.queue = append(b.queue, resp)
 	b.bytes += size(resp)
-	select {
-	case b.ready <- struct{}{}:
-	default:
-	}
+	notify(b.ready)
 	return true
 }
 

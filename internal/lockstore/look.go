@@ -85,7 +85,7 @@ func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, e
 // sharesOf decodes the range of the shares of a lock. Only names count, as they do for clients that take a share.
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Document {
 	var shares []metadata.Document
-	g := Gatherer{Each: func(name string, fields []metadata.Field, foreign []string) {
+	g := protocol.Gatherer{Each: func(name string, fields []metadata.Field, foreign []string) {
 		doc := metadata.Decode(name, fields, foreign...)
 		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
 			shares = append(shares, doc)

@@ -40,7 +40,7 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 		}
 	}
 	enough := false
-	g := Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	g := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		if enough {
 			return
 		}

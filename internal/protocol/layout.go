@@ -283,6 +283,13 @@ type KV struct {
 	Lease          int64 // 0 = the key stays until somebody deletes it
 }
 
+// Field is the field of a record that the key, as it was parsed, and its value are.
+func (kv KV) Field(key Key) metadata.Field {
+	return metadata.Field{
+		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+	}
+}
+
 // Event is the change of one key; of a deletion only Key and ModRevision are set.
 type Event struct {
 	KV

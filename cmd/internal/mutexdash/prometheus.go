@@ -2,18 +2,23 @@ package mutexdash
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
-	"github.com/clustermutex/unlocker/internal/promquery"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -52,36 +57,75 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 		}
 		settings = *loaded
 	}
-	transport, err := config.NewClientFromConfig(settings, "prometheus")
+	client, err := config.NewClientFromConfig(settings, "prometheus")
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
 	}
-	return o.ask(&promquery.Client{URL: o.url, HTTP: transport}), nil
+	return o.ask(client), nil
 }
 
 // ask asks for the waiters of a lock, as all unlockers counted them.
-func (o prometheusOptions) ask(c *promquery.Client) func(context.Context, string, time.Time, time.Time) (
+func (o prometheusOptions) ask(client *http.Client) func(context.Context, string, time.Time, time.Time) (
 	[]trends.Sample, error) {
 	return func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error) {
-		matchers := promquery.Matcher("lock", text.NameLabel(lock))
+		matchers := fmt.Sprintf("lock=%q", text.NameLabel(lock))
 		if o.match != "" {
 			matchers += "," + o.match
 		}
 		query := fmt.Sprintf("max(max_over_time(unlocker_lock_waiters{%s}[%ds]))", matchers, int(trends.Slot.Seconds()))
 		// A sample at the end of a slot is about the slot.
-		found, err := c.Range(ctx, query, from.Add(trends.Slot), to.Add(trends.Slot), trends.Slot)
+		found, err := o.queryRange(ctx, client, query, from.Add(trends.Slot), to.Add(trends.Slot))
 		if err != nil {
 			return nil, short(err)
 		}
-		samples := make([]trends.Sample, 0, len(found))
-		for _, s := range found {
-			if !math.IsNaN(s.Value) && s.Value >= 0 {
-				n := int(min(s.Value, math.MaxInt32))
-				samples = append(samples, trends.Sample{At: s.At.Add(-trends.Slot), N: n})
-			}
-		}
-		return samples, nil
+		return samples(found), nil
 	}
+}
+
+// maxAnswer bounds what is read of an answer: 24 hours in steps of five minutes are 10 kB.
+const maxAnswer = 1 << 20
+
+// queryRange evaluates the query at the end of every slot.
+func (o prometheusOptions) queryRange(ctx context.Context, client *http.Client, query string, from, to time.Time) (
+	model.Matrix, error) {
+	seconds := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+	form := url.Values{"query": {query}, "start": {seconds(from)}, "end": {seconds(to)},
+		"step": {strconv.Itoa(int(trends.Slot.Seconds()))}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		strings.TrimSuffix(o.url, "/")+"/api/v1/query_range", strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Status string
+		Data   struct{ Result model.Matrix }
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer)
+	if err == nil && answer.Status != "success" {
+		err = errors.New("no success")
+	}
+	return answer.Data.Result, err
+}
+
+// samples is the first series of an answer. No series is no sample.
+func samples(series model.Matrix) []trends.Sample {
+	if len(series) == 0 {
+		return nil
+	}
+	all := make([]trends.Sample, 0, len(series[0].Values))
+	for _, s := range series[0].Values {
+		if value := float64(s.Value); value >= 0 { // not a number is no sample
+			n := int(min(value, math.MaxInt32))
+			all = append(all, trends.Sample{At: s.Timestamp.Time().UTC().Add(-trends.Slot), N: n})
+		}
+	}
+	return all
 }
 
 // short is what a viewer may know of an error: no address.

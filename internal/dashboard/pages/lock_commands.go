@@ -7,7 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -23,7 +23,7 @@ func (p *Pages) commands(r *locks.Row) []Command {
 	list = append(list, Command{"The lock on the command line", p.site.Mutexctl("show", r.Name)})
 	if p.site.Config.Layout.Prefix() != "" {
 		list = append(list, Command{"The keys in etcd",
-			"etcdctl get --prefix " + site.Shell(p.site.Config.Layout.Record(r.Name))})
+			"etcdctl get --prefix " + text.ShellOperand(p.site.Config.Layout.Record(r.Name))})
 	}
 	return list
 }
@@ -33,7 +33,7 @@ func (p *Pages) commands(r *locks.Row) []Command {
 func Whereabouts(r *locks.Row) []Command {
 	var list []Command
 	pod, machine := podName(r.Hostname)
-	host := site.Shell(r.Hostname)
+	host := text.ShellOperand(r.Hostname)
 	if pod {
 		list = append(list, Command{"Is the pod alive?", "kubectl get pod " + host},
 			Command{"What did it do?", "kubectl logs --since=30m " + host})
@@ -65,14 +65,14 @@ func podName(host string) (pod, machine bool) {
 // misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
 func misplacedCommands(r *locks.Row) []Command {
 	keys := r.Name + "/"
-	list := []Command{{"The keys in etcd", "etcdctl get --prefix " + site.Shell(keys)}}
+	list := []Command{{"The keys in etcd", "etcdctl get --prefix " + text.ShellOperand(keys)}}
 	if strings.ContainsAny(keys, "\"\\") ||
 		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
 		return list // the input of a transaction could not say it
 	}
 	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
 		r.Token, keys, keys)
-	return append(list, Command{"Remove it, if it is still this hold", "etcdctl txn <<< " + site.Shell(remove)})
+	return append(list, Command{"Remove it, if it is still this hold", "etcdctl txn <<< " + text.ShellOperand(remove)})
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.

@@ -58,7 +58,7 @@ func (p Page) Curl() string {
 	if p.JSON == "" {
 		return ""
 	}
-	return "curl -s " + Shell(p.Origin+p.JSON)
+	return "curl -s " + text.ShellOperand(p.Origin+p.JSON)
 }
 
 // Page fills the frame for a page with this title.

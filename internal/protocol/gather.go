@@ -1,9 +1,6 @@
-package lockstore
+package protocol
 
-import (
-	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
-)
+import "github.com/clustermutex/unlocker/pkg/metadata"
 
 // Gatherer puts locks together from their keys, which come in key order: one lock after the other. So only one lock is
 // in memory at a time, with its backtrace.
@@ -17,21 +14,19 @@ type Gatherer struct {
 }
 
 // Take takes the next key. Keys outside the range of any record are left out.
-func (g *Gatherer) Take(key protocol.Key, kv protocol.KV) {
-	if key.Lock == "" || key.Kind != protocol.KindField && key.Kind != protocol.KindForeign {
+func (g *Gatherer) Take(key Key, kv KV) {
+	if key.Lock == "" || key.Kind != KindField && key.Kind != KindForeign {
 		return
 	}
 	if key.Lock != g.lock {
 		g.Flush()
 		g.lock = key.Lock
 	}
-	if key.Kind == protocol.KindForeign {
+	if key.Kind == KindForeign {
 		g.foreign = append(g.foreign, kv.Key)
 		return
 	}
-	g.fields = append(g.fields, metadata.Field{
-		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-	})
+	g.fields = append(g.fields, kv.Field(key))
 }
 
 // Flush ends the current lock: call it after the last key. Foreign keys alone are no lock.
