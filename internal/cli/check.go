@@ -257,8 +257,8 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	case len(all) == 0 && h.status == pluginCritical: // an etcd that is full keeps them from announcing themselves
 		return
 	case len(all) == 0:
-		h.found(pluginCritical, "no unlocker has announced itself: none runs, or none can write to etcd, so nothing is "+
-			"removed")
+		h.found(pluginCritical, "no unlocker has announced itself: "+
+			"none runs, or none can write to etcd, so nothing is removed")
 		return
 	}
 	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock }) {

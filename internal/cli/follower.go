@@ -117,7 +117,8 @@ type eventJSON struct {
 func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
 	now := f.now()
 	if f.json {
-		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.decided(), f.waiters(r.Queue()), now)}
+		j := eventJSON{Time: lockjson.Time(now), Event: event,
+			Lock: newLockJSON(r, f.decided(), f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}

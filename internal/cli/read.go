@@ -82,20 +82,25 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	g.Flush()
 	misplaced.Flush()
-	for _, r := range all.locks {
-		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
-			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
-	}
 	all.revision = revision
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
 	}
 	all.fate = fate.Of(all.unlockers)
+	all.join(stated)
+	return all, nil
+}
+
+// join brings the locks and their waiters into order, and each lock together with what is stated of its holder.
+func (all *snapshot) join(stated map[protocol.Key]*metadata.Statement) {
+	for _, r := range all.locks {
+		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
+			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
+	}
 	byName(all.locks)
 	for _, w := range all.waiters {
 		lockstore.InOrder(w)
 	}
-	return all, nil
 }
 
 func byName(locks []*metadata.Record) {

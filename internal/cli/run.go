@@ -95,7 +95,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", 10*time.Minute,
-		"when the lock is auto-unlocked after its last extension, should this machine die; also how long etcd may be away")
+		"when the lock is auto-unlocked after its last extension, should this machine die; also how long etcd may "+
+			"be away")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")

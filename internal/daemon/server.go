@@ -33,9 +33,9 @@ func (s *Server) Listen() (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// unreadBytes is how much of an answer the kernel takes before it is read. By default it takes megabytes: then who sends
-// one request after the other and reads nothing has dozens of pages made, and all others wait. With this much, making
-// the next answer waits for the reader of the last.
+// unreadBytes is how much of an answer the kernel takes before it is read. By default it takes megabytes: a client that
+// pipelines requests and reads nothing then has dozens of pages made while all others wait. With this much, making the
+// next answer waits for the reader of the last.
 const unreadBytes = 16 << 10
 
 // boundedListener accepts connections that hold back writers early.

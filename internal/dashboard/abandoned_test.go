@@ -232,7 +232,8 @@ func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
 		wantWords(t, page, "etcd keeps for days how unlockers and operators ended holds.",
 			"by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
 		if !strings.Contains(page, `<span class="badge abandoned">`) {
-			t.Errorf("%s shows it like a release: %s", path, regexp.MustCompile(`<span class="badge.*`).FindString(page))
+			t.Errorf("%s shows it like a release: %s", path,
+				regexp.MustCompile(`<span class="badge.*`).FindString(page))
 		}
 	}
 	if page := ok(t, d, "/history?q=ended:released"); strings.Contains(page, "OOMKilled") {

@@ -137,7 +137,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			s.state("billing/invoice-run", 40*time.Second)
 		}, "abandoned",
 			"billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
-				"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, 1 malformed."},
+				"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, " +
+				"1 malformed."},
 		"dead, and nobody waits": {func(s *scene) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.locks = s.locks[2:3]
@@ -151,7 +152,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		"several hold it, and nothing is wrong": {func(s *scene) {
 			shared := pool()
 			s.locks, s.queues = shared.locks[:2], shared.queues
-		}, "calm", "No locks alerting. 2 held; 1 waits for 2m behind catalogue: writer on writer-0. 2 readers. Alert in 1h."},
+		}, "calm", "No locks alerting. 2 held; 1 waits for 2m behind catalogue: writer on writer-0. 2 readers. " +
+			"Alert in 1h."},
 		"about to be unlocked": {func(s *scene) {
 			s.locks = nil
 			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
@@ -178,7 +180,8 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		"expired, and an unlocker says why": {func(s *scene) {
 			s.add(expired)
 			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
-		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. Auto-unlock is paused: its clock disagrees. " +
+		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. Auto-unlock is paused: its clock " +
+			"disagrees. " +
 			"2 alerting,"},
 		"expired, and nobody knows why": {func(s *scene) { s.add(expired) }, "expired",
 			"reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 2 alerting, 1 malformed."},
@@ -191,10 +194,12 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
 			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
-		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for " +
+		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other " +
+			"for " +
 			"0s. 2 alerting, 1 malformed. 5 locks"},
 		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "warn",
-			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing or " +
+			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing " +
+				"or " +
 				"cannot be read. 1 lock"},
 		"malformed, and some wait": {func(s *scene) {
 			s.locks = s.locks[4:]

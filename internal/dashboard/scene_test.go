@@ -59,7 +59,8 @@ func newScene() *scene {
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
 		unlockers: []setup.Unlocker{unlocker("eu-1", now)},
-		fresh:     locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second), Pulse: 2 * time.Second},
+		fresh: locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second),
+			Pulse: 2 * time.Second},
 	}
 }
 

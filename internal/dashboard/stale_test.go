@@ -16,7 +16,8 @@ import (
 // since then.
 func gone() *scene {
 	s := newScene()
-	s.fresh = locks.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273, Class: "no leader"}
+	s.fresh = locks.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
+		Class: "no leader"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
 	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,

@@ -71,7 +71,8 @@ func (s Settings) tlsSetting() string {
 
 func parseEndpoint(endpoint string) (target, error) {
 	if strings.Contains(endpoint, "@") { // not to be printed
-		return target{}, errors.New("an etcd endpoint must not contain a user or password: give them as user and password")
+		return target{}, errors.New("an etcd endpoint must not contain a user or password: " +
+			"give them as user and password")
 	}
 	t := target{host: endpoint}
 	if scheme, _, found := strings.Cut(endpoint, "://"); found {

@@ -160,7 +160,8 @@ func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*m
 	if err != nil {
 		w.Fatal(err)
 	}
-	resp, err := locktxn.Acquire(w.layout, locktxn.Sole(lock), d.UUID, fields, false).Commit(context.Background(), w.etcd)
+	take := locktxn.Acquire(w.layout, locktxn.Sole(lock), d.UUID, fields, false)
+	resp, err := take.Commit(context.Background(), w.etcd)
 	if err != nil || !resp.Succeeded {
 		w.Fatalf("take %s: %v, %v", lock, resp, err)
 	}

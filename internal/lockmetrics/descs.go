@@ -43,7 +43,8 @@ func newDescs(namespace string, more []string) descs {
 
 		delays: d("lock_delays", "Lock delays: locks and shares that nobody is to take yet after a hold was ended."),
 
-		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there are, "+
+		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there "+
+			"are, "+
 			"holders beside each other that exclude each other, a lock delay without a lease.", "kind"),
 		disagreements: d("disagreements", "Settings that decide the fate of locks and differ between the running "+
 			"unlockers."),
@@ -54,7 +55,8 @@ func newDescs(namespace string, more []string) descs {
 			"locks", "holders"),
 		unclaimed: d("unclaimed_locks", "Locks that nobody holds and nobody takes, although somebody waits."),
 		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
-			"When this program saw the lock become free that nobody takes; owner and hostname are of the first in line.",
+			"When this program saw the lock become free that nobody takes; owner and hostname are of the first in "+
+				"line.",
 			"lock", "owner", "hostname"),
 
 		lockState:    holders("lock_state", "The state that the lock is in; always 1.", "state"),

@@ -182,7 +182,8 @@ func TestCancelledAttemptNeverHolds(t *testing.T) {
 	}
 
 	s.hold("b", "00000000-0000-4000-8000-000000000003")
-	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, locktxn.Sole("b"), "00000000-0000-4000-8000-000000000003", s.lease()))
+	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, locktxn.Sole("b"),
+		"00000000-0000-4000-8000-000000000003", s.lease()))
 	if left := s.keys("b/"); len(left) > 0 {
 		t.Errorf("the cancelled attempt left %v", left)
 	}

@@ -209,8 +209,11 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 	s.put(s.l.Tail("a"), mine)
 	tail := s.commit(locktxn.Queue(s.l, "a")).Responses[1].GetResponseRange().Kvs[0].ModRevision
 	s.put(s.l.Tail("a"), other)
-	s.refused("acquire past another tail than was seen", locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail))
-	s.done("acquire past the tail", locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail+1))
+	past := func(tail int64) locktxn.Txn {
+		return locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail)
+	}
+	s.refused("acquire past another tail than was seen", past(tail))
+	s.done("acquire past the tail", past(tail+1))
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -15,7 +15,10 @@ func (s store) permit(number int, uuid string, counted int64) locktxn.Txn {
 }
 
 func share(number int, counted int64) locktxn.Claim {
-	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Shares: true, Counts: true, Counted: counted}
+	c := reader(number)
+	c.Counts = true
+	c.Counted = counted
+	return c
 }
 
 func reader(number int) locktxn.Claim {

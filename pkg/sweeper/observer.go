@@ -15,8 +15,8 @@ const (
 	freshFor = 10 * time.Second
 	// listingFor is how long a list may take at the start before that is worth a line in the log.
 	listingFor = 10 * time.Second
-	// repeatGap is how often a gap that goes on is logged again, and retellGap how soon at the earliest if another error
-	// of etcd is behind it now.
+	// repeatGap is how often a gap that goes on is logged again, and retellGap how soon at the earliest if another
+	// error of etcd is behind it now.
 	repeatGap = 10 * time.Minute
 	retellGap = time.Minute
 )

@@ -14,7 +14,8 @@ import (
 func boundChecks() []check {
 	return []check{
 		{name: "a wait bounds the call", rule: "how-long-a-call-may-take", needs: []string{"basic"}, short: true,
-			wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, whatever etcd does",
+			wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " +
+				"whatever etcd does",
 			alone: waitBoundsCall},
 	}
 }

@@ -28,7 +28,8 @@ type check struct {
 // checks are all of them, in the order of the matrix.
 func checks() []check {
 	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks(),
-		deadlineChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(), endpointChecks())
+		deadlineChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(),
+		endpointChecks())
 }
 
 func TestConformance(t *testing.T) {

@@ -314,7 +314,8 @@ func scanning(t *pb.TxnRequest) {
 		key := (*branch)[ticket].GetRequestRange().Key
 		queue := key[:bytes.LastIndexByte(key, '/')+1]
 		*branch = append(*branch, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
-			Key: append(slices.Clone(queue), '/'), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(string(queue))), Limit: 1}}})
+			Key:      append(slices.Clone(queue), '/'),
+			RangeEnd: []byte(clientv3.GetPrefixRangeEnd(string(queue))), Limit: 1}}})
 	}
 }
 

@@ -106,7 +106,7 @@ func connect(s source, log zerolog.Logger) (*cluster, error) {
 }
 
 // watch makes the view of the cluster, which tells the dashboard what went.
-func (c *cluster) watch(o options, r *components, log zerolog.Logger) {
+func (c *cluster) watch(r *components, log zerolog.Logger) {
 	if c.Name != "" {
 		log = log.With().Str("cluster", c.Name).Logger()
 	}
@@ -159,7 +159,8 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Members = func() []setup.Member { return members(c.health.Last()) }
 	config.Fresh = func() locks.Freshness {
 		f := view.Fresh()
-		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Pulse: lockstore.Pulse, Since: f.Since,
+		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard,
+			Pulse: lockstore.Pulse, Since: f.Since,
 			Class: string(c.trouble.Class()), Cause: wiring.Cause(f, c.trouble)}
 	}
 	config.Document = c.store.Get

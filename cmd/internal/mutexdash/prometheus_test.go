@@ -23,7 +23,8 @@ func TestPrometheusIsAskedWhoWaited(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		end, err := strconv.ParseInt(r.PostFormValue("end"), 10, 64)
 		start, _ := strconv.ParseInt(r.PostFormValue("start"), 10, 64)
-		asked.Store(fmt.Sprint(r.URL.Path, " ", end-start, "s by ", r.PostForm.Get("step"), " ", r.PostForm.Get("query"),
+		asked.Store(fmt.Sprint(r.URL.Path, " ", end-start, "s by ", r.PostForm.Get("step"), " ",
+			r.PostForm.Get("query"),
 			" ", err))
 		text := answer.Load().(string)
 		if text == waited {

@@ -95,7 +95,7 @@ func (r *components) join(o options, access access.Config, log zerolog.Logger) e
 	shared.Access = access
 	configs := make([]setup.Config, len(r.clusters))
 	for i, c := range r.clusters {
-		c.watch(o, r, log)
+		c.watch(r, log)
 		if configs[i], err = c.config(o, shared, log); err != nil {
 			return err
 		}

@@ -132,7 +132,8 @@ func late() map[string][]string {
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
-			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded", "unlocker_lock_alive_timestamp_seconds",
+			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded",
+			"unlocker_lock_alive_timestamp_seconds",
 			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
 		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},

@@ -55,12 +55,14 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 
 // afterDeath says what becomes of a lock whose holder has ended.
 func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, known bool) phrase.Sentence {
+	if len(unlockers) == 0 {
+		if known && !at.Stale {
+			return phrase.Say("No unlocker is running: unlock it by hand.")
+		}
+		return phrase.Say("Unlock it by hand.")
+	}
 	f := setup.FateBy(unlockers)
 	switch left := at.Next(r.Verdict().RemoveAt); {
-	case known && len(unlockers) == 0 && !at.Stale:
-		return phrase.Say("No unlocker is running: unlock it by hand.")
-	case len(unlockers) == 0:
-		return phrase.Say("Unlock it by hand.")
 	case f.Excludes(r.Name):
 		return phrase.Say("Unlockers never remove it, by its name: unlock it by hand.")
 	case left == nil && f.Removes && !f.Known():
