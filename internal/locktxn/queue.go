@@ -56,7 +56,7 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 }
 
 // Joined reads the answer of [Enqueue] or [Join] when it did not take the lock: the create revision of the ticket, 0 if
-// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, not a
+// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, no
 // repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
@@ -83,8 +83,8 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 }
 
 // Turn takes what is claimed for the first in the queue. before is the ticket that was ahead and is gone; empty for
-// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes: the next
-// waiter is the first then, and there may be room for it, too.
+// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes: the
+// next waiter is the first then, and there may be room for it, too.
 //
 // Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
 // without the tail newcomers overtake the queue, see [RestoreTail].
