@@ -56,8 +56,8 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 }
 
 // Joined reads the answer of [Enqueue] or [Join] when it did not take the lock: the create revision of the ticket, 0 if
-// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, and
-// no repetition does.
+// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, no
+// repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
@@ -83,8 +83,8 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 }
 
 // Turn takes what is claimed for the first in the queue. before is the ticket that was ahead and is gone; empty for
-// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes:
-// then the next waiter is the first, and there may be room for it, too.
+// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes: the
+// next waiter is the first then, and there may be room for it, too.
 //
 // Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
 // without the tail newcomers overtake the queue, see [RestoreTail].
@@ -113,16 +113,15 @@ func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metada
 //
 // The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
 func Look(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
-	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	tail := readTailKey(l, p.Lock)
-	t := Txn{Then: append(c.holders(l), own, tail)}
+	own := []clientv3.Op{clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), readTailKey(l, p.Lock)}
+	t := Txn{Then: append(c.holders(l), own...)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
 	}
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
 		t.If = []clientv3.Cmp{absent(ticket)}
-		t.Else = []clientv3.Op{own, tail, clientv3.OpGet(ticket, clientv3.WithKeysOnly())}
+		t.Else = append(own, clientv3.OpGet(ticket, clientv3.WithKeysOnly()))
 	}
 	return t
 }

@@ -62,8 +62,8 @@ func deletedIn(from, end string) etcdretry.Watched {
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 
-// cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it, nothing will
-// be, and it stands in no queue. Which share it may have is learned only by the tombstone, and withdrawn after it.
+// cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it and nothing
+// will be, and it stands in no queue. Which share it may have is learned only by the tombstone, and withdrawn after it.
 func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid string) error {
 	claim := k.claim(lock)
 	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {

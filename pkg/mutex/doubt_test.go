@@ -162,6 +162,31 @@ func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	q.unlock(q.turn(one))
 }
 
+// A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.
+func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
+	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()} {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				other := take(t, q.client(), "a", o)
+				etcd := q.connect(t)
+				first := stallFirst(etcd)
+				l, err := newClient(t, etcd).Lock(t.Context(), "a", o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := read(t, q.etcd, l.Name()); d.UUID != l.UUID() || d.Token != l.Token() {
+					t.Errorf("it was told that it holds %s as %s with token %d, etcd has %s with %d", l.Name(), l.UUID(),
+						l.Token(), d.UUID, d.Token)
+				}
+				first.arrive(t)
+				time.Sleep(time.Minute)
+				q.unlock(l)
+				q.unlock(other)
+			})
+		})
+	}
+}
+
 // A first waiter that missed the answer to its own claim finds its hold when it looks again.
 func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {

@@ -67,7 +67,7 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 }
 
 // enter claims the lock after so many refusals and, if it has a lease, joins the others who queue. Without one, queued
-// reports whether to get one, because others queue or there is nothing to share.
+// reports whether to get one: others queue, there is nothing to share, or the bid is that of an attempt in doubt.
 func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
 	claim := a.next(refusals)
 	if a.queue.lease == nil {
@@ -75,8 +75,9 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 		if l != nil || err != nil {
 			return l, false, err
 		}
+		queued = a.doubt || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
 		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
-		return nil, !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0, nil
+		return nil, queued, nil
 	}
 	a.prepareTicket(ctx, b)
 	l, r, err := a.commit(ctx, b, claim, locktxn.Enqueue(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket,
