@@ -22,7 +22,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 		q := ParseQuery("name:billing/*")
 		o := ParseOrder("")
 		key := o.String() + " " + q.Text
-		e, mine := s.results.entry(key, q.timed)
+		e, mine := s.results.entry(key)
 		if !mine {
 			t.Fatal("somebody searches already")
 		}
@@ -41,7 +41,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
 		}
 		<-answered
-		if failed != nil || found.Rows.Len() != 1 || found.Rows.At(0).Name != "billing/1" {
+		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {
 			t.Errorf("the other reader gets %+v, %v", found, failed)
 		}
 	})
@@ -53,7 +53,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 		{Name: "An INVOICE"}, {Owner: "Invoices"}, {Name: "A", Hostname: "invoice-1"}, {Name: "a", Purpose: "INvoice"},
 		{Name: "\xffinvoice"},
 	} {
-		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, &Queue{}, nil)
+		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
 			q := ParseQuery(text)
 			if got := q.Matches(row, time.Time{}); got != want {

@@ -67,7 +67,6 @@ type Row struct {
 	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
 	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text        string           // what words are searched in, lower case; empty if the record is in lower case
 	Fingerprint uint64           // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
@@ -113,13 +112,9 @@ func (q queues) of(lock string) *Queue {
 	return q.nobody
 }
 
-func (q *Queue) same(o *Queue) bool { return q.Waiters == o.Waiters && q.Longest.Equal(o.Longest) }
-
-// NewRow judges the lock at the moment. The row keeps its queue, which is not nil. before is an older row of the lock,
-// or nil.
-func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting *Queue, before *Row) *Row {
+// NewRow judges the lock at the moment. The row keeps its queue, which is not nil.
+func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
-	row.text = searchText(r, before)
 	row.judge(p, at)
 	return row
 }
@@ -245,27 +240,12 @@ func (r *Row) UnlockAt() time.Time {
 
 // says reports whether a word, in lower case, is in what a list shows of the lock.
 func (r *Row) says(word string) bool {
-	if r.text != "" {
-		return strings.Contains(r.text, word)
-	}
-	return strings.Contains(r.Name, word) || strings.Contains(r.Owner, word) || strings.Contains(r.Hostname, word) ||
-		strings.Contains(r.Purpose, word)
-}
-
-// searchText is what words are searched in, or empty if the record itself is in lower case. Most changes leave it
-// alone: a holder that extends moves only deadlines.
-func searchText(r *compact.Record, before *Row) string {
-	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
-		before.Purpose == r.Purpose {
-		return before.text
-	}
-	texts := [...]string{r.Name, r.Owner, r.Hostname, r.Purpose}
-	for _, text := range texts {
-		if strings.ToLower(text) != text {
-			return strings.ToLower(strings.Join(texts[:], "\n"))
+	for _, text := range [...]string{r.Name, r.Owner, r.Hostname, r.Purpose} {
+		if strings.Contains(strings.ToLower(text), word) {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // Hash joins values to a hash. It is the same in every replica.
