@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -34,9 +33,9 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 		}
 		held[i] = r
 	}
-	all := compact.All(held)
+	all := held
 	return locks.NewSnapshots(locks.Source{
-		Locks:  func() []*compact.Record { return all },
+		Locks:  func() []*metadata.Record { return all },
 		Queues: func() map[string][]metadata.Waiter { return queues },
 		Policy: staleness.DefaultPolicy,
 	}).Current(now, staleness.Moment{Wall: now}), now

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -59,7 +58,7 @@ func (r *Row) urgency() int64 {
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
-	*compact.Record
+	*metadata.Record
 	Cluster     string             // that the lock is in; empty where there is only one
 	*Queue                         // of those who wait for the lock; never nil
 	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
@@ -113,7 +112,7 @@ func (q queues) of(lock string) *Queue {
 }
 
 // NewRow judges the lock at the moment. The row keeps its queue, which is not nil.
-func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting *Queue) *Row {
+func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
 	row.judge(p, at)
 	return row
@@ -129,13 +128,11 @@ func (r *Row) In(cluster string) *Row {
 }
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
-	var whole metadata.Record
-	r.Fill(&whole)
-	v := staleness.Judge(&whole, p, at)
+	v := staleness.Judge(r.Record, p, at)
 	r.Display = DisplayState(v.State)
 	r.next = v.Next
 	r.overdue = false
-	if soon := v.ExpiringAt(&whole); !soon.IsZero() {
+	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {

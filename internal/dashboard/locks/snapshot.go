@@ -8,7 +8,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -27,7 +26,7 @@ type Snapshot struct {
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
 	policy       staleness.Policy     // by which they were judged
-	locks        []*compact.Record    // of which the snapshot was built
+	locks        []*metadata.Record   // of which the snapshot was built
 	troubled     []*Row               // those that need a person, or soon will
 	queueVersion uint64
 	results      results
@@ -46,7 +45,7 @@ func (s *Snapshot) Find(name string) *Row {
 // Source is where the locks come from.
 type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
-	Locks  func() []*compact.Record
+	Locks  func() []*metadata.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
 	// Policy returns by what the unlockers decide now.
 	Policy func() staleness.Policy
@@ -116,13 +115,13 @@ func versionOf(queues map[string][]metadata.Waiter) uint64 {
 }
 
 // current reports whether a snapshot built now would be the same.
-func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time.Time) bool {
+func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at time.Time) bool {
 	same := len(locks) == len(s.locks) && (len(locks) == 0 || &locks[0] == &s.locks[0])
 	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
 }
 
 // build makes a snapshot: it judges all locks.
-func build(locks []*compact.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
 	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := queuesOf(queues)
@@ -151,7 +150,7 @@ type judging struct {
 }
 
 // row judges a lock.
-func (by judging) row(lock *compact.Record, waiting queues, at staleness.Moment) *Row {
+func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
 	queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
 	return NewRow(lock, by.policy, at, waiting.of(queue)).In(by.cluster)
 }
