@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -88,11 +88,10 @@ func (s alertSet) active(now time.Time) (n int) {
 
 // needs returns the alerts that the locks need now, as many as are pushed, and when they may need others. An alert that
 // was pushed before and no longer fits is neither pushed nor ended.
-func (p *Pusher) needs(locks []*compact.Record, now staleness.Moment) (needs []need, next time.Time) {
-	for r := range compact.Each(locks) {
+func (p *Pusher) needs(locks []*metadata.Record, now staleness.Moment) (needs []need, next time.Time) {
+	for _, r := range locks {
 		next = earlier(next, p.judge(r, now, func(n need) {
-			record := *r // which is overwritten by the next one
-			n.record = &record
+			n.record = r
 			needs = append(needs, n)
 			if e := p.alerts[n.key]; e != nil && e.ends.IsZero() {
 				e.needed = true

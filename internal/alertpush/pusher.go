@@ -10,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -35,7 +34,7 @@ type Config struct {
 	// Excluded reports whether a lock is never removed; nil: none is.
 	Excluded func(lock string) bool
 
-	Locks   func() []*compact.Record
+	Locks   func() []*metadata.Record
 	Changed func() <-chan struct{} // closed at the next change of Locks
 	// Waiters returns how many wait in the queue of this name. Optional.
 	Waiters func(queue string) int
@@ -61,10 +60,10 @@ type Pusher struct {
 
 	// Only Run touches these.
 	alerts alertSet
-	seen   []*compact.Record // by the last update
-	cycles []deadlock.Cycle  // by the last update
-	free   []unclaimed.Lock  // by the last update
-	next   time.Time         // when something may be new although nothing changes; zero = never
+	seen   []*metadata.Record // by the last update
+	cycles []deadlock.Cycle   // by the last update
+	free   []unclaimed.Lock   // by the last update
+	next   time.Time          // when something may be new although nothing changes; zero = never
 
 	mu    sync.Mutex
 	ended []metadata.Ending // since the last update
@@ -207,7 +206,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 }
 
 // identical reports whether a view returned the same locks twice: then it is the same slice.
-func identical(a, b []*compact.Record) bool {
+func identical(a, b []*metadata.Record) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 

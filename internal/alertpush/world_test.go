@@ -19,7 +19,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -104,7 +103,6 @@ type world struct {
 
 	mu      sync.Mutex
 	records []*metadata.Record
-	locks   []*compact.Record // the compact form of records
 	changed chan struct{}
 
 	traces    func(lock, uuid string) (string, error)
@@ -129,10 +127,10 @@ func (w *world) config() alertpush.Config {
 	return alertpush.Config{
 		URLs: []string{"http://alertmanager:9093"}, Resend: time.Minute, Dashboard: "https://locks.example.org/",
 		Policy: staleness.DefaultPolicy(), Removes: true,
-		Locks: func() []*compact.Record {
+		Locks: func() []*metadata.Record {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.locks
+			return w.records
 		},
 		Changed: func() <-chan struct{} {
 			w.mu.Lock()
@@ -182,10 +180,7 @@ func (w *world) start(c alertpush.Config) (stop func()) {
 func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same picture
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(locks) != len(w.records) || len(locks) > 0 && &locks[0] != &w.records[0] {
-		w.records = locks
-		w.locks = compact.All(locks)
-	}
+	w.records = locks
 	close(w.changed)
 	w.changed = make(chan struct{})
 }

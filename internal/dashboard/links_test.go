@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -88,11 +87,11 @@ func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
 	} {
 		r := metadata.Record{Name: "a", Attributes: map[string]any{metadata.AttributeTraceID: test.trace,
 			metadata.AttributeSpanID: test.span}}
-		if got := link.To(&locks.Row{Record: compact.Of(&r)}); got != test.want {
+		if got := link.To(&locks.Row{Record: &r}); got != test.want {
 			t.Errorf("%q, %q: the link leads to %q, want %q", test.trace, test.span, got, test.want)
 		}
 	}
-	if got := link.To(&locks.Row{Record: compact.Of(&metadata.Record{})}); got != "" {
+	if got := link.To(&locks.Row{Record: &metadata.Record{}}); got != "" {
 		t.Errorf("without a trace: %q", got)
 	}
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -34,8 +33,8 @@ type scene struct {
 	mu        sync.Mutex // for tests in which something runs beside them
 	now       time.Time
 	locks     []*metadata.Record
-	replaced  bool                     // the records are never written to, only replaced where they stand
-	view      func() []*compact.Record // the locks as the dashboard sees them
+	replaced  bool                      // the records are never written to, only replaced where they stand
+	view      func() []*metadata.Record // the locks as the dashboard sees them
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
 	unlockers []setup.Unlocker
@@ -86,54 +85,29 @@ func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.C
 	}
 }
 
-// compacted are records in their compact form: the same slice as long as they are, and the same record as long as
-// it says the same.
-func compacted(records func() []*metadata.Record) func() []*compact.Record {
-	known := map[*metadata.Record]*compact.Record{}
-	return whenChanged(records, func(_, all []*metadata.Record, _ []*compact.Record) []*compact.Record {
-		next := make(map[*metadata.Record]*compact.Record, len(all))
-		now := make([]*compact.Record, len(all))
+// copied are records that nobody writes to, as in a view: the same slice as long as they are, and the same record as
+// long as it says the same.
+func copied(records func() []*metadata.Record) func() []*metadata.Record {
+	var mu sync.Mutex
+	var of, now []*metadata.Record
+	known := map[*metadata.Record]*metadata.Record{}
+	return func() []*metadata.Record {
+		all := records()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(all) == len(of) && (len(all) == 0 || &all[0] == &of[0]) {
+			return now
+		}
+		next := make(map[*metadata.Record]*metadata.Record, len(all))
+		of, now = all, make([]*metadata.Record, len(all))
 		for i, r := range all {
 			c := known[r]
-			if c == nil || !reflect.DeepEqual(c.Whole(), r) {
-				c = compact.Of(r)
+			if c == nil || !reflect.DeepEqual(c, r) {
+				c = new(*r)
 			}
 			next[r], now[i] = c, c
 		}
 		known = next
-		return now
-	})
-}
-
-// compactedInPlace is compacted for records that are replaced where they stand and never written to: a view does not go
-// over all locks either when one changes. As in a view, records share what most of them lack.
-func compactedInPlace(records func() []*metadata.Record) func() []*compact.Record {
-	var nothing compact.Nothing
-	return whenChanged(records, func(of, all []*metadata.Record, before []*compact.Record) []*compact.Record {
-		now := make([]*compact.Record, len(all))
-		copy(now, before)
-		for i, r := range all {
-			if i >= len(of) || of[i] != r {
-				now[i] = new(compact.New(r, nil, &nothing))
-			}
-		}
-		return now
-	})
-}
-
-// whenChanged makes the compact records anew when the slice of the records is another one.
-func whenChanged(records func() []*metadata.Record,
-	again func(of, all []*metadata.Record, before []*compact.Record) []*compact.Record) func() []*compact.Record {
-	var mu sync.Mutex
-	var of []*metadata.Record
-	var now []*compact.Record
-	return func() []*compact.Record {
-		all := records()
-		mu.Lock()
-		defer mu.Unlock()
-		if len(all) != len(of) || len(all) > 0 && &all[0] != &of[0] {
-			of, now = all, again(of, all, now)
-		}
 		return now
 	}
 }
@@ -143,11 +117,10 @@ func (s *scene) config() setup.Config {
 	if err != nil {
 		panic(err)
 	}
-	form := compacted
-	if s.replaced {
-		form = compactedInPlace
+	s.view = read(s, func() []*metadata.Record { return s.locks })
+	if !s.replaced {
+		s.view = copied(s.view)
 	}
-	s.view = form(read(s, func() []*metadata.Record { return s.locks }))
 	return setup.Config{
 		Locks:        s.view,
 		Clock:        func() time.Duration { return time.Hour },

@@ -16,7 +16,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -54,7 +53,7 @@ func operate(t *testing.T) *operation {
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
 	config.Now = time.Now
-	config.Locks = func() []*compact.Record { return nil }
+	config.Locks = func() []*metadata.Record { return nil }
 	config.Access = behindProxy(t)
 	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending

@@ -33,7 +33,7 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 	}
 	change()
 	d := s.dashboard(t, func(c *setup.Config) {
-		c.Locks = compacted(func() []*metadata.Record { return *current.Load() })
+		c.Locks = copied(func() []*metadata.Record { return *current.Load() })
 		c.Now = time.Now
 		c.Fresh = func() locks.Freshness {
 			return locks.Freshness{Synced: true, Heard: time.Now(),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -22,7 +21,7 @@ func BenchmarkFind(b *testing.B) {
 
 func bench(b *testing.B, w *world, want int) {
 	for b.Loop() {
-		if n := len(deadlock.Find(compact.All(w.locks), w.queues)); n != want {
+		if n := len(deadlock.Find(w.locks, w.queues)); n != want {
 			b.Fatalf("%d cycles, want %d", n, want)
 		}
 	}

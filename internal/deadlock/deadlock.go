@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -91,7 +90,7 @@ func (c Cycle) Labels() (locks, holders string) {
 
 // Find returns the cycles, oldest first. locks are sorted by name. Its cost is proportional to the number of waiters
 // and of the holders they wait for, whatever else is held.
-func Find(locks []*compact.Record, queues map[string][]metadata.Waiter) []Cycle {
+func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Cycle {
 	g := newGraph(locks, queues)
 	var found []Cycle
 	for _, group := range g.deadlocked(g.candidates(), 0) {

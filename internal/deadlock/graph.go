@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -49,7 +48,7 @@ type hold struct {
 	since time.Time
 }
 
-func newGraph(locks []*compact.Record, queues map[string][]metadata.Waiter) *graph {
+func newGraph(locks []*metadata.Record, queues map[string][]metadata.Waiter) *graph {
 	g := &graph{index: map[Process]int{}}
 	for lock, queue := range queues {
 		if holders := holders(locks, lock); len(queue) > 0 && len(holders) > 0 {
@@ -60,7 +59,7 @@ func newGraph(locks []*compact.Record, queues map[string][]metadata.Waiter) *gra
 }
 
 // holders returns the records that hold the lock, alone or together. A record without a token holds nothing.
-func holders(locks []*compact.Record, lock string) (all []*compact.Record) {
+func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
 	rest := from(locks, lock)
 	if len(rest) > 0 && rest[0].Name == lock {
 		if rest[0].Token != 0 {
@@ -83,15 +82,15 @@ func holders(locks []*compact.Record, lock string) (all []*compact.Record) {
 }
 
 // from returns the locks from a name on.
-func from(locks []*compact.Record, name string) []*compact.Record {
+func from(locks []*metadata.Record, name string) []*metadata.Record {
 	i, _ := slices.BinarySearchFunc(locks, name,
-		func(r *compact.Record, name string) int { return strings.Compare(r.Name, name) })
+		func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) })
 	return locks[i:]
 }
 
 // kindOf returns the kind of a record with the name of a share: permits, or a reader. The name alone proves nothing:
 // any lock may be called "build#7".
-func kindOf(r *compact.Record) string {
+func kindOf(r *metadata.Record) string {
 	switch kind, _ := r.Attributes[metadata.AttributeKind].(string); kind {
 	case metadata.HoldsPermits, metadata.HoldsShared:
 		return kind
@@ -99,7 +98,7 @@ func kindOf(r *compact.Record) string {
 	return ""
 }
 
-func (g *graph) add(lock string, queue []metadata.Waiter, holders []*compact.Record) {
+func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Record) {
 	c := contended{name: lock}
 	number := len(g.locks) + 1
 	for _, r := range holders {

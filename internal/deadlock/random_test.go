@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -136,7 +135,7 @@ func TestItIsTheSameEveryTime(t *testing.T) {
 		w := anyWorld(rand.New(rand.NewPCG(seed, 2)), []string{"a", "b", "c", "d", "e"})
 		want := fmt.Sprint(w.find())
 		for range 5 {
-			if got := fmt.Sprint(deadlock.Find(compact.All(w.locks), w.queues)); got != want {
+			if got := fmt.Sprint(deadlock.Find(w.locks, w.queues)); got != want {
 				t.Fatalf("seed %d: %s, then %s", seed, want, got)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -57,7 +56,7 @@ func (w *world) waits(owner, lock string, minute int) {
 	w.queues[lock] = append(w.queues[lock], t)
 }
 
-func (w *world) find() []deadlock.Cycle { return deadlock.Find(compact.All(w.locks), w.queues) }
+func (w *world) find() []deadlock.Cycle { return deadlock.Find(w.locks, w.queues) }
 
 // told is a cycle in short: "a>y:b b>x:a @5", that a waits for y, held by b, and so on, since minute 5.
 func told(c deadlock.Cycle) string {

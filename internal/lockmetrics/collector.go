@@ -20,7 +20,7 @@ type Config struct {
 	Namespace string                  // the first word of every metric name: unlocker or mutexdash
 	Policy    func() staleness.Policy // by which locks are judged now
 
-	Locks func() iter.Seq[*metadata.Record] // each record may be overwritten by the next one
+	Locks func() iter.Seq[*metadata.Record]
 	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
 	Survey func(staleness.Moment) staleness.Survey
 	Queues func() map[string][]metadata.Waiter

@@ -3,6 +3,7 @@ package lockmetrics_test
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -50,7 +50,7 @@ func (w *world) survey(now staleness.Moment) staleness.Survey {
 			unsettled = append(unsettled, r)
 		}
 	}
-	s.Unsettled = compact.Each(compact.All(unsettled))
+	s.Unsettled = slices.Values(unsettled)
 	return s
 }
 
@@ -59,7 +59,7 @@ func (w *world) config() lockmetrics.Config {
 		Survey:      w.survey,
 		Namespace:   "unlocker",
 		Policy:      staleness.DefaultPolicy,
-		Locks:       func() iter.Seq[*metadata.Record] { return compact.Each(compact.All(w.locks)) },
+		Locks:       func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },
 		Queues:      func() map[string][]metadata.Waiter { return w.queues },
 		Clock:       func() time.Duration { return w.mono },
 		Now:         func() time.Time { return w.now },

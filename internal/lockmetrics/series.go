@@ -68,8 +68,6 @@ func (s *shortlist) offer(j judged) {
 	if s.limit <= 0 || s.full && overdue(j, s.kept[s.limit-1]) >= 0 {
 		return
 	}
-	record := *j.record // which is overwritten by the next one
-	j.record = &record
 	if s.kept = append(s.kept, j); len(s.kept) >= 2*s.limit {
 		s.trim()
 		s.full = true

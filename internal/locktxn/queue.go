@@ -113,15 +113,16 @@ func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metada
 //
 // The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
 func Look(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
-	own := []clientv3.Op{clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), readTailKey(l, p.Lock)}
-	t := Txn{Then: append(c.holders(l), own...)}
+	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
+	tail := readTailKey(l, p.Lock)
+	t := Txn{Then: append(c.holders(l), own, tail)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
 	}
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
 		t.If = []clientv3.Cmp{absent(ticket)}
-		t.Else = append(own, clientv3.OpGet(ticket, clientv3.WithKeysOnly()))
+		t.Else = []clientv3.Op{own, tail, clientv3.OpGet(ticket, clientv3.WithKeysOnly())}
 	}
 	return t
 }

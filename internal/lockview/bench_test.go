@@ -57,8 +57,8 @@ func BenchmarkLoad(b *testing.B) {
 		v := start(b, source(store))
 		until(b, v, "all locks", func() bool { return v.Fresh().Synced })
 		load += time.Since(began)
-		if len(v.Compact()) != many || keys != 4*many {
-			b.Fatalf("%d locks, %d keys", len(v.Compact()), keys)
+		if len(v.Locks()) != many || keys != 4*many {
+			b.Fatalf("%d locks, %d keys", len(v.Locks()), keys)
 		}
 		b.ReportMetric(float64(heap()-before)/many, "B/lock")
 		runtime.KeepAlive(v)
@@ -165,8 +165,8 @@ func BenchmarkBuild(b *testing.B) {
 				v := start(b, src)
 				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
 				took += time.Since(began)
-				if len(v.Compact()) != n {
-					b.Fatal(len(v.Compact()))
+				if len(v.Locks()) != n {
+					b.Fatal(len(v.Locks()))
 				}
 				b.ReportMetric(float64(heap()-before)/float64(n), "B/lock")
 				runtime.KeepAlive(v)
@@ -250,7 +250,7 @@ func BenchmarkChange(b *testing.B) {
 						for v.Fresh().Revision < next {
 							runtime.Gosched()
 						}
-						v.Compact()
+						v.Locks()
 					}
 				}
 			})

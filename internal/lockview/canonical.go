@@ -76,7 +76,7 @@ func canonicalAlive(s string, a *metadata.Alive) bool {
 // extended returns the canonical lock after the changes of one revision; ok reports whether they are what the
 // protocol's alive transaction writes.
 func (s *snapshot) extended(it item, changes []change) (item, bool) {
-	rec := it.rec.Whole()
+	rec := it.rec.Record // a copy
 	size := int(it.rec.size)
 	alert := false
 	deadline := false
@@ -108,7 +108,7 @@ func (s *snapshot) extended(it item, changes []change) (item, bool) {
 		}
 		rec.Revision = c.event.ModRevision
 	}
-	return it.with(rec, size, s.intern), alert && deadline && alive && size <= maxCanonical
+	return it.with(&rec, size), alert && deadline && alive && size <= maxCanonical
 }
 
 func readTime(value string) (time.Time, bool) {
@@ -145,7 +145,7 @@ func released(it item, changes []change) bool {
 // expand returns the keys of a canonical lock as if they had been read. They decode to the same record, though the
 // document may be shorter.
 func expand(it item) *irregular {
-	r := it.rec.Whole()
+	r := &it.rec.Record
 	o := &irregular{}
 	o.set(keptField{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token,
 		ModRevision: r.Token}})

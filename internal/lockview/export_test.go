@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Records returns the kept presence records, whether their unlockers run or not, sorted by id.
@@ -29,7 +29,7 @@ func (v *View) Statements() int {
 // SettledAfterAChange reports whether a lock counts as settled that changed before that was noted.
 func SettledAfterAChange() bool {
 	var x index
-	before, after := &held{Record: compact.Record{Name: "a"}}, &held{Record: compact.Record{Name: "a"}}
+	before, after := &held{Record: metadata.Record{Name: "a"}}, &held{Record: metadata.Record{Name: "a"}}
 	x.put(item{rec: before})
 	x.put(item{rec: after})
 	x.settle(item{rec: before, settledUntil: time.Minute})

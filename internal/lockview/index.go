@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/compact"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // maxChunk is chosen so that finding a lock costs about as much as making room for it.
@@ -95,8 +95,8 @@ func (x *index) load(items []item) {
 }
 
 // records returns all records in order.
-func (x *index) records() []*compact.Record {
-	all := make([]*compact.Record, 0, x.count)
+func (x *index) records() []*metadata.Record {
+	all := make([]*metadata.Record, 0, x.count)
 	for _, s := range x.chunks {
 		for _, it := range s {
 			all = append(all, &it.rec.Record)

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -14,8 +13,6 @@ type interner struct {
 	mu        sync.Mutex
 	texts     map[string]string
 	processes map[metadata.Process]*metadata.Process
-	holders   map[compact.Holder]*compact.Holder
-	nothing   compact.Nothing
 }
 
 // maxInterned bounds the memory taken by texts that occur once, such as purposes with a number in them.
@@ -63,26 +60,4 @@ func (i *interner) process(p metadata.Process) *metadata.Process {
 	}
 	i.processes[p] = &p
 	return &p
-}
-
-// holder makes the locks of one process share what they have in common.
-func (i *interner) holder(h compact.Holder) *compact.Holder {
-	if h.Process != nil {
-		h.Process = i.process(*h.Process)
-	}
-	i.mu.Lock()
-	known := i.holders[h]
-	i.mu.Unlock()
-	if known != nil {
-		return known
-	}
-	h.Owner = i.text(h.Owner)
-	h.Hostname = i.text(h.Hostname)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.holders == nil || len(i.holders) >= maxInterned {
-		i.holders = make(map[compact.Holder]*compact.Holder)
-	}
-	i.holders[h] = &h
-	return &h
 }

@@ -131,7 +131,7 @@ func ownProcessValue(p *metadata.Process, key ownKeys) string {
 
 // expandPlain adds the keys that a plain lock has instead of a document.
 func (o *irregular) expandPlain(h *held) {
-	r := h.Whole()
+	r := &h.Record
 	var unknown string // the key that has the rest of the lock's size
 	for i, name := range ownNames() {
 		switch key := ownKeys(1 << i); {

@@ -36,10 +36,10 @@ func (v *View) reconcile(b *builder, t *touched) (n news) {
 	for _, s := range steps {
 		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
-			n.gone = append(n.gone, r.Whole())
+			n.gone = append(n.gone, &r.Record)
 		}
 		if s.died() {
-			n.died = append(n.died, s.after.rec.Whole())
+			n.died = append(n.died, &s.after.rec.Record)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)

@@ -107,16 +107,16 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Unlock()
 	for _, s := range steps {
 		if h := s.ended(); h != nil {
-			r := h.Whole()
+			r := &h.Record
 			v.opt.Ended(r, decodeEnding(told.endings[r.HistoryID()]))
 		}
 		if h := s.began(); h != nil {
 			if w, waited := told.left[h.UUID]; waited {
-				v.opt.Taken(h.Whole(), w)
+				v.opt.Taken(&h.Record, w)
 			}
 		}
 		if s.died() {
-			v.opt.Died(s.after.rec.Whole())
+			v.opt.Died(&s.after.rec.Record)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -94,9 +93,7 @@ func (s *snapshot) heed(it item) {
 	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
 		return
 	}
-	if rec, news := s.heeded(it); news {
-		it.rec.Record = compact.New(rec, it.rec.Holder, &s.intern.nothing)
-	}
+	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
 }
 
 // heeded returns the record with what witnesses say of it now; news reports whether it did not have that.
@@ -105,7 +102,8 @@ func (s *snapshot) heeded(it item) (rec *metadata.Record, news bool) {
 	if death == it.rec.Death && suspicion == it.rec.Suspicion {
 		return nil, false
 	}
-	rec = it.rec.Whole()
+	copied := it.rec.Record
+	rec = &copied
 	rec.Heed(death, suspicion)
 	return rec, rec.Death != it.rec.Death || rec.Suspicion != it.rec.Suspicion
 }
@@ -120,7 +118,7 @@ func (s *snapshot) restate(name string) (news step, ok bool) {
 	if !ok {
 		return step{}, false
 	}
-	after := it.with(rec, int(it.rec.size), s.intern)
+	after := it.with(rec, int(it.rec.size))
 	s.locks.put(after)
 	return step{it, after}, true
 }

@@ -1,9 +1,9 @@
 package lockview
 
 import (
+	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -26,12 +26,10 @@ func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey
 	oldest := v.snap.locks.oldest()
 	v.mu.Unlock()
 
-	var restless []*compact.Record
+	var restless []*metadata.Record
 	var calm []item
-	var whole metadata.Record
 	for _, rec := range unsettled {
-		rec.Fill(&whole)
-		until := staleness.SettledUntil(&whole, p, now)
+		until := staleness.SettledUntil(&rec.Record, p, now)
 		if until <= now.Mono {
 			restless = append(restless, &rec.Record)
 			continue
@@ -43,7 +41,7 @@ func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey
 		}
 	}
 	v.settle(calm)
-	return staleness.Survey{Unsettled: compact.Each(restless), Settled: settled, Oldest: oldest}
+	return staleness.Survey{Unsettled: slices.Values(restless), Settled: settled, Oldest: oldest}
 }
 
 // SurveyShown is [View.Survey] of what [View.Shown] returns.
@@ -55,15 +53,7 @@ func (v *View) SurveyShown(p staleness.Policy, now staleness.Moment) staleness.S
 	if len(misplaced) == 0 {
 		return survey
 	}
-	locks := survey.Unsettled
-	survey.Unsettled = func(yield func(*metadata.Record) bool) {
-		for r := range locks {
-			if !yield(r) {
-				return
-			}
-		}
-		compact.Each(misplaced)(yield)
-	}
+	survey.Unsettled = slices.Values(slices.Concat(slices.Collect(survey.Unsettled), misplaced))
 	return survey
 }
 

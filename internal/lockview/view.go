@@ -27,7 +27,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -70,19 +69,17 @@ type View struct {
 	began  time.Time
 	intern interner
 
-	mu         sync.Mutex
-	snap       *snapshot
-	locks      []*compact.Record            // nil when out of date
-	shown      []*compact.Record            // nil when out of date
-	shownOf    uint64                       // the version of the misplaced records in shown
-	whole      []*metadata.Record           // what locks are in full; nil when out of date
-	wholeShown []*metadata.Record           // likewise shown
-	queues     map[string][]metadata.Waiter // nil when out of date
-	changed    chan struct{}                // nil while nothing waits
-	settling   settling
-	state      state
-	stats      Stats
-	touched    *touched // what changed since the running comparison began; nil when none is running
+	mu       sync.Mutex
+	snap     *snapshot
+	locks    []*metadata.Record           // nil when out of date
+	shown    []*metadata.Record           // nil when out of date
+	shownOf  uint64                       // the version of the misplaced records in shown
+	queues   map[string][]metadata.Waiter // nil when out of date
+	changed  chan struct{}                // nil while nothing waits
+	settling settling
+	state    state
+	stats    Stats
+	touched  *touched // what changed since the running comparison began; nil when none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -109,29 +106,18 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	return v
 }
 
-// Locks returns the held locks sorted by name. It is the same slice until a lock changes. What has many locks should
-// ask for [View.Compact], which takes half of the memory.
+// Locks returns the held locks sorted by name. It is the same slice until a lock changes.
 func (v *View) Locks() []*metadata.Record {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if held := v.held(); v.whole == nil {
-		v.whole = compact.AllWhole(held)
-	}
-	return v.whole
-}
-
-// Compact is [View.Locks] in the form in which the view keeps them.
-func (v *View) Compact() []*compact.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.held()
 }
 
-// All goes over the held locks by name. Each record is overwritten by the next one.
-func (v *View) All() iter.Seq[*metadata.Record] { return compact.Each(v.Compact()) }
+// All goes over the held locks by name.
+func (v *View) All() iter.Seq[*metadata.Record] { return slices.Values(v.Locks()) }
 
-// held is [View.Compact] for callers that hold mu.
-func (v *View) held() []*compact.Record {
+// held is [View.Locks] for callers that hold mu.
+func (v *View) held() []*metadata.Record {
 	if v.locks == nil {
 		v.locks = v.snap.locks.records()
 	}
@@ -139,10 +125,7 @@ func (v *View) held() []*compact.Record {
 }
 
 // forgetLocks notes that a lock changed. The caller holds mu.
-func (v *View) forgetLocks() {
-	v.locks, v.whole = nil, nil
-	v.shown, v.wholeShown = nil, nil
-}
+func (v *View) forgetLocks() { v.locks, v.shown = nil, nil }
 
 // Lock returns one lock, or nil if it is not held.
 func (v *View) Lock(name string) *metadata.Record {
@@ -152,7 +135,7 @@ func (v *View) Lock(name string) *metadata.Record {
 	if !held {
 		return nil
 	}
-	return it.rec.Whole()
+	return &it.rec.Record
 }
 
 // Waiters returns the queue of a lock, first in line first.
@@ -230,41 +213,23 @@ func backoff(failures int) time.Duration {
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if shown := v.visible(); v.wholeShown == nil {
-		v.wholeShown = compact.AllWhole(shown)
-	}
-	return v.wholeShown
-}
-
-// CompactShown is [View.Shown] in the form in which the view keeps records.
-func (v *View) CompactShown() []*compact.Record {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.visible()
-}
-
-// AllShown is [View.All] for what [View.Shown] returns.
-func (v *View) AllShown() iter.Seq[*metadata.Record] { return compact.Each(v.CompactShown()) }
-
-// visible is [View.CompactShown] for callers that hold mu.
-func (v *View) visible() []*compact.Record {
 	if v.shown != nil && v.shownOf == v.snap.misplaced.version {
 		return v.shown
 	}
-	v.shown, v.wholeShown = v.held(), nil
+	v.shown = v.held()
 	v.shownOf = v.snap.misplaced.version
 	misplaced := v.misplaced()
 	if len(misplaced) == 0 {
 		return v.shown
 	}
 	v.shown = slices.Concat(v.shown, misplaced)
-	slices.SortFunc(v.shown, func(a, b *compact.Record) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.shown, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	return v.shown
 }
 
 // misplaced returns the misplaced records that are shown. The caller holds mu.
-func (v *View) misplaced() []*compact.Record {
-	var all []*compact.Record
+func (v *View) misplaced() []*metadata.Record {
+	var all []*metadata.Record
 	for _, m := range v.snap.misplaced.byPrefix {
 		if m.rec == nil {
 			continue
@@ -274,8 +239,7 @@ func (v *View) misplaced() []*compact.Record {
 			m.stamped = true
 		}
 		if _, held := v.snap.locks.get(m.rec.Name); !held {
-			c := compact.New(m.rec, nil, &v.intern.nothing)
-			all = append(all, &c)
+			all = append(all, m.rec)
 		}
 	}
 	return all

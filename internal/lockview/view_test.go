@@ -70,7 +70,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 		w.do(lock(t, "b", uuid(2))...)
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()
-		locks := v.Compact()
+		locks := v.Locks()
 		queues := v.Queues()
 		changed := v.Changed()
 		w.do(put("/other", "")) // only a sign of life
@@ -80,7 +80,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 			t.Error("a sign of life counts as a change")
 		default:
 		}
-		if again := v.Compact(); &again[0] != &locks[0] || v.Changed() != changed {
+		if again := v.Locks(); &again[0] != &locks[0] || v.Changed() != changed {
 			t.Error("nothing changed, but the locks are others")
 		}
 		copied := *locks[1]
@@ -91,7 +91,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 		default:
 			t.Error("a change did not wake those who wait for it")
 		}
-		now := v.Compact()
+		now := v.Locks()
 		if !reflect.DeepEqual(*locks[1], copied) || now[1] == locks[1] || now[0] != locks[0] {
 			t.Error("a record that was handed out was written to, or one that did not change was replaced")
 		}

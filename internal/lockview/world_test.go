@@ -13,7 +13,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -187,8 +186,8 @@ func (w *world) now() int64 {
 }
 
 // viewed is the record that the view keeps of a lock, or nil: another one after every change.
-func viewed(v *lockview.View, name string) *compact.Record {
-	for _, r := range v.Compact() {
+func viewed(v *lockview.View, name string) *metadata.Record {
+	for _, r := range v.Locks() {
 		if r.Name == name {
 			return r
 		}

@@ -38,7 +38,7 @@ type Config struct {
 	By         string   // the witness's instance
 	Namespaces []string // whose pods are watched; none: those of all
 
-	Locks   func() iter.Seq[*metadata.Record]  // each record may be overwritten by the next one
+	Locks   func() iter.Seq[*metadata.Record]
 	Lock    func(name string) *metadata.Record // nil if it is not held
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]

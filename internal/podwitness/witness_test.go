@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/podwitness"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -212,7 +212,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*podwitn
 		Locks: func() iter.Seq[*metadata.Record] {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return compact.Each(compact.All(s.locks))
+			return slices.Values(s.locks)
 		},
 		Lock: func(name string) *metadata.Record {
 			s.mu.Lock()

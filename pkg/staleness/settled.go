@@ -10,9 +10,9 @@ import (
 // Survey is what there is to judge among many locks: those that are not settled. Whoever judges all of them every few
 // seconds need not look at the others.
 type Survey struct {
-	Unsettled iter.Seq[*metadata.Record] // each record may be overwritten by the next one
-	Settled   int                        // how many locks are left out, all of them [Held]
-	Oldest    time.Time                  // the earliest LockedAt of all locks; zero if none says
+	Unsettled iter.Seq[*metadata.Record]
+	Settled   int       // how many locks are left out, all of them [Held]
+	Oldest    time.Time // the earliest LockedAt of all locks; zero if none says
 }
 
 const (

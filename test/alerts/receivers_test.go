@@ -31,7 +31,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -330,7 +329,7 @@ type pushed struct {
 	*alertpush.Pusher
 	die     func() // as an unlocker that is killed
 	mu      sync.Mutex
-	locks   []*compact.Record
+	locks   []*metadata.Record
 	changed chan struct{}
 	began   time.Time
 	waiting map[string]int
@@ -339,12 +338,12 @@ type pushed struct {
 // push pushes these locks to an Alertmanager until the test ends.
 func push(t *testing.T, am string, waiting map[string]int, resend time.Duration, locks ...*metadata.Record) *pushed {
 	t.Helper()
-	p := &pushed{locks: compact.All(locks), changed: make(chan struct{}), began: time.Now(), waiting: waiting}
+	p := &pushed{locks: locks, changed: make(chan struct{}), began: time.Now(), waiting: waiting}
 	pusher, err := alertpush.New(alertpush.Config{
 		URLs: []string{am}, Resend: resend, Attributes: map[string]string{"team": "team"},
 		Labels:    map[string]string{"cluster": "eu"},
 		Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
-		Locks: func() []*compact.Record {
+		Locks: func() []*metadata.Record {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.locks

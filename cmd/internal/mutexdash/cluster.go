@@ -141,7 +141,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.Locks = view.CompactShown
+	config.Locks = view.Shown
 	config.Clock = view.Clock
 	config.Queues = view.Queues
 	config.Waiters = view.Waiters

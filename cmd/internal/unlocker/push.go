@@ -183,7 +183,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Attributes: attributes,
 		Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock, Excluded: r.excluded,
-		Locks: r.view.CompactShown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
+		Locks: r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
 		Unclaimed: r.unclaimed, Waiters: func(queue string) int { return len(r.view.Waiters(queue)) },
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
 			d, _, err := r.store.Get(ctx, lock)

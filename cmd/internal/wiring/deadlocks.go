@@ -36,7 +36,7 @@ func (d *deadlocks) now() []deadlock.Cycle {
 	}
 	d.changed = d.view.Changed() // before the search, so that no change is missed
 	begin := time.Now()
-	d.found = deadlock.Find(d.view.Compact(), d.view.Queues())
+	d.found = deadlock.Find(d.view.Locks(), d.view.Queues())
 	d.rest = time.Now().Add(min(maxRest, searchShare*time.Since(begin)))
 	return d.found
 }

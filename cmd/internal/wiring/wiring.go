@@ -4,6 +4,8 @@ package wiring
 import (
 	"cmp"
 	"errors"
+	"iter"
+	"slices"
 
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,7 +38,8 @@ func presences(v *lockview.View) []metadata.Presence {
 func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: policy,
-		Locks: v.AllShown, Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(policy(), now) },
+		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values(v.Shown()) },
+		Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(policy(), now) },
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed:     Unclaimed(v),
 		Delays:        func() int { return len(v.Delays()) },
@@ -53,7 +56,7 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 // Inconsistent returns what no client that follows the protocol leaves in etcd.
 func Inconsistent(v *lockview.View) []inconsistent.Lock {
 	return inconsistent.Find(func(yield func(string, map[string]any) bool) {
-		for _, r := range v.Compact() {
+		for _, r := range v.Locks() {
 			if r.Token != 0 && !yield(r.Name, r.Attributes) {
 				return
 			}

@@ -74,7 +74,7 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
 		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
 		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
-		Done: pages.DoneTo(row.Whole(), r.Now)}
+		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
@@ -102,7 +102,7 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 func (o *Operation) possibleNow(row *locks.Row, r *site.Request) error {
 	a := protocol.Action{Seconds: 1}
 	a.At.Time = r.Now
-	if err := o.possible(row.Whole(), a); err != nil {
+	if err := o.possible(row.Record, a); err != nil {
 		return notPossible(err.Error())
 	}
 	return nil

@@ -25,7 +25,7 @@ func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
 		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows, r.Several()) }}, nil
 }
 
-func (a *API) writeTable(w io.Writer, rows locks.Rows, several bool) error {
+func (a *API) writeTable(w io.Writer, rows []*locks.Row, several bool) error {
 	heads := []string{"name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since"}
 	if several {
@@ -34,7 +34,7 @@ func (a *API) writeTable(w io.Writer, rows locks.Rows, several bool) error {
 	line := appendCells(nil, heads...)
 	_, err := w.Write(line)
 	var cells []string
-	for row := range rows.All() {
+	for _, row := range rows {
 		if err != nil {
 			return err
 		}

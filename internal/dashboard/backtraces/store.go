@@ -62,7 +62,7 @@ const (
 func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	wanted := map[hold]bool{}
 	var missing []*locks.Row
-	for r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}).All() {
+	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
 		if r.Display == locks.Held {
 			break
 		}

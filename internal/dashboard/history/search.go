@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -216,6 +215,6 @@ func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], er
 
 // row is a record as it was judged at the time, by its own deadlines: what unlockers decided by then is not known.
 func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
-	judged := locks.NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{Wall: at}, &locks.Queue{}, nil)
+	judged := locks.NewRow(r, staleness.Policy{}, staleness.Moment{Wall: at}, &locks.Queue{})
 	return judged.In(s.source.Cluster)
 }

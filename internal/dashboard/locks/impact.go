@@ -124,7 +124,7 @@ func (s *Snapshot) worst() *Impact {
 			worst = first(worst, impactOf(lock, holders, queue, s.at))
 		}
 	}
-	for r := range s.Troubled() {
+	for _, r := range s.troubled {
 		if r.Waiters == 0 {
 			worst = first(worst, impactOf(r.Name, []*Row{r}, nil, s.at))
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -95,11 +94,11 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func snapshotOf(subjects []subject, p staleness.Policy) *locks.Snapshot {
 	const mono = 10 * time.Hour
-	source := locks.Source{Policy: func() staleness.Policy { return p }, Locks: func() (all []*compact.Record) {
+	source := locks.Source{Policy: func() staleness.Policy { return p }, Locks: func() (all []*metadata.Record) {
 		for _, s := range subjects {
-			all = append(all, compact.Of(s.record(mono)))
+			all = append(all, s.record(mono))
 		}
-		slices.SortFunc(all, func(a, b *compact.Record) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(all, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 		return all
 	}, Queues: func() map[string][]metadata.Waiter {
 		queues := map[string][]metadata.Waiter{}

@@ -126,41 +126,36 @@ func (o Order) compare(a, b *position) int {
 }
 
 func (o Order) compareText(a, b string) int {
+	return cmp.Or(strings.Compare(o.textKey(a), o.textKey(b)), strings.Compare(a, b))
+}
+
+// textKey is what a text is sorted by.
+func (o Order) textKey(text string) string {
 	if o.By == "host" {
-		return natural(a, b)
+		return natural(text)
 	}
-	return strings.Compare(a, b)
+	return text
 }
 
-// natural compares texts with the numbers in them by value: web-9 before web-10.
-func natural(a, b string) int {
-	for i, j := 0, 0; ; {
-		switch {
-		case i == len(a) || j == len(b):
-			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), strings.Compare(a, b))
-		case digit(a[i]) && digit(b[j]):
-			x := number(a[i:])
-			y := number(b[j:])
-			i, j = i+len(x), j+len(y)
-			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
-				return c
-			}
-		case a[i] != b[j]:
-			return cmp.Compare(a[i], b[j])
-		default:
-			i, j = i+1, j+1
+// natural is a text that sorts like the given one with the numbers in it by value: web-9 before web-10. Before the
+// digits of each number, without leading zeros, stands a digit, which compares to other characters as they do, and how
+// many there are.
+func natural(text string) string {
+	key := make([]byte, 0, 2*len(text))
+	for len(text) > 0 {
+		digits := number(text)
+		if digits == "" {
+			key = append(key, text[0])
+			text = text[1:]
+			continue
 		}
+		text = text[len(digits):]
+		digits = strings.TrimLeft(digits, "0")
+		key = append(key, '0', byte(len(digits)>>16), byte(len(digits)>>8), byte(len(digits)))
+		key = append(key, digits...)
 	}
+	return string(key)
 }
-
-func digit(c byte) bool { return '0' <= c && c <= '9' }
 
 // number is the digits at the start of s.
-func number(s string) string {
-	n := 0
-	for n < len(s) && digit(s[n]) {
-		n++
-	}
-	return s[:n]
-}
+func number(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Result is what a query found in a snapshot, sorted.
 type Result struct {
-	Rows    Rows
+	Rows    []*Row
 	Counts  Counts
 	Version uint64 // changes with anything that the list shows
 
-	grouping  sync.Once
-	groups    []*Group
-	older     []stretch                 // of what the query found in the snapshot before, until they are grouped
-	stretches atomic.Pointer[[]stretch] // nil until then
+	grouping sync.Once
+	groups   []*Group
 }
 
 // maxResults is how many results a snapshot keeps.
@@ -28,8 +25,7 @@ const maxResults = 32
 // golang.org/x/sync/singleflight: there, a caller that leaves cannot stop a search, or a search that panics ends the
 // process.
 type results struct {
-	before  map[string]*Result // of the snapshot before
-	costly  chan struct{}      // of all snapshots: searches with regular expressions that go on
+	costly  chan struct{} // of all snapshots: searches with regular expressions that go on
 	mu      sync.Mutex
 	entries map[string]*entry
 	order   []string // oldest first
@@ -37,7 +33,6 @@ type results struct {
 
 // entry is a result that is being computed for the first who asked, or done.
 type entry struct {
-	timed  bool
 	done   chan struct{} // closed when result and err are there
 	result *Result       // nil when the search was stopped
 	err    error         // nil when it was stopped because its reader left: others may still want it
@@ -51,7 +46,7 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 		key += now.Format(" 2006-01-02T15:04:05")
 	}
 	for {
-		e, mine := s.results.entry(key, q.timed)
+		e, mine := s.results.entry(key)
 		if mine {
 			return s.fill(ctx, e, key, q, o, now)
 		}
@@ -84,7 +79,7 @@ func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o O
 			return nil, Stopped(ctx)
 		}
 	}
-	found, err := s.compute(ctx, key, q, o, now)
+	found, err := s.compute(ctx, q, o, now)
 	if err != nil && !errors.Is(err, ErrLeft) {
 		e.err = err
 	}
@@ -92,25 +87,8 @@ func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o O
 	return found, err
 }
 
-// finished are the results that do not depend on the clock.
-func (r *results) finished() map[string]*Result {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	done := map[string]*Result{}
-	for key, e := range r.entries {
-		select {
-		case <-e.done:
-			if e.result != nil && !e.timed {
-				done[key] = e.result
-			}
-		default:
-		}
-	}
-	return done
-}
-
 // entry returns the entry of the key. It is the caller's to fill when it is new.
-func (r *results) entry(key string, timed bool) (e *entry, mine bool) {
+func (r *results) entry(key string) (e *entry, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.entries[key]; e != nil {
@@ -123,7 +101,7 @@ func (r *results) entry(key string, timed bool) (e *entry, mine bool) {
 		delete(r.entries, r.order[0])
 		r.order = r.order[1:]
 	}
-	e = &entry{timed: timed, done: make(chan struct{})}
+	e = &entry{done: make(chan struct{})}
 	r.entries[key] = e
 	r.order = append(r.order, key)
 	return e, true
@@ -139,78 +117,34 @@ func (r *results) drop(key string, e *entry) {
 	}
 }
 
-// compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
-func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, now time.Time) (*Result, error) {
-	before := s.results.before[key]
-	var older []stretch
-	if before != nil {
-		if known := before.stretches.Load(); known != nil {
-			older = *known
-		}
-	}
+// compute finds the rows.
+func (s *Snapshot) compute(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
-		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version, older: older}, nil
+		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
 	}
-	var r *Result
-	if before != nil && s.changes.few {
-		r = sumUp(s.changes.merge(o, before.Rows, s.among(ctx, q, s.changes.came, now)))
-	} else {
-		r = sumUp(s.found(ctx, q, o, now))
-	}
+	found := o.Sort(s.matching(ctx, q, now))
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	r.Version += Hash(uint64(s.Rows.Len()))
-	r.older = older
-	return r, nil
+	all := totalOf(found)
+	return &Result{Rows: found, Counts: all.counts, Version: all.version + Hash(uint64(len(s.Rows)))}, nil
 }
 
-// found are the rows that the query finds, in order. Rows are read faster by name, because they lie next to each other
-// in memory, but then what is found has to be sorted. A sample shows whether that is little enough.
-func (s *Snapshot) found(ctx context.Context, q *Query, o Order, now time.Time) Rows {
-	all := s.Rows.Len()
-	sample := make([]*Row, 0, sampled)
-	for i := range min(sampled, all) {
-		sample = append(sample, s.Rows.At(i*all/min(sampled, all)))
-	}
-	if len(s.among(ctx, q, sample, now)) > sampled/8 {
-		return rowsOf(s.matching(ctx, q, s.InOrder(o), now))
-	}
-	return rowsOf(o.Sort(s.matching(ctx, q, s.Rows, now)))
-}
-
-// sampled is how many rows are looked at to guess how many a query finds.
-const sampled = 256
-
-// sumUp is the result with these rows.
-func sumUp(rows Rows) *Result {
-	all := rows.total()
-	return &Result{Rows: rows, Counts: all.counts, Version: all.version}
-}
-
-// matching are those of the rows that the query finds, or some of them when ctx ended.
-func (s *Snapshot) matching(ctx context.Context, q *Query, rows Rows, now time.Time) []*Row {
-	return slices.Concat(inPieces(len(rows.runs), minPiece/runSize, func(from, to int) (found []*Row) {
-		for _, r := range rows.runs[from:to] {
-			found = append(found, s.among(ctx, q, r.rows, now)...)
-		}
-		return found
-	})...)
-}
-
-// among is [Snapshot.matching] for few rows.
-func (s *Snapshot) among(ctx context.Context, q *Query, rows []*Row, now time.Time) (found []*Row) {
+// matching are the rows that the query finds, by name, or some of them when ctx ended.
+func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) []*Row {
 	every := rowsBetweenLooks
 	if q.regexps > 0 {
 		every = 1
 	}
-	for i, row := range rows {
-		if i%every == 0 && ctx.Err() != nil {
-			return nil
+	return slices.Concat(inPieces(len(s.Rows), minPiece, func(from, to int) (found []*Row) {
+		for i, row := range s.Rows[from:to] {
+			if i%every == 0 && ctx.Err() != nil {
+				return nil
+			}
+			if q.Matches(row, s.asOf(row, now)) {
+				found = append(found, row)
+			}
 		}
-		if q.Matches(row, s.asOf(row, now)) {
-			found = append(found, row)
-		}
-	}
-	return found
+		return found
+	})...)
 }

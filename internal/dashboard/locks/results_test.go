@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -15,14 +14,14 @@ import (
 func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		locks := compact.All([]*metadata.Record{{Name: "billing/1"}, {Name: "mail"}})
-		s := NewSnapshots(Source{Locks: func() []*compact.Record { return locks },
+		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
+		s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
 			Policy: func() staleness.Policy { return staleness.Policy{} }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
 		o := ParseOrder("")
 		key := o.String() + " " + q.Text
-		e, mine := s.results.entry(key, q.timed)
+		e, mine := s.results.entry(key)
 		if !mine {
 			t.Fatal("somebody searches already")
 		}
@@ -41,7 +40,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
 		}
 		<-answered
-		if failed != nil || found.Rows.Len() != 1 || found.Rows.At(0).Name != "billing/1" {
+		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {
 			t.Errorf("the other reader gets %+v, %v", found, failed)
 		}
 	})
@@ -53,7 +52,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 		{Name: "An INVOICE"}, {Owner: "Invoices"}, {Name: "A", Hostname: "invoice-1"}, {Name: "a", Purpose: "INvoice"},
 		{Name: "\xffinvoice"},
 	} {
-		row := NewRow(compact.Of(r), staleness.Policy{}, staleness.Moment{}, &Queue{}, nil)
+		row := NewRow(r, staleness.Policy{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
 			q := ParseQuery(text)
 			if got := q.Matches(row, time.Time{}); got != want {

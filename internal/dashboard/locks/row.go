@@ -8,7 +8,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -59,7 +58,7 @@ func (r *Row) urgency() int64 {
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
-	*compact.Record
+	*metadata.Record
 	Cluster     string             // that the lock is in; empty where there is only one
 	*Queue                         // of those who wait for the lock; never nil
 	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
@@ -67,7 +66,6 @@ type Row struct {
 	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
 	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text        string           // what words are searched in, lower case; empty if the record is in lower case
 	Fingerprint uint64           // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
@@ -113,13 +111,9 @@ func (q queues) of(lock string) *Queue {
 	return q.nobody
 }
 
-func (q *Queue) same(o *Queue) bool { return q.Waiters == o.Waiters && q.Longest.Equal(o.Longest) }
-
-// NewRow judges the lock at the moment. The row keeps its queue, which is not nil. before is an older row of the lock,
-// or nil.
-func NewRow(r *compact.Record, p staleness.Policy, at staleness.Moment, waiting *Queue, before *Row) *Row {
+// NewRow judges the lock at the moment. The row keeps its queue, which is not nil.
+func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
-	row.text = searchText(r, before)
 	row.judge(p, at)
 	return row
 }
@@ -134,13 +128,11 @@ func (r *Row) In(cluster string) *Row {
 }
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
-	var whole metadata.Record
-	r.Fill(&whole)
-	v := staleness.Judge(&whole, p, at)
+	v := staleness.Judge(r.Record, p, at)
 	r.Display = DisplayState(v.State)
 	r.next = v.Next
 	r.overdue = false
-	if soon := v.ExpiringAt(&whole); !soon.IsZero() {
+	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {
@@ -245,27 +237,12 @@ func (r *Row) UnlockAt() time.Time {
 
 // says reports whether a word, in lower case, is in what a list shows of the lock.
 func (r *Row) says(word string) bool {
-	if r.text != "" {
-		return strings.Contains(r.text, word)
-	}
-	return strings.Contains(r.Name, word) || strings.Contains(r.Owner, word) || strings.Contains(r.Hostname, word) ||
-		strings.Contains(r.Purpose, word)
-}
-
-// searchText is what words are searched in, or empty if the record itself is in lower case. Most changes leave it
-// alone: a holder that extends moves only deadlines.
-func searchText(r *compact.Record, before *Row) string {
-	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
-		before.Purpose == r.Purpose {
-		return before.text
-	}
-	texts := [...]string{r.Name, r.Owner, r.Hostname, r.Purpose}
-	for _, text := range texts {
-		if strings.ToLower(text) != text {
-			return strings.ToLower(strings.Join(texts[:], "\n"))
+	for _, text := range [...]string{r.Name, r.Owner, r.Hostname, r.Purpose} {
+		if strings.Contains(strings.ToLower(text), word) {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // Hash joins values to a hash. It is the same in every replica.

@@ -41,15 +41,15 @@ func (m *Several) Current(now time.Time, parts []Part) *Snapshot {
 		return m.last
 	}
 	start := time.Now()
-	m.last = merge(m.last, parts, now)
+	m.last = merge(parts, now)
 	m.last.results.costly = m.costly
 	m.parts = slices.Clone(parts)
 	m.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
 	return m.last
 }
 
-// merge makes one snapshot of several. What was sorted and found in the last one is taken over where little changed.
-func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
+// merge makes one snapshot of several.
+func merge(parts []Part, now time.Time) *Snapshot {
 	s := &Snapshot{at: now, frozen: map[string]time.Time{},
 		Cycles: sync.OnceValue(func() (all []deadlock.Cycle) {
 			for _, p := range parts {
@@ -58,8 +58,7 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 			return all
 		})}
 	s.Worst = sync.OnceValue(func() *Impact { return worstOf(parts) })
-	lists := make([]reader, len(parts))
-	total := 0
+	lists := make([][]*Row, len(parts))
 	for i, p := range parts {
 		all := p.Snapshot.All
 		if !p.Frozen.IsZero() {
@@ -73,29 +72,10 @@ func merge(last *Snapshot, parts []Part, now time.Time) *Snapshot {
 			s.frozen[p.Cluster] = p.Frozen
 		}
 		s.troubled = append(s.troubled, p.Snapshot.troubled...)
-		lists[i] = reader{runs: p.Snapshot.Rows.runs}
-		total += p.Snapshot.Rows.Len()
+		lists[i] = p.Snapshot.Rows
 	}
-	s.Rows = mergeRows(lists, total)
-	if last != nil && sameFrozen(last, s) {
-		s.changes = differences(last.Rows, s.Rows)
-		s.sorted.before = last.sorted.finished()
-		s.results.before = last.results.finished()
-	}
+	s.Rows = mergeRows(lists)
 	return s
-}
-
-// sameFrozen reports whether the same clusters are away in both: else what was found may be as of another time.
-func sameFrozen(a, b *Snapshot) bool {
-	if len(a.frozen) != len(b.frozen) {
-		return false
-	}
-	for cluster, at := range a.frozen {
-		if !b.frozen[cluster].Equal(at) {
-			return false
-		}
-	}
-	return true
 }
 
 // before is the order of rows in a snapshot: by name, then by cluster.
@@ -106,63 +86,21 @@ func before(a, b *Row) int {
 	return strings.Compare(a.Cluster, b.Cluster)
 }
 
-// reader reads a list row by row.
-type reader struct {
-	runs []*run // those that are not read to their end
-	at   int    // the next row, in the first of them
-}
-
-// row is the next row, or nil at the end.
-func (l *reader) row() *Row {
-	if len(l.runs) == 0 {
-		return nil
-	}
-	return l.runs[0].rows[l.at]
-}
-
-// next goes on, and returns the row that it leaves behind.
-func (l *reader) next() *Row {
-	r := l.row()
-	if l.at++; l.at == len(l.runs[0].rows) {
-		l.runs, l.at = l.runs[1:], 0
-	}
-	return r
-}
-
-// mergeRows puts sorted lists into one.
-func mergeRows(lists []reader, total int) Rows {
-	out := make([]*Row, 0, total)
+// mergeRows puts lists, each sorted, into one.
+func mergeRows(lists [][]*Row) (all []*Row) {
 	for {
-		var first *reader
-		for i := range lists {
-			if l := &lists[i]; l.row() != nil && (first == nil || before(l.row(), first.row()) < 0) {
-				first = l
+		first := -1
+		for i, rows := range lists {
+			if len(rows) > 0 && (first < 0 || before(rows[0], lists[first][0]) < 0) {
+				first = i
 			}
 		}
-		if first == nil {
-			return rowsOf(out)
+		if first < 0 {
+			return all
 		}
-		out = append(out, first.next())
+		all = append(all, lists[first][0])
+		lists[first] = lists[first][1:]
 	}
-}
-
-// differences are the rows that only one of two sorted lists has.
-func differences(old, now Rows) changes {
-	var came, went []*Row
-	was := reader{runs: old.runs}
-	is := reader{runs: now.runs}
-	for was.row() != nil || is.row() != nil {
-		switch a, b := was.row(), is.row(); {
-		case a == b:
-			was.next()
-			is.next()
-		case b == nil || a != nil && before(a, b) <= 0:
-			went = append(went, was.next())
-		default:
-			came = append(came, is.next())
-		}
-	}
-	return newChanges(came, went, now.Len())
 }
 
 // asOf is the moment that a row is looked at from: now, or when its cluster was last heard.

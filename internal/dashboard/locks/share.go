@@ -54,20 +54,14 @@ func (s *Snapshot) Shares(lock string) []*Row {
 		return nil
 	}
 	var found []*Row
-	from, to := s.shares(lock)
-	for _, r := range s.Rows.Slice(from, to) {
+	from, _ := rowNamed(s.Rows, lock+"#1")
+	to, _ := rowNamed(s.Rows, lock+"#:") // ":" follows "9"
+	for _, r := range s.Rows[from:to] {
 		if r.Share != nil && r.Share.Lock == lock {
 			found = append(found, r)
 		}
 	}
 	return found
-}
-
-// shares is where the rows stand whose names are those of shares of the lock.
-func (s *Snapshot) shares(lock string) (from, to int) {
-	from, _ = s.Rows.named(lock + "#1")
-	to, _ = s.Rows.named(lock + "#:") // ":" follows "9"
-	return from, to
 }
 
 // Holders are the rows of those who hold the lock, alone or together.

@@ -3,13 +3,11 @@
 package locks
 
 import (
-	"iter"
 	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -17,7 +15,7 @@ import (
 
 // Snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
 type Snapshot struct {
-	Rows    Rows   // by name
+	Rows    []*Row // by name
 	All     Counts // of the rows
 	Queues  map[string][]metadata.Waiter
 	Cycles  func() []deadlock.Cycle // found when they are first asked for
@@ -28,29 +26,26 @@ type Snapshot struct {
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
 	policy       staleness.Policy     // by which they were judged
-	locks        []*compact.Record    // of which the snapshot was built
-	blocks       []*block             // the runs of the rows; none in the snapshot of several clusters
-	troubled     [][]*Row             // those that need a person, or soon will
-	waiting      queues               // summed up
+	locks        []*metadata.Record   // of which the snapshot was built
+	troubled     []*Row               // those that need a person, or soon will
 	queueVersion uint64
-	changes      changes // since the snapshot before
 	results      results
 	sorted       sortings
 }
 
 // Find returns the lock with this name, or nil.
 func (s *Snapshot) Find(name string) *Row {
-	i, found := s.Rows.named(name)
+	i, found := rowNamed(s.Rows, name)
 	if !found {
 		return nil
 	}
-	return s.Rows.At(i)
+	return s.Rows[i]
 }
 
 // Source is where the locks come from.
 type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
-	Locks  func() []*compact.Record
+	Locks  func() []*metadata.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
 	// Policy returns by what the unlockers decide now.
 	Policy func() staleness.Policy
@@ -94,14 +89,11 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 	}
 	version := versionOf(queues)
 	by := judging{s.source.Policy(), s.source.Cluster}
-	if s.last != nil && s.last.policy != by.policy {
-		s.last = nil // every row may have another state
-	}
-	if s.last != nil && s.last.current(locks, version, at.Wall) {
+	if s.last != nil && s.last.policy == by.policy && s.last.current(locks, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(s.last, locks, queues, by, at)
+	s.last = build(locks, queues, by, at)
 	s.last.queueVersion = version
 	s.last.results.costly = s.costly
 	s.frozen = frozen
@@ -123,76 +115,32 @@ func versionOf(queues map[string][]metadata.Waiter) uint64 {
 }
 
 // current reports whether a snapshot built now would be the same.
-func (s *Snapshot) current(locks []*compact.Record, queueVersion uint64, at time.Time) bool {
+func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at time.Time) bool {
 	same := len(locks) == len(s.locks) && (len(locks) == 0 || &locks[0] == &s.locks[0])
 	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot. Blocks and rows of the last one that did not change are taken over, and so is how they were
-// sorted and found.
-func build(last *Snapshot, locks []*compact.Record, queues map[string][]metadata.Waiter, by judging,
-	at staleness.Moment) *Snapshot {
-	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues,
-		waiting: queuesOf(queues),
-		Cycles:  sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
-	if last == nil || at.Wall.Before(last.at) {
-		last = &Snapshot{waiting: queuesOf(nil)}
-	}
-	s.sorted.before = last.sorted.finished()
-	s.results.before = last.results.finished()
-	pieces := last.plan(locks, last.changed(s.waiting, at.Wall))
-	var made []piece
-	for _, p := range pieces {
-		if p.making != nil {
-			made = append(made, p)
-		}
-	}
-	inPieces(len(made), minPiece/runSize, func(first, end int) struct{} {
-		for i := range made[first:end] {
-			made[first+i].make(s.waiting, by, at)
+// build makes a snapshot: it judges all locks.
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
+	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
+		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
+	waiting := queuesOf(queues)
+	inPieces(len(locks), minPiece, func(from, to int) struct{} {
+		for i := from; i < to; i++ {
+			s.Rows[i] = by.row(locks[i], waiting, at)
 		}
 		return struct{}{}
 	})
-	s.sum(pieces)
+	for _, r := range s.Rows {
+		s.Next = Earlier(s.Next, r.next)
+		if r.Display != Held {
+			s.troubled = append(s.troubled, r)
+		}
+	}
+	all := totalOf(s.Rows)
+	s.All, s.Version = all.counts, all.version
 	s.Worst = sync.OnceValue(s.worst)
 	return s
-}
-
-// sum adds up the blocks of the snapshot.
-func (s *Snapshot) sum(pieces []piece) {
-	s.blocks = make([]*block, 0, len(pieces))
-	runs := make([]*run, 0, len(pieces))
-	var came, went []*Row
-	for _, p := range pieces {
-		if m := p.making; m != nil {
-			came, went = append(came, m.came...), append(went, m.went...)
-		}
-		if len(p.rows) == 0 {
-			continue
-		}
-		s.blocks, runs = append(s.blocks, p.block), append(runs, &p.run)
-		s.Next = Earlier(s.Next, p.next)
-		if len(p.troubled) > 0 {
-			s.troubled = append(s.troubled, p.troubled)
-		}
-	}
-	s.Rows = listOf(runs)
-	all := s.Rows.total()
-	s.All, s.Version = all.counts, all.version
-	s.changes = newChanges(came, went, s.Rows.Len())
-}
-
-// Troubled goes over the rows that need a person, or soon will, in any order.
-func (s *Snapshot) Troubled() iter.Seq[*Row] {
-	return func(yield func(*Row) bool) {
-		for _, rows := range s.troubled {
-			for _, r := range rows {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // judging is what the rows of a snapshot have in common.
@@ -201,18 +149,8 @@ type judging struct {
 	cluster string
 }
 
-// update returns the row of the lock: the one before if nothing changed.
-func update(before *Row, lock *compact.Record, waiting queues, by judging, at staleness.Moment) *Row {
-	if before == nil || before.Record != lock {
-		queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-		return NewRow(lock, by.policy, at, waiting.of(queue), before).In(by.cluster)
-	}
-	now := waiting.of(before.Share.QueueName(lock.Name))
-	if now.same(before.Queue) && (before.next.IsZero() || at.Wall.Before(before.next)) {
-		return before
-	}
-	r := *before
-	r.Queue = now
-	r.judge(by.policy, at)
-	return &r
+// row judges a lock.
+func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
+	queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
+	return NewRow(lock, by.policy, at, waiting.of(queue)).In(by.cluster)
 }

@@ -2,54 +2,33 @@ package locks
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
-// sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows
-// change, so a sorting is made from the one before.
+// sortings are all rows of a snapshot, sorted by what lists were sorted by.
 type sortings struct {
-	before map[Order]Rows // of the snapshot before
-
 	mu   sync.Mutex
-	done map[Order]Rows
-}
-
-// finished are the sortings that lists have asked for.
-func (s *sortings) finished() map[Order]Rows {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.done)
+	done map[Order][]*Row
 }
 
 // InOrder returns all rows sorted. The first one to ask waits; the others wait with it.
-func (s *Snapshot) InOrder(o Order) Rows {
+func (s *Snapshot) InOrder(o Order) []*Row {
 	if o == (Order{By: "name"}) { // as the rows of a snapshot are
 		return s.Rows
 	}
 	s.sorted.mu.Lock()
 	defer s.sorted.mu.Unlock()
-	if rows, ok := s.sorted.done[o]; ok {
-		return rows
+	rows, ok := s.sorted.done[o]
+	if !ok {
+		rows = o.Sort(s.Rows)
+		if s.sorted.done == nil {
+			s.sorted.done = map[Order][]*Row{}
+		}
+		s.sorted.done[o] = rows
 	}
-	rows, ok := s.sorted.before[o]
-	if ok && s.changes.few {
-		rows = s.changes.merge(o, rows, s.changes.came)
-	} else {
-		rows = rowsOf(o.Sort(s.Rows.Slice(0, s.Rows.Len())))
-	}
-	if s.sorted.done == nil {
-		s.sorted.done = map[Order]Rows{}
-	}
-	s.sorted.done[o] = rows
 	return rows
-}
-
-func (o Order) less(a, b *Row) bool {
-	x := o.position(a)
-	y := o.position(b)
-	return o.compare(&x, &y) < 0
 }
 
 // sortKey is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
@@ -102,11 +81,20 @@ func (o Order) ranks(rows []*Row) map[string]int64 {
 		return nil
 	}
 	ranks := map[string]int64{}
+	type text struct{ key, text string }
+	var texts []text
 	for _, r := range rows {
-		ranks[o.position(r).Text] = 0
+		t := o.position(r).Text
+		if _, known := ranks[t]; !known {
+			ranks[t] = 0
+			texts = append(texts, text{o.textKey(t), t})
+		}
 	}
-	for i, text := range slices.SortedFunc(maps.Keys(ranks), o.compareText) {
-		ranks[text] = int64(i)
+	slices.SortFunc(texts, func(a, b text) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.text, b.text))
+	})
+	for i, t := range texts {
+		ranks[t.text] = int64(i)
 	}
 	return ranks
 }

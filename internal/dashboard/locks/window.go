@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"sort"
 )
 
 // cursor is a position between two rows of a list, as it travels in a link.
@@ -58,15 +59,15 @@ type Window struct {
 func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 	from := 0
 	if p, ok := ParseCursor(after, list); ok {
-		from = min(r.search(o, p, 1), max(0, r.Rows.Len()-1))
+		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
 	} else if p, ok := ParseCursor(before, list); ok {
 		from = max(0, r.search(o, p, 0)-limit)
 	}
-	w := Window{Rows: r.Rows.Slice(from, min(from+limit, r.Rows.Len())), First: from}
+	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
 	if from > 0 {
 		w.Prev = o.position(w.Rows[0]).cursor(list)
 	}
-	if from+limit < r.Rows.Len() {
+	if from+limit < len(r.Rows) {
 		w.Next = o.position(w.Rows[limit-1]).cursor(list)
 	}
 	return w
@@ -74,8 +75,8 @@ func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 
 // search returns the index of the first row that compares to p with at least atLeast.
 func (r *Result) search(o Order, p position, atLeast int) int {
-	return r.Rows.search(func(row *Row) bool {
-		at := o.position(row)
+	return sort.Search(len(r.Rows), func(i int) bool {
+		at := o.position(r.Rows[i])
 		return o.compare(&at, &p) >= atLeast
 	})
 }

@@ -52,7 +52,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
-		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Whole(), r.Verdict()),
+		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
 		Unlock: at.Unlock(r.UnlockAt()), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: r.Share.Words(), Clock: clockOff(r.Verdict().ClockOff), Extra: extras(r, at, l.cols),
 	}
@@ -87,8 +87,8 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
-	v.Ended = witnessed(r.Whole(), at)
-	v.Doubt = suspected(r.Whole(), at)
+	v.Ended = witnessed(r.Record, at)
+	v.Doubt = suspected(r.Record, at)
 	v.Looked = newLookedView(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)

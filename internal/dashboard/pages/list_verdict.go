@@ -335,7 +335,7 @@ func (b *banner) nextAlert(r *locks.Row) phrase.Sentence {
 		return phrase.Say(" It never alerts.")
 	case !r.Verdict().AlertsAtUnlock():
 		return phrase.Say(" Alert ").Time(alert).Say(".")
-	case staleness.KeptAlive(r.Whole()):
+	case staleness.KeptAlive(r.Record):
 		return phrase.Say(" If it falls silent, alert ").Time(alert).Say(".")
 	}
 	return phrase.Say(" Alert and auto-unlock ").Time(alert).Say(".")

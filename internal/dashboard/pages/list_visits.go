@@ -152,7 +152,7 @@ func (p *Pages) changed(r *site.Request, l ListRequest, found *locks.Result, sin
 		return nil
 	}
 	alerting, taken := 0, 0
-	for row := range found.Rows.All() {
+	for _, row := range found.Rows {
 		if row.LockedAt.After(since) {
 			taken++
 		}

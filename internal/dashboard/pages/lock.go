@@ -111,7 +111,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Unread = lock.Unread
 	v.Recorded = p.site.Config.Waiters != nil
 	v.Death = p.deathSentence(row, at)
-	v.Doubt = doubt(row.Whole(), at)
+	v.Doubt = doubt(row.Record, at)
 	v.Blocked = blocked(row, at, v.Recorded)
 	v.Sentence = HolderSentence(row, at, lock.Document.Fields)
 	v.Share = row.Share.Words()
@@ -136,7 +136,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
 	v.Unlock = p.site.Mutexctl("force-unlock", row.Name, site.OfHold(row.UUID, "", "")...)
-	v.Done = askedAndExtended(row.Whole(), v.Viewpoint.Now)
+	v.Done = askedAndExtended(row.Record, v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
 	p.fillGentle(&v, r, lock)
 	p.fillForce(&v, r, lock)

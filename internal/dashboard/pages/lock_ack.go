@@ -70,7 +70,7 @@ func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 		v.Ack.Silence = config.Silence(row.Name, comment)
 	}
 	if v.Stale || lock.Unread != "" && !lock.Silent || config.Acknowledge == nil ||
-		!r.Caller.MayFor(access.Acknowledge, row.Owner) || protocol.CheckAcknowledge(row.Whole()) != nil {
+		!r.Caller.MayFor(access.Acknowledge, row.Owner) || protocol.CheckAcknowledge(row.Record) != nil {
 		return
 	}
 	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(p.site.URLs, r))

@@ -78,7 +78,7 @@ func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
 	if r.Alive != nil {
 		add("last alive", at.Since(r.Alive.At), "")
 	}
-	add("alert", at.AlertOf(r.Whole(), r.Verdict()), byPolicy(r.AlertAt))
+	add("alert", at.AlertOf(r.Record, r.Verdict()), byPolicy(r.AlertAt))
 	add("auto-unlock", at.Next(r.Verdict().AutoUnlockAt), byPolicy(r.AutoUnlockAt))
 	return list
 }

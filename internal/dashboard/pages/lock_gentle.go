@@ -51,10 +51,10 @@ func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
 	var links []GentleLink
 	from := FromView(s.URLs, r)
 	if s.Config.Extend != nil && r.Caller.MayFor(access.Extend, row.Owner) &&
-		protocol.CheckMoreTime(row.Whole(), time.Second, r.Now) == nil {
+		protocol.CheckMoreTime(row.Record, time.Second, r.Now) == nil {
 		links = append(links, GentleLink{"Give more time…", s.URLs.Act("extend", row.Name, row.UUID, from)})
 	}
-	if s.Config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Whole()) == nil {
+	if s.Config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Record) == nil {
 		links = append(links, GentleLink{"Ask to finish…", s.URLs.Act("ask", row.Name, row.UUID, from)})
 	}
 	return links

@@ -40,13 +40,13 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Se
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
 func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
-	f := diagnosis.Facts{Record: row.Whole(), Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
-		Every: diagnosis.Every(row.Whole(), lock.Document.Fields)}
+	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
+		Every: diagnosis.Every(row.Record, lock.Document.Fields)}
 	f.Compare(past)
 	s := r.Snapshot()
-	f.Waits, _ = diagnosis.Chain(row.Whole(), s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
+	f.Waits, _ = diagnosis.Chain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
 		for _, h := range s.Holders(lock) {
-			holders = append(holders, h.Whole())
+			holders = append(holders, h.Record)
 		}
 		return holders, nil
 	})

@@ -125,14 +125,14 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 	}
 	if r.Asked != nil {
 		l.add(at, "done", r.Asked.At.Time, phrase.Say("The holder was asked to finish"),
-			protocol.AskedWords(r.Whole(), at.Now))
+			protocol.AskedWords(r.Record, at.Now))
 	}
 	if r.Extended != nil {
 		l.add(at, "done", r.Extended.At.Time, phrase.Say("The holder was given more time"),
-			protocol.ExtendedWords(r.Whole(), at.Now))
+			protocol.ExtendedWords(r.Record, at.Now))
 	}
 	if a := r.AcknowledgedAt(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, phrase.Say("Somebody looks at it"), protocol.AcknowledgedWords(r.Whole(), at.Now))
+		l.add(at, "done", a.At.Time, phrase.Say("Somebody looks at it"), protocol.AcknowledgedWords(r.Record, at.Now))
 	}
 	if r.Proven() {
 		what, how := protocol.WhatEnded(r.Death)

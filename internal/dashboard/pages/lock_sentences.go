@@ -44,11 +44,11 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
 	case r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock():
 		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
-	case !staleness.KeptAlive(r.Whole()):
+	case !staleness.KeptAlive(r.Record):
 		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
 	}
 	s = s.Say(" Extended")
-	if every := diagnosis.Every(r.Whole(), fields); every > 0 {
+	if every := diagnosis.Every(r.Record, fields); every > 0 {
 		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
@@ -43,7 +42,7 @@ func (c Cluster) Shown() string { return cmp.Or(c.Label, c.Name) }
 type Config struct {
 	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
 	// same one until something changes.
-	Locks func() []*compact.Record
+	Locks func() []*metadata.Record
 	// Clock is the monotonic clock of the records' Seen times.
 	Clock func() time.Duration
 	// Queues returns the waiters by lock, each queue in order. Nil says that waiters are not recorded.

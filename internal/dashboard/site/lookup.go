@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/compact"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -151,7 +150,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 		}
 	}
 	queue := locks.QueueOf(waiters)
-	return locks.NewRow(compact.Of(r), s.Config.Policy(), moment, &queue, before).In(s.URLs.Cluster)
+	return locks.NewRow(r, s.Config.Policy(), moment, &queue).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.

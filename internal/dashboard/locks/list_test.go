@@ -1,0 +1,103 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// crowd is a snapshot of many locks, of which several often stand at one place of an order.
+func crowd(n int) (*locks.Snapshot, time.Time) {
+	random := rand.New(rand.NewPCG(5, 6))
+	now := time.Date(2026, 11, 23, 3, 0, 0, 0, time.UTC)
+	held := make([]*metadata.Record, n)
+	queues := map[string][]metadata.Waiter{}
+	for i := range held {
+		r := &metadata.Record{Name: fmt.Sprintf("lock-%05d", i), UUID: "u", Token: int64(i + 1),
+			Owner: fmt.Sprint("Owner-", random.IntN(9)), Hostname: fmt.Sprint("host-", random.IntN(99)),
+			LockedAt: now.Add(-time.Duration(random.IntN(60)) * time.Minute),
+			AlertAt:  now.Add(time.Duration(random.IntN(120)-20) * time.Minute)}
+		r.AutoUnlockAt = r.AlertAt.Add(time.Duration(random.IntN(3)) * time.Hour)
+		switch random.IntN(20) {
+		case 0:
+			r = &metadata.Record{Name: r.Name, Token: r.Token}
+		case 1:
+			queues[r.Name] = make([]metadata.Waiter, 1+random.IntN(3))
+		}
+		held[i] = r
+	}
+	all := held
+	return locks.NewSnapshots(locks.Source{
+		Locks:  func() []*metadata.Record { return all },
+		Queues: func() map[string][]metadata.Waiter { return queues },
+		Policy: staleness.DefaultPolicy,
+	}).Current(now, staleness.Moment{Wall: now}), now
+}
+
+// TestPagesShowEveryLockOnceInEveryOrder turns the pages of lists forth and back.
+func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
+	s, now := crowd(2000)
+	for _, by := range locks.Orders() {
+		for _, query := range []string{"", "-owner:owner-3"} {
+			for _, o := range []locks.Order{{By: by}, {By: by, Reverse: true}} {
+				found, err := s.Result(t.Context(), locks.ParseQuery(query), o, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var forth, back []*locks.Row
+				w := found.Window(o, "list", "", "", 70)
+				for forth = w.Rows; w.Next != ""; forth = slices.Concat(forth, w.Rows) {
+					w = found.Window(o, "list", w.Next, "", 70)
+				}
+				for back = w.Rows; w.Prev != ""; back = slices.Concat(w.Rows, back) {
+					w = found.Window(o, "list", "", w.Prev, 70)
+				}
+				if !slices.Equal(forth, found.Rows) || !slices.Equal(back, found.Rows) {
+					t.Errorf("%q by %s: %d rows forth, %d back, want %d in the order of the list", query, o,
+						len(forth), len(back), len(found.Rows))
+				}
+			}
+		}
+	}
+}
+
+// TestOwnersAddUpToAllLocks compares what is added up for each owner with what is added up of all locks, which are so
+// many that several processors share the work.
+func TestOwnersAddUpToAllLocks(t *testing.T) {
+	s, now := crowd(40_000)
+	found, err := s.Result(t.Context(), locks.ParseQuery(""), locks.ParseOrder("name"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum locks.Counts
+	for _, g := range found.ByOwner() {
+		sum.Total += g.Total
+		sum.Held += g.Held
+		sum.Alerting += g.Alerting
+		sum.Expiring += g.Expiring
+		sum.Expired += g.Expired
+		sum.Malformed += g.Malformed
+		sum.Waiting += g.Waiting
+		sum.Oldest = locks.Earlier(sum.Oldest, g.Oldest)
+		if first := g.Rows[0].Owner; first != g.Owner {
+			t.Errorf("the group of %q has a lock of %q", g.Owner, first)
+		}
+		if next := g.NextUnlock; next != nil && next.UnlockAt().Before(s.All.NextUnlock.UnlockAt()) {
+			t.Errorf("%q is unlocked before %q", next.Name, s.All.NextUnlock.Name)
+		}
+	}
+	sum.NextUnlock = s.All.NextUnlock
+	if !reflect.DeepEqual(sum, s.All) {
+		t.Errorf("%+v, want %+v", sum, s.All)
+	}
+	if sum.Alerting == 0 || sum.Malformed == 0 || sum.Waiting == 0 {
+		t.Errorf("%+v: not all kinds are there", sum)
+	}
+}
