@@ -38,7 +38,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
 	s = s.Say(".")
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
-	never := spared(r.Name, unlockers)
+	never := Spared(r.Name, unlockers)
 	comes := "alert and auto-unlock "
 	if never != nil {
 		comes = "alert "
