@@ -62,7 +62,8 @@ func (b *banner) verdict() verdict {
 	if b.unattended && !b.at.Stale {
 		v.Level = "bad"
 		v.Then = v.Lead.Say(" ").Sentence(v.Then)
-		v.Lead = phrase.Say("No unlocker is running: nothing is alerted or removed.")
+		v.Lead = phrase.Say("No unlocker has announced itself: none runs, or none can write to etcd, so " +
+			"nothing is removed.")
 	}
 	return v
 }
