@@ -54,9 +54,9 @@ func newCheck(a *app) *cobra.Command {
               end; a lock is free, and the first in line does not take it; no unlocker
               can remove locks at the moment; unlockers disagree; or the clock of an unlocker or a
               holder differs from this machine's
-  2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
-              (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is full; or no
-              unlocker has announced itself, which shows 15 seconds after the last one wrote
+  2 CRITICAL  a lock that unlockers do not exclude is still expired after --expired-after; too many
+              alert or wait (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is
+              full; or no unlocker has announced itself, which shows 15 seconds after the last one wrote
   3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
 
 While a lock is free although somebody waits for it, check looks again until --unclaimed-after has passed. A
@@ -309,6 +309,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	now := o.app.Now()
+	unlockers := fate.Of(all.unlockers)
 	for _, r := range slices.Concat(all.locks, all.misplaced) {
 		if !o.globs.match(r.Name) {
 			continue
@@ -323,7 +324,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		}
 		if state == staleness.Expired {
 			h.raise(pluginWarning)
-			if now.Sub(r.AutoUnlockAt) > o.expiredAfter {
+			if now.Sub(r.AutoUnlockAt) > o.expiredAfter && !unlockers.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
 		}

@@ -376,7 +376,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Auto-unlock is paused:")
 	w.scenes["prod-eu"].unlockers = nil
 	w.scenes["prod-us"].unlockers = nil
-	const nobody = "No unlocker is running: nothing is alerted or removed."
+	const nobody = "No unlocker has announced itself: none runs, or none can write to etcd, so nothing is removed."
 	wantWords(t, w.page(t, "bob", "/", http.StatusOK), nobody)
 	if page := words(w.page(t, "ann", "/", http.StatusOK)); strings.Contains(page, nobody) {
 		t.Errorf("an unlocker runs in staging, and ann is told: %s", page)

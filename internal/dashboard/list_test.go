@@ -159,7 +159,7 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
 		}, "expiring", "soon is about to be auto-unlocked; nobody waits. Held by o for 1h. Auto-unlock in 1:00"},
 		"no unlocker": {func(s *scene) { s.unlockers = nil }, "bad",
-			"No unlocker is running: nothing is alerted or removed. " + lead},
+			"No unlocker has announced itself: none runs, or none can write to etcd, so nothing is removed. " + lead},
 		"auto-unlock is paused": {func(s *scene) { s.unlockers[0].HeldBack = []string{string(staleness.Clock)} },
 			"alerting", lead + "Auto-unlock is paused: the unlocker's clock cannot be trusted. 1 more"},
 		"the unlocker only watches": {func(s *scene) { s.unlockers[0].Mode = "alert-only" }, "alerting",

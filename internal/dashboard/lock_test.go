@@ -61,6 +61,24 @@ func TestLockPageSaysWhatHappensNextInEveryState(t *testing.T) {
 		"It is never removed for a deadline that cannot be read: somebody must unlock it.")
 }
 
+func TestTheSentenceOfALockPromisesNoRemovalThatUnlockersDoNot(t *testing.T) {
+	const why = "Unlockers never remove it, by its name."
+	s := busy()
+	s.add(hold{name: "late", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	d := s.dashboard(t, publishing(func(*staleness.Policy) {}, "*"))
+	for name, says := range map[string]string{
+		"late":                "Held by o for 1h. " + why,
+		"drm/rotate-keys":     "Held by drm on drm-9:17 for 4m. Alert in 6m. " + why,
+		"billing/invoice-run": "Alerting for 14m. " + why,
+	} {
+		page := ok(t, d, "/lock?name="+name)
+		wantWords(t, page, says)
+		if strings.Contains(words(page), "auto-unlock is late by") {
+			t.Errorf("%s: an auto-unlock is announced that never comes", name)
+		}
+	}
+}
+
 func TestAHolderWhoseClockIsOffHasABadge(t *testing.T) {
 	s := busy()
 	s.add(hold{name: "behind", owner: "o", held: 6 * time.Minute, alert: -5 * time.Minute, unlock: -time.Minute})

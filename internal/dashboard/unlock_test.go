@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // operated returns a dashboard of the scene with force unlock enabled, and the requests it made to etcd.
@@ -136,6 +137,24 @@ mutexdash_force_unlocks_total{result="success"} %d
 `, conflict, denied, failed, success)
 	if err := testutil.CollectAndCompare(d, strings.NewReader(want), "mutexdash_force_unlocks_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestForceUnlockDoesNotSendPeopleToWaitForWhatNeverComes(t *testing.T) {
+	for name, change := range map[string]func(*scene, *setup.Config){
+		"excluded":    func(_ *scene, c *setup.Config) { publishing(func(*staleness.Policy) {}, "billing/*")(c) },
+		"alerts only": func(s *scene, _ *setup.Config) { s.unlockers[0].Mode = "alert-only" },
+		"no unlocker": func(s *scene, _ *setup.Config) { s.unlockers = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			d, _ := operated(t, s, func(c *setup.Config) { change(s, c) })
+			page := words(get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief").Body.String())
+			wantWords(t, page, "Better, if you can")
+			if strings.Contains(page, "the auto-unlock does the same") {
+				t.Errorf("the form promises an auto-unlock: %s", page)
+			}
+		})
 	}
 }
 

@@ -79,7 +79,8 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Blocked = pages.WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, o.site.Config.Waiters != nil)
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
+	unlockers, _ := o.site.Unlockers()
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, unlockers)
 	if row.Alive != nil {
 		v.Alive = v.Age(row.Alive.At)
 		v.Progress = row.Alive.Progress

@@ -162,7 +162,8 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
+	unlockers, known := h.site.Unlockers()
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, unlockers)
 	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
@@ -172,7 +173,8 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+	awaited := (len(unlockers) > 0 || !known) && pages.Spared(row.Name, unlockers) == nil
+	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Recorded = h.site.Config.Waiters != nil

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// spared says why no unlocker removes the lock, whenever it is due; nil where one may, or none runs.
-func spared(lock string, unlockers []setup.Unlocker) phrase.Sentence {
+// Spared says why no unlocker removes the lock, whenever it is due; nil where one may, or none runs.
+func Spared(lock string, unlockers []setup.Unlocker) phrase.Sentence {
 	f := setup.FateBy(unlockers)
 	switch {
 	case len(unlockers) > 0 && !f.Removes:

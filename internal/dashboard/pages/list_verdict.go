@@ -62,7 +62,8 @@ func (b *banner) verdict() verdict {
 	if b.unattended && !b.at.Stale {
 		v.Level = "bad"
 		v.Then = v.Lead.Say(" ").Sentence(v.Then)
-		v.Lead = phrase.Say("No unlocker is running: nothing is alerted or removed.")
+		v.Lead = phrase.Say("No unlocker has announced itself: none runs, or none can write to etcd, so " +
+			"nothing is removed.")
 	}
 	return v
 }
@@ -314,8 +315,8 @@ func (b *banner) next() phrase.Sentence {
 	switch left := b.at.Next(r.UnlockAt()); {
 	case left == nil:
 		return phrase.Say(" It never unlocks by itself.")
-	case spared(r.Name, unlockers) != nil:
-		return phrase.Say(" ").Sentence(spared(r.Name, unlockers))
+	case Spared(r.Name, unlockers) != nil:
+		return phrase.Say(" ").Sentence(Spared(r.Name, unlockers))
 	case pause(unlockers) != nil:
 		return phrase.Say(" ").Sentence(pause(unlockers))
 	case left.Kind == "over": // the snapshot is a moment old
@@ -380,7 +381,7 @@ func (b *banner) rest() phrase.Sentence {
 // removal says why an expired lock is still there, where an unlocker tells.
 func (b *banner) removal(r *locks.Row) phrase.Sentence {
 	unlockers := b.unlockers(r)
-	if why := spared(r.Name, unlockers); why != nil {
+	if why := Spared(r.Name, unlockers); why != nil {
 		return why
 	}
 	if why := pause(unlockers); why != nil {

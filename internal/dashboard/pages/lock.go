@@ -113,7 +113,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Death = p.deathSentence(row, at)
 	v.Doubt = doubt(row.Record, at)
 	v.Blocked = blocked(row, at, v.Recorded)
-	v.Sentence = HolderSentence(row, at, lock.Document.Fields)
+	unlockers, _ := p.site.Unlockers()
+	v.Sentence = HolderSentence(row, at, lock.Document.Fields, unlockers)
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {
@@ -126,7 +127,6 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		unlockers, _ := p.site.Unlockers()
 		v.Fate = withoutDeadline(row, unlockers)
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)

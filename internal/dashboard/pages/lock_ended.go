@@ -31,7 +31,8 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	}
 	if lock.Row != nil {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields)
+		unlockers, _ := p.site.Unlockers()
+		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
 	v.Facts = known([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},

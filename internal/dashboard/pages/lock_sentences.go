@@ -13,8 +13,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// HolderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
-func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
+// HolderSentence says who holds the lock and what happens next, which the unlockers decide. fields are those of its
+// record, where they are known.
+func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
+	unlockers []setup.Unlocker) phrase.Sentence {
 	var s phrase.Sentence
 	if at.Stale {
 		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
@@ -35,24 +37,33 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 	}
 	s = s.Say(".")
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
+	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
+	never := Spared(r.Name, unlockers)
+	comes := "alert and auto-unlock "
+	if never != nil {
+		comes = "alert "
+		never = phrase.Say(" ").Sentence(never)
+	}
 	switch {
 	case unlock == nil:
 		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
+	case never != nil && (apart || unlock.Kind == "over"):
+		return sayAlert(s, r, at).Sentence(never)
 	case unlock.Kind == "over":
 		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict().AutoUnlockAt)).Say(".")
 	case unlock.Kind == "":
 		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
-	case r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock():
+	case apart:
 		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
 	case !staleness.KeptAlive(r.Record):
-		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
+		return s.Say(" Unless it is extended, " + comes).Time(unlock).Say(".").Sentence(never)
 	}
 	s = s.Say(" Extended")
 	if every := diagnosis.Every(r.Record, fields); every > 0 {
 		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
-		Say(" If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")
+		Say(" If it stays silent, " + comes).Time(unlock).Say(".").Sentence(never)
 }
 
 // sayAlert adds when people are alerted, or since when they are.
