@@ -114,7 +114,7 @@ func (o Order) compare(a, b *position) int {
 	}
 	c := cmp.Compare(a.At, b.At)
 	if c == 0 && a.Text != b.Text {
-		c = o.compareText(a.Text, b.Text)
+		c = strings.Compare(o.textKey(a.Text), o.textKey(b.Text))
 	}
 	if o.Reverse {
 		c = -c
@@ -125,14 +125,10 @@ func (o Order) compare(a, b *position) int {
 	return c
 }
 
-func (o Order) compareText(a, b string) int {
-	return cmp.Or(strings.Compare(o.textKey(a), o.textKey(b)), strings.Compare(a, b))
-}
-
 // textKey is what a text is sorted by.
 func (o Order) textKey(text string) string {
 	if o.By == "host" {
-		return natural(text)
+		return natural(text) + "\x00" + text // web-1 and web-01 differ
 	}
 	return text
 }

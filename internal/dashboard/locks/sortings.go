@@ -31,27 +31,24 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	return rows
 }
 
-// sortKey is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
-// them, a name by where its row stands among rows that are sorted by name.
+// sortKey is a position in few bytes, because sorting is moving and comparing: a name is told by where its row stands
+// among rows that are sorted by name.
 type sortKey struct {
 	at           int64
+	text         string
 	group, index int32
 }
 
 // Sort returns rows, which come sorted by name, in this order.
 func (o Order) Sort(rows []*Row) []*Row {
-	ranks := o.ranks(rows)
 	places := make([]sortKey, len(rows))
 	inPieces(len(rows), minPiece, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])
-			switch {
-			case ranks != nil:
-				p.At = ranks[p.Text]
-			case o.By == "name":
-				p.At = int64(i)
+			places[i] = sortKey{p.At, o.textKey(p.Text), int32(p.Group), int32(i)}
+			if o.By == "name" {
+				places[i].at, places[i].text = int64(i), ""
 			}
-			places[i] = sortKey{p.At, int32(p.Group), int32(i)}
 		}
 		return struct{}{}
 	})
@@ -64,37 +61,18 @@ func (o Order) Sort(rows []*Row) []*Row {
 }
 
 func (o Order) comparePlaces(a, b sortKey) int {
-	switch {
-	case a.group != b.group:
+	if a.group != b.group {
 		return cmp.Compare(a.group, b.group)
-	case a.at == b.at:
+	}
+	c := cmp.Compare(a.at, b.at)
+	if c == 0 {
+		c = strings.Compare(a.text, b.text)
+	}
+	if o.Reverse {
+		c = -c
+	}
+	if c == 0 {
 		return cmp.Compare(a.index, b.index)
-	case o.Reverse:
-		return cmp.Compare(b.at, a.at)
 	}
-	return cmp.Compare(a.at, b.at)
-}
-
-// ranks are the places of the rows' texts among each other; nil for an order without texts.
-func (o Order) ranks(rows []*Row) map[string]int64 {
-	if o.By != "owner" && o.By != "host" {
-		return nil
-	}
-	ranks := map[string]int64{}
-	type text struct{ key, text string }
-	var texts []text
-	for _, r := range rows {
-		t := o.position(r).Text
-		if _, known := ranks[t]; !known {
-			ranks[t] = 0
-			texts = append(texts, text{o.textKey(t), t})
-		}
-	}
-	slices.SortFunc(texts, func(a, b text) int {
-		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.text, b.text))
-	})
-	for i, t := range texts {
-		ranks[t.text] = int64(i)
-	}
-	return ranks
+	return c
 }
