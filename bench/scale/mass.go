@@ -171,7 +171,8 @@ func (c *crowd) others(ctx context.Context) (took []time.Duration, err error) {
 			if err != nil {
 				return err
 			}
-			resp, err := locktxn.Acquire(c.layout, locktxn.Sole(name(i)), uuid(i), fields, false).Commit(context.Background(), client)
+			take := locktxn.Acquire(c.layout, locktxn.Sole(name(i)), uuid(i), fields, false)
+			resp, err := take.Commit(context.Background(), client)
 			if err != nil {
 				return err
 			}

@@ -175,8 +175,8 @@ func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d := read(t, q.etcd, l.Name()); d.UUID != l.UUID() || d.Token != l.Token() {
-					t.Errorf("it was told that it holds %s as %s with token %d, etcd has %s with %d", l.Name(), l.UUID(),
-						l.Token(), d.UUID, d.Token)
+					t.Errorf("it was told that it holds %s as %s with token %d, etcd has %s with %d", l.Name(),
+						l.UUID(), l.Token(), d.UUID, d.Token)
 				}
 				first.arrive(t)
 				time.Sleep(time.Minute)

@@ -17,25 +17,7 @@ import (
 // record, where they are known.
 func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
 	unlockers []setup.Unlocker) phrase.Sentence {
-	var s phrase.Sentence
-	if at.Stale {
-		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
-	}
-	if r.Token == 0 {
-		s = s.Say("Not held by anybody, but keys of it are there")
-	} else {
-		s = s.Say("Held")
-	}
-	if r.Owner != "" {
-		s = s.Say(" by ").Value(r.Owner)
-	}
-	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
-		s = s.Say(" on ").Value(host)
-	}
-	if held := at.Lasting(r.LockedAt); held != nil {
-		s = s.Say(" for ").Time(held)
-	}
-	s = s.Say(".")
+	s := sayHolder(r, at)
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
 	never := Spared(r.Name, unlockers)
@@ -64,6 +46,29 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
 		Say(" If it stays silent, " + comes).Time(unlock).Say(".").Sentence(never)
+}
+
+// sayHolder says who holds the lock, and for how long.
+func sayHolder(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
+	var s phrase.Sentence
+	if at.Stale {
+		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
+	}
+	if r.Token == 0 {
+		s = s.Say("Not held by anybody, but keys of it are there")
+	} else {
+		s = s.Say("Held")
+	}
+	if r.Owner != "" {
+		s = s.Say(" by ").Value(r.Owner)
+	}
+	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
+		s = s.Say(" on ").Value(host)
+	}
+	if held := at.Lasting(r.LockedAt); held != nil {
+		s = s.Say(" for ").Time(held)
+	}
+	return s.Say(".")
 }
 
 // sayAlert adds when people are alerted, or since when they are.
