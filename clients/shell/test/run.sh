@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests in dash and bash, and the README's example, each with an etcd of its own. Needs Go for that etcd.
+# Runs the tests in dash, bash and busybox ash, and the README's example, each with an etcd of its own. Needs Go for that etcd.
 set -eu
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ go build -o .tools/bin/etcdserver ./test/etcdserver
 
 # The etcd ends with its standard input, which this shell holds.
 with_etcd() {
-	at=$work/$1.$(basename "$2")
+	at=$work/${1##*/}.${2##*/}
 	mkdir "$at"
 	mkfifo "$at/in"
 	.tools/bin/etcdserver <"$at/in" >"$at/out" 2>"$at/log" &
@@ -33,5 +33,9 @@ all dash &
 dash=$!
 all bash &
 bash=$!
+ln -s "$(command -v busybox)" "$work/ash"
+all "$work/ash" &
+ash=$!
 wait $dash
 wait $bash
+wait $ash
