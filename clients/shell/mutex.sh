@@ -166,7 +166,7 @@ def assignments: to_entries[]
 
 # In each subshell first: options and settings of its own. The variables are those of mutexctl and etcdctl.
 _mutex_setup() {
-	set +aeCu
+	set +aeCuvx
 	set -f
 	_mutex_now
 	began=$now
@@ -472,8 +472,8 @@ _mutex_extend() {
 	[ "$v_verdict" != still_held ] || deadline=$((sent + unlock - margin))
 }
 
-# Watches over the hold until it is lost or the shell that has it is gone, which v_reason says; extends it every BEAT
-# hundredths, if that is not 0.
+# Watches over the hold until it is lost, the shell that has it is gone, or COMMAND has ended, which v_reason says;
+# extends it every BEAT hundredths, if that is not 0: BEAT [COMMAND].
 _mutex_keep() {
 	look=0 beat=$(($1 == 0 ? deadline + 99999999999 : since + $1)) period=$(($1 > 0 && $1 < 500 ? $1 : 500)) v_reason=''
 	while _mutex_now && [ -z "$v_reason" ]; do
@@ -481,9 +481,12 @@ _mutex_keep() {
 			v_reason=deadline
 		elif ! _mutex_runs "$self"; then
 			v_reason=orphaned
+		elif [ $# = 2 ] && ! _mutex_runs "$2"; then
+			v_reason=ended
 		elif [ "$now" -lt $look ]; then
 			sleep "$(_mutex_seconds $((deadline - now < 100 ? deadline - now : 100)))" &
-			wait $!
+			nap=$!
+			wait $nap
 		else
 			look=$((now + 100))
 			_mutex_send read $((now + 300 < deadline ? now + 300 : deadline)) || continue
@@ -499,10 +502,12 @@ _mutex_keep() {
 # The keeper of mutex_run: COMMAND NAME. Ends the command when the lock is lost, or the shell is gone.
 _mutex_guard() {
 	trap '' HUP INT QUIT
-	trap 'exit 0' TERM
+	nap=''
+	trap 'kill $nap 2>/dev/null; exit 0' TERM
 	_mutex_setup && _mutex_adopt "$2" && _mutex_load || exit 1
-	_mutex_keep $(((unlock - margin) / 3 < 2000 ? (unlock - margin) / 3 : 2000))
+	_mutex_keep $(((unlock - margin) / 3 < 2000 ? (unlock - margin) / 3 : 2000)) "$1"
 	trap '' TERM
+	[ "$v_reason" != ended ] || exit 0 # a TERM that comes before its trap may get lost
 	printf 'mutex.sh: lock "%s" is lost: %s; ending the command\n' "$name" "$v_reason${v_said:-}" >&2
 	_mutex_stop "$1"
 	[ "$v_reason" != orphaned ] || _mutex_release 1500 >/dev/null
@@ -646,16 +651,17 @@ mutex_run() {
 	_mutex_call _mutex_take run "$@" || return
 	[ -n "$_mutex_out" ] || return 0 # the period is used up
 	_mutex_traps || _mutex_saved=''
-	_mutex_got='' _mutex_name=$1 _mutex_words=${_mutex_out#*taken=}
+	_mutex_got='' _mutex_command='' _mutex_name=$1 _mutex_words=${_mutex_out#*taken=}
 	shift "${_mutex_words%% *}"
+	for _mutex_sig in HUP INT QUIT TERM; do # a shell starts commands in the background deaf to INT and QUIT
+		# shellcheck disable=SC2064 # now, not later
+		trap "_mutex_got=$_mutex_sig; kill -s TERM \${_mutex_command:-} 2>/dev/null || :" $_mutex_sig
+	done
 	{ (_mutex_adopt "$_mutex_name" && MUTEX_HOLD="$MUTEX_HOLD deadline=99999999999" && exec "$@") <&3 3<&- & } 3<&0
 	_mutex_command=$!
 	_mutex_guard $_mutex_command "$_mutex_name" </dev/null 3<&- &
 	_mutex_keeper=$!
-	for _mutex_sig in HUP INT QUIT TERM; do # a shell starts commands in the background deaf to INT and QUIT
-		# shellcheck disable=SC2064 # now, not later
-		trap "_mutex_got=$_mutex_sig; kill -s TERM $_mutex_command 2>/dev/null" $_mutex_sig
-	done
+	[ -z "$_mutex_got" ] || kill -s TERM $_mutex_command 2>/dev/null || :
 	while :; do
 		_mutex_before=$_mutex_got
 		if wait $_mutex_command; then set -- 0; else set -- $?; fi

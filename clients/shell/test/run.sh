@@ -9,7 +9,7 @@ go build -o .tools/bin/etcdserver ./test/etcdserver
 
 # The etcd ends with its standard input, which this shell holds.
 with_etcd() {
-	at=$work/$1.$(basename "$2")
+	at=$work/${1##*/}.${2##*/}
 	mkdir "$at"
 	mkfifo "$at/in"
 	.tools/bin/etcdserver <"$at/in" >"$at/out" 2>"$at/log" &

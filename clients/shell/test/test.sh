@@ -130,6 +130,11 @@ kill -s TERM $$
 is 'a trap of the script' "$(cat "$work/caught")" caught
 trap - TERM
 
+# A traced script.
+# shellcheck disable=SC2016 # for that shell
+"${SHELL_UNDER_TEST:-sh}" -xc '. "$1/mutex.sh"; mutex_run job -- true' sh "$here" 2>/dev/null
+is 'a script with set -x' $? 0
+
 # Another waits, and has its turn.
 mutex_run job -- sh -c 'echo $$ >"$1/pid"; until [ -e "$1/go" ]; do sleep 0.1; done' sh "$work" &
 one=$!
