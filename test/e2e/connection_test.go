@@ -157,8 +157,8 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	}
 }
 
-// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. That shows on the page and in the
-// metrics.
+// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. It is not ready, and that shows on the
+// page and in the metrics.
 func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
@@ -166,7 +166,8 @@ func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
 	c := etcd.Client(t)
 	write(t, c, keys(map[string]record{"stale": expired("x")}))
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--etcd.user=reader",
-		"--etcd.password-file="+secretFile(t, "secret")).ready(t)
+		"--etcd.password-file="+secretFile(t, "secret"))
+	mayNotWrite(t, u)
 	shows(t, u.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
 	proctest.Eventually(t, "the page", func() error {
 		return contains(answers(t, u.addr, "/", 200), "etcd takes no writes", "permission")

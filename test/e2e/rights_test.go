@@ -113,7 +113,8 @@ func commandsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) 
 
 func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {
 	write(t, c, keys(map[string]record{"stale": expired("x")}))
-	viewer := startUnlocker(t, nil, as("viewer")...).ready(t)
+	viewer := startUnlocker(t, nil, as("viewer")...)
+	mayNotWrite(t, viewer)
 	shows(t, viewer.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
 	if !exists(t, c, prefix+"stale/uuid") {
 		t.Fatal("a client with read permission removed a lock")
@@ -127,6 +128,14 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 	neighbour.Kill()
 	startUnlocker(t, nil, as("locks")...).ready(t)
 	gone(t, c, "stale")
+}
+
+// mayNotWrite waits until an unlocker says that it is not ready because it may only read.
+func mayNotWrite(t *testing.T, u *unlocker) {
+	t.Helper()
+	proctest.Eventually(t, "the reason", func() error {
+		return contains(answers(t, u.addr, "/readyz", 503), "writes", "permission", "readwrite")
+	})
 }
 
 func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {
