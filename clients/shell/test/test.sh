@@ -190,8 +190,8 @@ within 'the lock after KILL' is_free job
 _mutex_runs "$(cat "$work/pid")" && is 'the command' running ended
 
 # The shell ends: what it took is given back, unless it is killed, or says otherwise.
-ends() { # WHAT HOW [STATUS]
-	"${SHELL_UNDER_TEST:-sh}" -c ". \"\$1/mutex.sh\"; mutex_lock end --wait 30 --quiet; $2; sleep 600" sh "$here" 2>/dev/null
+ends() { # WHAT HOW [STATUS]; what a shell starts in the background, as this script is, is deaf to INT
+	env --default-signal=INT "${SHELL_UNDER_TEST:-sh}" -c ". \"\$1/mutex.sh\"; mutex_lock end --wait 30 --quiet; $2; sleep 600" sh "$here" 2>/dev/null
 	is "the end by $1" $? "$3"
 }
 ends exit 'exit 7' 7
@@ -210,14 +210,14 @@ post /v3/kv/deleterange '{"key":"L211dGV4ZXMv","range_end":"L211dGV4ZXMw"}' >/de
 MUTEXCTL_ETCD_ENDPOINTS=http://127.0.0.1:1,http://127.0.0.1:2
 for wait in 0 0.5; do
 	# shellcheck disable=SC2016 # for that shell
-	MUTEXCTL_ETCD_REQUEST_TIMEOUT=1 "${SHELL_UNDER_TEST:-sh}" -c '. "$1/mutex.sh"; mutex_lock "no etcd $2" --wait "$2"' \
-		sh "$here" $wait 2>"$work/away"
+	MUTEXCTL_ETCD_REQUEST_TIMEOUT=1 "${SHELL_UNDER_TEST:-sh}" -c '. "$1/mutex.sh"; mutex_lock "no etcd $3" --wait "$2"' \
+		sh "$here" $wait $$ 2>"$work/away"
 	is 'without etcd' $? 1
 	is 'its message' "$(sed 's/: Failed[^;]*/: CAUSE/g; s/: Could[^;]*/: CAUSE/g' "$work/away")" \
 		'mutex.sh: etcd did not answer: http://127.0.0.1:1: CAUSE; http://127.0.0.1:2: CAUSE'
 done
 # shellcheck disable=SC2009 # pgrep does not count
-is 'processes of failed tries' "$(ps -A -o args= | grep -c '[n]o etcd')" 0
+is 'processes of failed tries' "$(ps -A -o args= | grep -c "[n]o etcd.* $$\$")" 0
 MUTEXCTL_ETCD_ENDPOINTS=$etcd
 
 within 'nothing is left behind' sh -c '! ls -d "$1"/mutex.* 2>/dev/null >&2' sh "$work" 2>/dev/null
