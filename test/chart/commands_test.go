@@ -37,12 +37,15 @@ func page(t *testing.T, file string) string {
 }
 
 // installed is the release after following the whole guide, and the same with the etcd of a trial.
-func installed(t *testing.T) release {
+func installed(t *testing.T, also ...map[string]any) release {
 	t.Helper()
 	c := load(t)
 	all := map[string]any{}
 	for _, block := range guideValues(t) {
 		all = over(all, values(t, block))
+	}
+	for _, more := range also {
+		all = over(all, more)
 	}
 	return mustRender(t, c, all)
 }
@@ -217,7 +220,7 @@ func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
 
 // The example for the Prometheus operator finds the pods of the chart, too.
 func TestTheExampleOfTheOperatorFitsTheChart(t *testing.T) {
-	r := installed(t)
+	r := installed(t, map[string]any{"witness": map[string]any{"enabled": true}})
 	monitors := 0
 	for _, text := range strings.Split(page(t, "deploy/prometheus/operator.example.yaml"), "\n---\n") {
 		var monitor struct {
@@ -246,7 +249,7 @@ func TestTheExampleOfTheOperatorFitsTheChart(t *testing.T) {
 			t.Errorf("this fits %d kinds of pods:\n%s", fits, text)
 		}
 	}
-	if monitors != 2 {
+	if monitors != 3 {
 		t.Errorf("%d monitors", monitors)
 	}
 }
