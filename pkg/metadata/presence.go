@@ -19,7 +19,7 @@ type Presence struct {
 	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
 	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
 	HeldBack  []string `json:"held_back,omitempty"`
-	// Sweep is by what it decides the fate of a stale lock; nil = it does not say, or not so that it can be read.
+	// Sweep is the policy by which it decides the fate of a stale lock; nil if it publishes none that can be read.
 	Sweep *Sweep `json:"sweep,omitempty"`
 }
 

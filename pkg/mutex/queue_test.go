@@ -248,8 +248,8 @@ func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 	q.unlock(first)
 }
 
-// A send that joins the queue, and that etcd commits after its waiter gave up, leaves nothing: neither one that takes the
-// lock or joins, as a client with a lease at hand sends it, nor the join of one that had to ask for a lease.
+// A send that joins the queue, and that etcd commits after its waiter gave up, leaves nothing: neither one that takes
+// the lock or joins, as a client with a lease at hand sends it, nor the join of one that had to ask for a lease.
 func TestLateJoinLeavesNothing(t *testing.T) {
 	for name, leased := range map[string]bool{"with a lease": true, "without one": false} {
 		t.Run(name, func(t *testing.T) { lateJoinLeavesNothing(t, leased) })

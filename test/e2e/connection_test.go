@@ -157,7 +157,7 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	}
 }
 
-// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. It is not ready, and that shows on the
+// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. It is not ready, which shows on the
 // page and in the metrics.
 func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/fate"
+	"github.com/clustermutex/unlocker/internal/inconsistent"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// health is what check found.
+type health struct {
+	status    int
+	counts    map[staleness.State]int
+	waiters   int
+	unlockers int
+	general   []string                     // problems that are not about single locks
+	clocks    []string                     // about holders whose clocks are off
+	unhealthy map[staleness.State][]string // about locks that need attention
+}
+
+func (h *health) raise(status int) { h.status = max(h.status, status) }
+
+// found adds a general problem.
+func (h *health) found(status int, format string, args ...any) {
+	h.raise(status)
+	h.general = append(h.general, fmt.Sprintf(format, args...))
+}
+
+func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
+	h := &health{
+		counts: map[staleness.State]int{}, unhealthy: map[staleness.State][]string{}, unlockers: len(all.unlockers),
+	}
+	for _, alarm := range alarms {
+		h.found(pluginCritical, "%s", alarm)
+	}
+	if !o.noUnlocker {
+		o.judgeUnlockers(h, all.unlockers)
+	}
+	o.judgeConsistency(h, all)
+	o.judgeLocks(h, all)
+	for lock, waiters := range all.waiters {
+		if o.globs.match(lock) {
+			h.waiters += len(waiters)
+		}
+	}
+	switch {
+	case exceeds(h.waiters, o.critWaiting):
+		h.found(pluginCritical, "%d wait for locks", h.waiters)
+	case exceeds(h.waiters, o.warnWaiting):
+		h.found(pluginWarning, "%d wait for locks", h.waiters)
+	}
+	return h
+}
+
+func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
+
+func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
+	switch {
+	case len(all) == 0 && h.status == pluginCritical: // an etcd that is full keeps them from announcing themselves
+		return
+	case len(all) == 0:
+		h.found(pluginCritical, "no unlocker has announced itself: "+
+			"none runs, or none can write to etcd, so nothing is removed")
+		return
+	}
+	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock }) {
+		if text := holdBack(withoutGaps(all)); text != "" {
+			h.found(pluginWarning, "%s", text)
+		}
+	}
+	for _, d := range fate.Disagreements(all) {
+		h.found(pluginWarning, "the unlockers disagree: %v", d)
+	}
+	now := o.app.Now()
+	for _, p := range all {
+		behind := now.Sub(p.Now.Time)
+		switch {
+		case -behind > o.clockDifference:
+			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
+				text.Duration(-behind))
+		case behind > o.clockDifference+protocol.PresenceTTL:
+			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID),
+				text.Duration(behind))
+		}
+	}
+}
+
+// judgeConsistency looks for what no client leaves in etcd.
+func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
+	held := func(yield func(string, map[string]any) bool) {
+		for _, r := range all.locks {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}
+	found := slices.DeleteFunc(inconsistent.Find(held, all.delays), func(l inconsistent.Lock) bool {
+		return !o.globs.match(l.Name)
+	})
+	for _, l := range found[:min(len(found), maxNamed)] {
+		waiting := ""
+		if n := len(all.waiters[l.Name]); n > 0 {
+			waiting = fmt.Sprintf(" (%d wait)", n)
+		}
+		h.found(pluginWarning, "%v%s", l, waiting)
+	}
+	if more := len(found) - maxNamed; more > 0 {
+		h.found(pluginWarning, "%s inconsistent", text.Count(more, "more lock"))
+	}
+}
+
+func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
+	now := o.app.Now()
+	unlockers := fate.Of(all.unlockers)
+	for _, r := range slices.Concat(all.locks, all.misplaced) {
+		if !o.globs.match(r.Name) {
+			continue
+		}
+		verdict := judge(r, now)
+		state := verdict.State
+		h.counts[state]++
+		if clock := clockAhead(verdict); clock != "" {
+			h.raise(pluginWarning)
+			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r),
+				text.Visible(r.Name), clock))
+		}
+		if state == staleness.Expired {
+			h.raise(pluginWarning)
+			if now.Sub(r.AutoUnlockAt) > o.expiredAfter && !unlockers.Excludes(r.Name) {
+				h.raise(pluginCritical)
+			}
+		}
+		if state == staleness.Abandoned {
+			h.raise(pluginWarning)
+		}
+		if state != staleness.Held && len(h.unhealthy[state]) < maxNamed {
+			h.unhealthy[state] = append(h.unhealthy[state], describe(r, state, now))
+		}
+	}
+	switch n := h.needAttention(); {
+	case exceeds(n, o.critAlerting):
+		h.raise(pluginCritical)
+	case exceeds(n, o.warnAlerting):
+		h.raise(pluginWarning)
+	}
+}
+
+// needAttention is the number of locks in another state than held.
+func (h *health) needAttention() (n int) {
+	for state, locks := range h.counts {
+		if state != staleness.Held {
+			n += locks
+		}
+	}
+	return n
+}
+
+func describe(r *metadata.Record, state staleness.State, now time.Time) string {
+	text := text.Visible(r.Name) + " " + string(state)
+	switch state {
+	case staleness.Alerting:
+		text += " since " + age(r.AlertAt, now)
+	case staleness.Abandoned:
+		text += ": " + protocol.HowItEnded(r.Death, now)
+	case staleness.Expired:
+		text += " since " + age(r.AutoUnlockAt, now)
+	}
+	return text + " (" + who(r) + ")"
+}
+
+// sentence is the part of the line that a person reads.
+func (h *health) sentence() string {
+	problems := slices.Concat(h.general, h.clocks[:min(maxNamed, len(h.clocks))])
+	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
+		h.unhealthy[staleness.Abandoned], h.unhealthy[staleness.Alerting])
+	if len(unhealthy) == 0 {
+		problems = append(problems, text.Count(h.counts[staleness.Held], "lock")+" held in time")
+	}
+	unhealthy = unhealthy[:min(maxNamed, len(unhealthy))]
+	more := h.needAttention() - len(unhealthy)
+	if problems = append(problems, unhealthy...); more > 0 {
+		problems = append(problems, fmt.Sprintf("and %d more", more))
+	}
+	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(problems, ", "))
+}
+
+// performance is the part for graphs: label=value;warn;crit;min;max.
+func (h *health) performance(o *checkOptions) string {
+	datum := func(label string, n, warn, crit int) string {
+		return fmt.Sprintf("%s=%d;%s;%s;0;", label, n, threshold(warn), threshold(crit))
+	}
+	var data []string
+	for _, state := range staleness.States() {
+		warn := off
+		crit := off
+		if state == staleness.Alerting {
+			warn = o.warnAlerting
+			crit = o.critAlerting
+		}
+		data = append(data, datum(string(state), h.counts[state], warn, crit))
+	}
+	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting),
+		datum("unlockers", h.unlockers, off, off)), " ")
+}
+
+func threshold(n int) string {
+	if n == off {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// withoutBar keeps text from starting the performance data.
+func withoutBar(s string) string { return strings.ReplaceAll(s, "|", "/") }
