@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // contender is a kind of lock in one setting, and what was measured of it.

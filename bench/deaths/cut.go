@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // cutResult is what happened while a living holder was cut off.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
-	"github.com/clustermutex/unlocker/internal/kubetest"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 type options struct {

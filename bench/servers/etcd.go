@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/etcdembed"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // memberVariable is the environment variable that passes the configuration to a member's process.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // startTimeout is how long a server may take to start: with a million locks, on a busy machine.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // zookeeperJar is where the Debian package keeps the server; its manifest names what else it needs.

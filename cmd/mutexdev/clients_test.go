@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // realPath is the PATH before the tests left their own.

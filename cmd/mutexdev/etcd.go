@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
-	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 )
 
 // etcd is the embedded member and its data directory.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/alerttext"
-	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/alerttext"
-	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 )
 
 // maxUnclaimed is how many alerts about locks that nobody takes are pushed, the longest first.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/fate"
-	"github.com/clustermutex/unlocker/internal/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"

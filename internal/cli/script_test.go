@@ -13,8 +13,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func TestMain(m *testing.M) {

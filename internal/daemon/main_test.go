@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // scene makes this test binary a program of daemon.Main.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 )
 
 func source(t *testing.T, text string) stacktrace.SourceLink {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 

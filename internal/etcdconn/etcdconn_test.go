@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {

@@ -3,7 +3,7 @@ package etcdconn_test
 import (
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {

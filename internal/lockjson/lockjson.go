@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/leader"
 	"github.com/clustermutex/unlocker/pkg/mutex"

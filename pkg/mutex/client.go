@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
-	"github.com/clustermutex/unlocker/internal/holderproc"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {

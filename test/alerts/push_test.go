@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // TestWithoutPrometheus is the chain where the unlockers themselves tell an Alertmanager, which wants a password.

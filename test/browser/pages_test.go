@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not

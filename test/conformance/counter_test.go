@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // counterChecks are exact counters: whoever holds the lock adds one to a number, in two steps.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // client is a client under test.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // start runs a program until the test ends, with these variables and no others.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // renew replaces a file under the running program, as rotation of certificates and passwords does.

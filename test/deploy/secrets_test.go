@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // prepareEtcd runs the etcd that the flags expect, with one role for the unlocker and a smaller one for the dashboard,

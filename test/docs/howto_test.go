@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Each command of the how-tos is run as it stands against a bare mutexdev, and prints what the page shows. A block that

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Whoever types the documentation's commands for etcd gets the roles that `mutexctl etcd-setup` makes, and no others.

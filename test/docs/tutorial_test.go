@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // commandTimeout is for the slowest command of the tutorial, which builds the programs, on a busy machine.

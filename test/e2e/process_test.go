@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // start runs a program until the test ends, with more variables in an environment that is empty otherwise, so that

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // warning is the min-warning that the unlockers of these tests run with, and skew their clock-skew.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // TestAWrongSettingIsOneSentence starts every program with settings that cannot work. Each says in one sentence which

@@ -20,7 +20,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 )
 
 func main() {

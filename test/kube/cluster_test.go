@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/internal/kubetest"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // object is anything in JSON.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/kubetest"
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var helmProgram = flag.String("helm", "", "path of the helm command: make kube")

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/kubetest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 )
 
 // pod is a pod in the API server, whose kubelet the test plays.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // TestTheHowToForSystemdRunsAsWritten types all commands of docs/howto/systemd.md into one shell of a machine that has

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 const repository = "../.."

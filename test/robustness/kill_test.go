@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // A witness may state the end of a process before whoever killed it has noticed: that is no lie. This one is noticed

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // TestRoomIsMade fills half of etcd, has room made, and wants it back at every member: one that keeps what was deleted

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 )
 
 func cycleOf(owners ...string) deadlock.Cycle {

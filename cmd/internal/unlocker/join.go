@@ -14,14 +14,14 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/build"
-	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/podwitness"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/internal/unclaimed"
+	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -43,8 +43,8 @@ type components struct {
 	excluded  func(lock string) bool // reports whether a lock is never removed
 	config    sweeper.Config
 	sweeper   *sweeper.Sweeper
-	pusher    *alertpush.Pusher   // nil if not configured
-	pods      *podwitness.Witness // nil if not configured
+	pusher    *alertpush.Pusher // nil if not configured
+	pods      *pod.Witness      // nil if not configured
 
 	refused atomic.Pointer[string] // why etcd refused our last write; nil if it did not
 

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/podwitness"
+	"github.com/clustermutex/unlocker/internal/witness/pod"
 )
 
 // kubernetesOptions holds the flags about the witness in Kubernetes.
@@ -45,15 +45,15 @@ func (o kubernetesOptions) check() error {
 }
 
 // witnessPods connects the witness in Kubernetes to the view and the store; it is nil if not configured.
-func (r *components) witnessPods(o options, log zerolog.Logger) (*podwitness.Witness, error) {
+func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, error) {
 	if !o.kubernetes.pods {
 		return nil, nil
 	}
-	api, err := podwitness.Connect(o.kubernetes.kubeconfig)
+	api, err := pod.Connect(o.kubernetes.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes.pods: %w", err)
 	}
-	return podwitness.New(podwitness.Config{
+	return pod.New(pod.Config{
 		By: r.config.ID, Namespaces: o.kubernetes.namespaces,
 		Locks: r.view.All, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
 		State: r.store.State, Suspect: r.store.Suspect, Dispel: r.store.Dispel,

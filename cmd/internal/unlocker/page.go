@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/podwitness"
+	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -32,7 +32,7 @@ type shown struct {
 	Sweep       sweeper.Status
 	Etcd        *etcdconn.Health // nil until etcd was asked once
 	Unlockers   []lockview.Unlocker
-	Pods        *podwitness.Status // nil without a witness in Kubernetes
+	Pods        *pod.Status // nil without a witness in Kubernetes
 }
 
 // routes adds the page to the routes of probes and metrics, all of them below prefix.

@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/hostwitness"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/witness/host"
 )
 
 // witnessNamespace is the first words of the metrics of a witness.
@@ -125,8 +125,8 @@ func (o witnessOptions) run(ctx context.Context) error {
 }
 
 // machine reads what there is to know of this machine.
-func (o witnessOptions) machine(log zerolog.Logger) (hostwitness.Machine, error) {
-	m, err := hostwitness.ReadMachine()
+func (o witnessOptions) machine(log zerolog.Logger) (host.Machine, error) {
+	m, err := host.ReadMachine()
 	if err != nil {
 		return m, err
 	}
@@ -141,7 +141,7 @@ func (o witnessOptions) machine(log zerolog.Logger) (hostwitness.Machine, error)
 	if o.stateDir == "" {
 		return m, nil
 	}
-	m, forgotten, err := hostwitness.RememberBoots(m, o.stateDir)
+	m, forgotten, err := host.RememberBoots(m, o.stateDir)
 	if err != nil {
 		return m, fmt.Errorf("--witness.state-dir: %w", err)
 	}
@@ -153,14 +153,14 @@ func (o witnessOptions) machine(log zerolog.Logger) (hostwitness.Machine, error)
 }
 
 // witness connects a witness to etcd.
-func (o witnessOptions) witness(m hostwitness.Machine, etcd *clientv3.Client,
-	log zerolog.Logger) (*hostwitness.Witness, error) {
+func (o witnessOptions) witness(m host.Machine, etcd *clientv3.Client,
+	log zerolog.Logger) (*host.Witness, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err
 	}
 	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
-	return hostwitness.New(hostwitness.Config{
+	return host.New(host.Config{
 		ID: instance(m.Hostname), Machine: m, Layout: layout,
 		List: store.List, Watch: store.Watch, State: store.State,
 		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },

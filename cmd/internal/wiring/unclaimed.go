@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/unclaimed"
 )
 
 // unclaimedLocks remembers which locks it has reported, so that an interruption of the watch does not end an alert.

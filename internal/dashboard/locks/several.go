@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 )
 
 // Part is the locks of one cluster, for a picture of several.

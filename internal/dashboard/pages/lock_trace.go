@@ -1,6 +1,6 @@
 package pages
 
-import "github.com/clustermutex/unlocker/internal/stacktrace"
+import "github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 
 // traceView is a backtrace as a page shows it: the first frame of own code, what was called from it above, and what led
 // to it below, of which the most is folded.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/linktemplate"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/linktemplate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )

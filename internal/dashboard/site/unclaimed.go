@@ -1,6 +1,6 @@
 package site
 
-import "github.com/clustermutex/unlocker/internal/unclaimed"
+import "github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first.
 func (s *Site) Unclaimed() []unclaimed.Lock {

@@ -1,0 +1,55 @@
+package inconsistent_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+type held = map[string]map[string]any
+
+func permits(n, limit any) map[string]any {
+	return map[string]any{"kind": "semaphore", "permits": n, "limit": limit}
+}
+
+func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
+	reader := map[string]any{"kind": "shared"}
+	for name, c := range map[string]struct {
+		held   held
+		delays []metadata.Delay
+		want   string
+	}{
+		"nothing is held":     {nil, nil, ""},
+		"all permits are out": {held{"p#1": permits(2., 3.), "p#2": permits(1., 3.)}, nil, ""},
+		"one permit too many": {held{"p#1": permits(2., 3.), "p#2": permits(2., 3.)}, nil,
+			"p has 4 of 3 permits out"},
+		"the limit was raised": {held{"p#1": permits(3., 3.), "p#2": permits(2., 5.)}, nil, ""},
+		"the limit was lowered": {held{"p#1": permits(5., 5.), "p#2": permits(1., 3.)}, nil,
+			"p has 6 of 5 permits out"},
+		"nobody says the limit": {held{"p#1": permits(9., nil)}, nil, ""},
+		"as many as a number holds": {held{"p#1": permits(9e18, 3.), "p#2": permits(9e18, 3.)}, nil,
+			"p has 2000000000 of 3 permits out"},
+		"readers": {held{"d#1": reader, "d#2": reader}, nil, ""},
+		"a plain holder beside permits": {held{"p": nil, "p#1": permits(1., 3.)}, nil,
+			"p is held as a whole beside 1 share"},
+		"a writer beside readers": {held{"d": {"kind": "exclusive"}, "d#1": reader, "d#2": reader}, nil,
+			"d is held as a whole beside 2 shares"},
+		"readers beside permits": {held{"d#1": reader, "d#2": permits(1., 3.)}, nil,
+			"d has permits out beside 1 reader"},
+		"a lock that is called like a share": {held{"build": nil, "build#7": nil}, nil, ""},
+		"delays": {nil, []metadata.Delay{{Lock: "z", Leased: true}, {Lock: "b\n"}, {Lock: "a", Unreadable: true}},
+			`a has a lock delay without a lease, which stays until somebody ends it; ` +
+				`b\n has a lock delay without a lease, which stays until somebody ends it`},
+	} {
+		var got []string
+		for _, l := range inconsistent.Find(maps.All(c.held), c.delays) {
+			got = append(got, l.String())
+		}
+		if strings.Join(got, "; ") != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

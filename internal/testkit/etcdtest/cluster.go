@@ -1,0 +1,257 @@
+package etcdtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+)
+
+// memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
+const memberVariable = "ETCDTEST_MEMBER"
+
+// Main is for the TestMain of packages that use Cluster. If Cluster started this process, it runs an etcd member,
+// otherwise the tests.
+func Main(m *testing.M) {
+	Member()
+	os.Exit(m.Run())
+}
+
+// Member is the first half of Main, for a TestMain that does more than run tests. In a process that Cluster started it
+// does not return.
+func Member() {
+	config, isMember := os.LookupEnv(memberVariable)
+	if !isMember {
+		return
+	}
+	if err := member(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// member runs until SIGTERM or the end of the test's process.
+func member(config string) error {
+	var c etcdembed.Config
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	proctest.EndWithParent()
+	etcd, err := etcdembed.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer etcd.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-etcd.Done():
+		return fmt.Errorf("member %s stopped by itself", c.Name)
+	}
+}
+
+// Members is a cluster whose members are processes, numbered from 0. It is stopped at the end of the test.
+type Members struct {
+	t     testing.TB
+	opts  options
+	ca    *CA
+	dir   string
+	made  int // number of members ever created
+	confs []etcdembed.Config
+	// programs are the paths of the etcd programs that members run; empty for the embedded one.
+	programs []string
+	procs    []*proctest.Process
+}
+
+// Cluster starts n members and returns once all of them answer. The package's TestMain must call Main.
+func Cluster(t testing.TB, n int, opts ...Option) *Members {
+	t.Helper()
+	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), programs: make([]string, n)}
+	m.procs = make([]*proctest.Process, n)
+	if m.opts.tls {
+		m.ca = NewCA(t)
+	}
+	var peers []string
+	for i := range n {
+		c := m.config(t)
+		m.confs, m.programs[i] = append(m.confs, c), m.opts.program
+		peers = append(peers, c.Name+"=http://"+c.Peer)
+	}
+	t.Cleanup(m.end)
+	for i := range m.confs {
+		m.confs[i].Cluster = strings.Join(peers, ",")
+		m.launch(i)
+	}
+	m.WaitReady(t)
+	if m.opts.auth {
+		enableAuth(t, m.Client(t))
+		m.opts.users = true
+	}
+	return m
+}
+
+// config returns the configuration of a new member.
+func (m *Members) config(t testing.TB) etcdembed.Config {
+	t.Helper()
+	m.made++
+	return m.opts.config(t, m.ca, m.dir, fmt.Sprintf("m%d", m.made-1))
+}
+
+// Endpoints returns the members' URLs for clients.
+func (m *Members) Endpoints() []string {
+	var all []string
+	for _, c := range m.confs {
+		all = append(all, endpoint(c))
+	}
+	return all
+}
+
+// CA returns the authority that signed the members' certificates; nil without TLS.
+func (m *Members) CA() *CA { return m.ca }
+
+// Client returns a client of all members with all permissions, which is closed at the end of the test.
+func (m *Members) Client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	return m.opts.client(t, m.ca, m.Endpoints()...)
+}
+
+// ClientOf returns a client of member i alone.
+func (m *Members) ClientOf(t testing.TB, i int) *clientv3.Client {
+	t.Helper()
+	return m.opts.client(t, m.ca, m.Endpoints()[i])
+}
+
+// Kill kills member i, as kill -9 does. It can be restarted.
+func (m *Members) Kill(i int) { m.procs[i].Kill() }
+
+// Pause suspends the process of member i: its connections stay open but silent.
+func (m *Members) Pause(i int) { m.procs[i].Pause() }
+
+// Resume continues a paused member.
+func (m *Members) Resume(i int) { m.procs[i].Resume() }
+
+// Restart runs member i again with the same data and ports, after killing it if it is running. It returns when the
+// member listens; WaitReady waits until it answers.
+func (m *Members) Restart(i int) {
+	m.t.Helper()
+	m.Kill(i)
+	m.launch(i)
+	m.listens(i)
+}
+
+// PID returns the process id of member i.
+func (m *Members) PID(i int) int { return m.procs[i].PID() }
+
+// Upgrade has member i go on with this test's own etcd, on the same data, where it was that of Program until now.
+func (m *Members) Upgrade(i int) {
+	m.t.Helper()
+	m.programs[i] = ""
+	m.Restart(i)
+}
+
+// Leader returns the number of the leader. It waits for an election if there is none.
+func (m *Members) Leader(t testing.TB) int {
+	t.Helper()
+	found := -1
+	eventually(t, "a leader", func(ctx context.Context) error {
+		for i := range m.confs {
+			s, err := m.status(ctx, t, i)
+			if err == nil && s.Leader == s.Header.MemberId {
+				found = i
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d members leads", len(m.confs))
+	})
+	return found
+}
+
+// WaitReady returns when every running member answers a linearizable read.
+func (m *Members) WaitReady(t testing.TB) {
+	t.Helper()
+	for i, p := range m.procs {
+		if !p.Running() {
+			continue
+		}
+		c := m.ClientOf(t, i)
+		eventually(t, "member "+m.confs[i].Name, func(ctx context.Context) error {
+			if !p.Running() {
+				t.Fatalf("member %s ended: %s (does TestMain call etcdtest.Main?)", m.confs[i].Name,
+					strings.TrimSpace(p.Output()))
+			}
+			_, err := c.Get(ctx, "ready")
+			return err
+		})
+		c.Close()
+	}
+}
+
+func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.StatusResponse, error) {
+	c := m.ClientOf(t, i)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return c.Status(ctx, m.Endpoints()[i])
+}
+
+func (m *Members) launch(i int) {
+	m.t.Helper()
+	p, err := launch(m.confs[i], m.programs[i])
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.procs[i] = p
+}
+
+func (m *Members) listens(i int) {
+	m.t.Helper()
+	eventually(m.t, "member "+m.confs[i].Name, func(context.Context) error {
+		c, err := net.Dial("tcp", m.confs[i].Client)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
+func (m *Members) end() {
+	for _, p := range m.procs {
+		if p != nil {
+			p.Kill()
+		}
+	}
+}
+
+// eventually tries f until it returns nil.
+func eventually(t testing.TB, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, 2*time.Second)
+		err := f(try)
+		done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

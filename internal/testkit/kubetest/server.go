@@ -1,0 +1,163 @@
+// Package kubetest has a real API server of Kubernetes for tests and benchmarks, and pods in it. There is no kubelet:
+// the caller reports what happens to a pod's containers, as a kubelet would.
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+)
+
+// AdminToken may do everything, and PlainToken nothing until a role binding says so.
+const (
+	AdminToken = "admin-token"
+	PlainToken = "plain-token"
+)
+
+// Object is anything in JSON.
+type Object = map[string]any
+
+// Server is an API server. Its data is in an etcd that it was given.
+type Server struct {
+	Address string // host:port, for TLS
+	Process *proctest.Process
+	dir     string
+	client  *http.Client
+}
+
+// Launch starts the API server program with an etcd, at an address that is free, and with its files in a directory. It
+// does not wait until the server is ready.
+func Launch(program, etcd, address, dir string) (*Server, error) {
+	s := &Server{Address: address, dir: dir}
+	if err := s.keys(); err != nil {
+		return nil, err
+	}
+	_, err := s.File("tokens.csv", AdminToken+`,admin,admin,"system:masters"`+"\n"+PlainToken+",plain,plain\n")
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := strings.Cut(address, ":")
+	s.Process, err = proctest.Launch(exec.Command(program, //nolint:gosec,noctx // given by the caller, who ends it
+		"--etcd-servers="+etcd, "--secure-port="+port, "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "certs"),
+		"--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+filepath.Join(dir, "sa.pub"),
+		"--service-account-signing-key-file="+filepath.Join(dir, "sa.key"), "--authorization-mode=RBAC",
+		"--token-auth-file="+filepath.Join(dir, "tokens.csv")))
+	return s, err
+}
+
+// keys makes those that sign the tokens of service accounts.
+func (s *Server) keys() error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return err
+	}
+	private := pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
+	if _, err := s.File("sa.key", string(pem.EncodeToMemory(&private))); err != nil {
+		return err
+	}
+	_, err = s.File("sa.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	return err
+}
+
+// File writes a file into the server's directory, and returns its path.
+func (s *Server) File(name, text string) (path string, err error) {
+	path = filepath.Join(s.dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// Ready returns nil if the API server answers. Nothing else may be asked before.
+func (s *Server) Ready() error {
+	certificate, err := os.ReadFile(filepath.Join(s.dir, "certs", "apiserver.crt"))
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	s.client = &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 16}}
+	_, err = s.Ask("GET", "/readyz", "", nil)
+	return err
+}
+
+// Kubeconfig writes a file for clients that reach the API server at an address and have a token, and returns its path.
+func (s *Server) Kubeconfig(name, address, token string) (path string, err error) {
+	return s.File(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: "https://%s", certificate-authority: "%s/certs/apiserver.crt"}}]
+users: [{name: test, user: {token: "%s"}}]
+`, address, s.dir, token))
+}
+
+// Ask sends a request of the administrator and returns the answer. A body of bytes is sent as it is, any other as JSON.
+// A refusal is an error.
+func (s *Server) Ask(method, path, contentType string, body any) (Object, error) {
+	return s.AskAs(AdminToken, method, path, contentType, body)
+}
+
+// AskAs is Ask for somebody else's token.
+func (s *Server) AskAs(token, method, path, contentType string, body any) (Object, error) {
+	text, isText := body.([]byte)
+	if !isText && body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	url := "https://" + s.Address + path
+	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", contentType)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if text, err = io.ReadAll(response.Body); err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
+	}
+	var answer Object
+	if path != "/readyz" {
+		err = json.Unmarshal(text, &answer)
+	}
+	return answer, err
+}
+
+// MakeNamespace makes one with the service account that pods need.
+func (s *Server) MakeNamespace(name string) error {
+	_, err := s.Ask("POST", "/api/v1/namespaces", "application/json", Object{"metadata": Object{"name": name}})
+	if err != nil {
+		return err
+	}
+	_, err = s.Ask("POST", "/api/v1/namespaces/"+name+"/serviceaccounts", "application/json",
+		Object{"metadata": Object{"name": "default"}})
+	return err
+}

@@ -1,0 +1,100 @@
+package proctest_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+)
+
+const roleVariable = "PROCTEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "child":
+		proctest.EndWithParent()
+		fmt.Println("ready")
+		select {}
+	case "parent": // of a child that stands still, to which it says nothing in the end
+		child, err := proctest.Launch(proctest.Self(roleVariable, "child"))
+		if err != nil {
+			panic(err)
+		}
+		child.Pause()
+		fmt.Println(child.PID())
+		bufio.NewReader(os.Stdin).ReadString('\n')
+		os.Exit(3)
+	}
+}
+
+func TestNothingOutlivesTheTest(t *testing.T) {
+	cmd := proctest.Self(roleVariable, "parent")
+	keys, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := proctest.Start(t, cmd)
+	child := parent.NextLine(t)
+	if _, err := keys.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if code := parent.Wait(t); code != 3 || parent.Running() {
+		t.Errorf("exit code %d, running %v", code, parent.Running())
+	}
+	proctest.Eventually(t, "the end of its child", func() error {
+		state, err := os.ReadFile(filepath.Join("/proc", child, "stat"))
+		if errors.Is(err, fs.ErrNotExist) || strings.Contains(string(state), ") Z ") {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("its state is %s", state), err)
+	})
+}
+
+func TestAPausedProcessStandsStillAndCanBeKilled(t *testing.T) {
+	p := proctest.Start(t, proctest.Self(roleVariable, "child"))
+	p.Prints(t, "ready")
+	if err := p.Pause(); err != nil {
+		t.Error(err)
+	}
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil || !strings.Contains(string(state), ") T ") {
+		t.Errorf("its state is %s (%v)", state, err)
+	}
+	p.Resume()
+	p.Pause()
+	p.Kill()
+	if status := p.State().Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", p.State())
+	}
+}
+
+func TestACommandLeavesItsCodeAndBothOutputs(t *testing.T) {
+	got := proctest.Run(t, exec.Command("sh", "-c", "cat; echo out; echo err >&2; exit 7"))
+	if want := (proctest.Result{Code: 7, Stdout: "out\n", Stderr: "err\n"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestATaskEndsWithItsContextAndItsError(t *testing.T) {
+	broken := errors.New("broken")
+	if err := proctest.Go(t, func(context.Context) error { return broken }).Wait(t); err != broken {
+		t.Errorf("%v", err)
+	}
+	task := proctest.Go(t, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	task.Stop(t)
+	<-task.Done()
+}

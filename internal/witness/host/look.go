@@ -1,0 +1,219 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// searchShare is how many times as long as a search through all processes took nobody searches again, so that it costs
+// a twentieth of a processor at most.
+const searchShare = 20
+
+// look finds the processes that hold locks, and looks again at those of which the kernel gives no handle.
+func (w *Witness) look(ctx context.Context) {
+	poll := time.NewTicker(w.pauses.poll)
+	defer poll.Stop()
+	for {
+		next := w.lookForAll()
+		var later <-chan time.Time
+		if !next.IsZero() {
+			later = time.After(max(time.Until(next), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.find:
+		case <-later:
+		case <-poll.C:
+			w.pollAll()
+			w.forgetIdle()
+		}
+	}
+}
+
+// lookForAll looks for the processes that are due, and returns when the next is; zero for none.
+func (w *Witness) lookForAll() (next time.Time) {
+	began := time.Now()
+	direct, nested := w.wanted(began)
+	for _, h := range direct {
+		one, seen := w.processes.direct(h)
+		if seen == present {
+			w.found(h, []watcher{one}, seen)
+		} else {
+			w.found(h, nil, seen)
+		}
+	}
+	if len(nested) > 0 {
+		found, seen, err := w.processes.search(nested)
+		if err != nil {
+			w.cfg.Log.Warn().Err(err).Msg("the processes of this machine cannot be searched: this is tried again")
+			w.postpone(began.Add(lastPause))
+		}
+		for h, s := range seen {
+			w.found(h, found[h], s)
+		}
+		w.postpone(time.Now().Add(searchShare * time.Since(began)))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.running {
+		if p.wanted() && (next.IsZero() || p.next.Before(next)) {
+			next = p.next
+		}
+	}
+	return next
+}
+
+// wanted reports whether somebody has to look for the process.
+func (p *process) wanted() bool { return len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen }
+
+// wanted returns the holders to look for now: by their ids in the namespace of the witness, and in all others.
+func (w *Witness) wanted(now time.Time) (direct, nested []holder) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for h, p := range w.running {
+		switch {
+		case !p.wanted() || p.next.After(now):
+		case h.namespace == w.cfg.Machine.Namespace:
+			direct = append(direct, h)
+		default:
+			nested = append(nested, h)
+		}
+	}
+	return direct, nested
+}
+
+// postpone leaves the other namespaces alone until then.
+func (w *Witness) postpone(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for h, p := range w.running {
+		if p.wanted() && h.namespace != w.cfg.Machine.Namespace && p.next.Before(until) {
+			p.next = until
+		}
+	}
+}
+
+// found takes what a look for a holder found. A process that is not there is looked for twice before that counts.
+func (w *Witness) found(h holder, watchers []watcher, seen sight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.running[h]
+	if p == nil {
+		closeAll(watchers)
+		return
+	}
+	switch seen {
+	case present:
+		p.looks = 0
+		p.watchers = watchers
+		for _, one := range watchers {
+			if one.handle != nil {
+				w.following.Go(func() { w.await(h, one) })
+			}
+		}
+	case absent:
+		if p.looks++; p.looks > 1 {
+			w.ended(p, exit{})
+			return
+		}
+		p.next = time.Now().Add(w.pauses.again)
+	case unseen:
+		p.unseen = true
+		w.cannotSee(p)
+	}
+}
+
+// cannotSee says once that a holder's process cannot be seen. It is called with mu.
+func (w *Witness) cannotSee(p *process) {
+	if w.warned {
+		return
+	}
+	w.warned = true
+	w.cfg.Log.Warn().Int64("pid", p.pid).Int64("pid_namespace", p.namespace).
+		Int64("own_namespace", w.cfg.Machine.Namespace).
+		Msg("a process of this machine that holds a lock cannot be seen from here, and its end cannot be proven: run " +
+			"the witness in the pid namespace of the machine; this is said once, a metric counts them")
+}
+
+// await waits for the end of one process.
+func (w *Witness) await(h holder, one watcher) {
+	if one.handle.wait() != nil {
+		return // closed: nobody wants to know
+	}
+	w.over(h, one, w.cfg.Now())
+}
+
+// over takes the end of one process.
+func (w *Witness) over(h holder, one watcher, at time.Time) {
+	e := exitOf(one, w.processes.proc, at)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.running[h]
+	if p == nil || !slices.Contains(p.watchers, one) {
+		return
+	}
+	p.watchers = slices.DeleteFunc(p.watchers, func(other watcher) bool { return other == one })
+	one.close()
+	if len(p.watchers) == 0 {
+		w.ended(p, e)
+	}
+}
+
+// ended states the end of a process for all of its locks. It is called with mu.
+func (w *Witness) ended(p *process, e exit) {
+	delete(w.running, p.holder)
+	for _, l := range p.locks {
+		how := fmt.Sprintf("process %d on %s", p.pid, w.cfg.Machine.Hostname)
+		if e.at.IsZero() {
+			how += " is gone"
+		} else {
+			how += " ended"
+		}
+		s := w.statement(l.hold, metadata.CauseProcessEnded, how)
+		s.EndedAt = metadata.Time{Time: e.at}
+		s.ExitCode = e.code
+		s.Signal = e.signal
+		l.statement = &s
+	}
+	wake(w.speak)
+}
+
+// pollAll looks at the processes of which the kernel gave no handle.
+func (w *Witness) pollAll() {
+	type one struct {
+		holder
+		watcher
+	}
+	var all []one
+	w.mu.Lock()
+	for h, p := range w.running {
+		for _, watched := range p.watchers {
+			if watched.handle == nil {
+				all = append(all, one{h, watched})
+			}
+		}
+	}
+	w.mu.Unlock()
+	for _, o := range all {
+		if o.look(w.processes.proc) == absent {
+			w.over(o.holder, o.watcher, w.cfg.Now())
+		}
+	}
+}
+
+// forgetIdle lets go of processes that have held nothing for a while.
+func (w *Witness) forgetIdle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for h, p := range w.running {
+		if len(p.locks) == 0 && time.Since(p.idle) >= w.pauses.idle {
+			closeAll(p.watchers)
+			delete(w.running, h)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clustermutex/unlocker/internal/witness/holderproc"
+)
+
+// proc is a /proc, mounted for this process's own pid namespace.
+type proc struct{ root string }
+
+func (p proc) path(parts ...string) string {
+	return filepath.Join(append([]string{p.root}, parts...)...)
+}
+
+// stat reads the state of the process. The error is the system's if the file cannot be read.
+func (p proc) stat(pid int64) (holderproc.Stat, error) {
+	text, err := os.ReadFile(p.path(strconv.FormatInt(pid, 10), "stat"))
+	if err != nil {
+		return holderproc.Stat{}, err
+	}
+	s, ok := holderproc.ParseStat(string(text))
+	if !ok {
+		return holderproc.Stat{}, fmt.Errorf("process %d: its stat cannot be read", pid)
+	}
+	return s, nil
+}
+
+// isHolder reports whether the process with this id here may be the process of h: it has the id of h in its own
+// namespace, and that is not known to be another than that of h. Who may not trace a process cannot read which one that
+// is; then it is not certain. An error says that the process is there, and cannot be told from others.
+func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
+	name := strconv.FormatInt(pid, 10)
+	status, err := os.ReadFile(p.path(name, "status"))
+	if isGone(err) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	pids := holderproc.ParseNSpid(string(status))
+	if len(pids) == 0 {
+		return false, false, fmt.Errorf("process %d: its status does not have its ids", pid)
+	}
+	if pids[len(pids)-1] != h.pid {
+		return false, false, nil
+	}
+	link, err := os.Readlink(p.path(name, "ns", "pid"))
+	if err != nil {
+		return true, false, nil
+	}
+	inode, ok := holderproc.ParseNamespace(link)
+	return !ok || inode == h.namespace, ok, nil
+}
+
+// began returns the processes by the time when they began.
+func (p proc) began() (map[int64][]int64, error) {
+	dir, err := os.Open(p.root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int64][]int64, len(names))
+	for _, name := range names {
+		pid, err := strconv.ParseInt(name, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch s, err := p.stat(pid); {
+		case err == nil && !s.Ended():
+			all[s.Start] = append(all[s.Start], pid)
+		case err != nil && !isGone(err):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// hides returns what keeps this process from seeing all processes of the namespace of this /proc; nil if nothing does.
+func (p proc) hides() error {
+	mounts, err := os.ReadFile(p.path("self", "mountinfo"))
+	if err != nil {
+		return err
+	}
+	mode, group := hidden(string(mounts), p.root)
+	if mode == "" {
+		return nil
+	}
+	status, err := os.ReadFile(p.path("self", "status"))
+	if err != nil {
+		return err
+	}
+	if mayTrace(status) || mode != "4" && mode != "ptraceable" && inGroup(status, group) {
+		return nil
+	}
+	return fmt.Errorf("/proc hides the processes of other users (hidepid=%s): give the witness the capability "+
+		"CAP_SYS_PTRACE or the group of the mount option gid, or mount /proc without hidepid", mode)
+}
+
+// hidden returns the mount options hidepid and gid of the /proc that is mounted last; mode is empty if all see all.
+func hidden(mountinfo, root string) (mode, group string) {
+	for line := range strings.Lines(mountinfo) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		kind := strings.Fields(after)
+		if !ok || len(fields) < 5 || fields[4] != root || len(kind) < 3 || kind[0] != "proc" {
+			continue
+		}
+		mode, group = "", "0"
+		for option := range strings.SplitSeq(kind[2], ",") {
+			if value, ok := strings.CutPrefix(option, "hidepid="); ok && value != "0" && value != "off" {
+				mode = value
+			}
+			if value, ok := strings.CutPrefix(option, "gid="); ok {
+				group = value
+			}
+		}
+	}
+	return mode, group
+}
+
+// capTrace is the bit of CAP_SYS_PTRACE.
+const capTrace = 19
+
+func mayTrace(status []byte) bool {
+	caps, err := strconv.ParseUint(statusLine(status, "CapEff:"), 16, 64)
+	return err == nil && caps&(1<<capTrace) != 0
+}
+
+func inGroup(status []byte, group string) bool {
+	effective := strings.Fields(statusLine(status, "Gid:"))
+	return len(effective) > 1 && effective[1] == group ||
+		slices.Contains(strings.Fields(statusLine(status, "Groups:")), group)
+}
+
+func statusLine(status []byte, name string) string {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return string(bytes.TrimSpace(rest))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	now := w.identity(c.Process.Pid)
+	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
+	other := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000002"}
+	handed := before
+	handed.Detached = true
+	holds := map[string]locktxn.Hold{
+		"before": w.hold("before", 17, before), "other": w.hold("other", 17, other),
+		"handed": w.hold("handed", 17, handed), "now": w.hold("now", c.Process.Pid, now),
+		"container": w.hold("container", 1, before, func(d *metadata.Draft) { d.Hostname = "4f1e0c" }),
+	}
+	w.machine.Earlier = []string{before.BootID}
+	w.witness()
+	for _, lock := range []string{"before", "container"} {
+		if s := w.death(holds[lock]); s.Cause != metadata.CauseRebooted || !s.EndedAt.IsZero() ||
+			s.How != "the machine "+w.machine.Hostname+" has booted since" {
+			t.Errorf("%s: %+v", lock, *s)
+		}
+	}
+	w.silent(holds["other"], holds["handed"], holds["now"])
+}
+
+func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
+	w := newWorld(t)
+	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
+	w.machine.Earlier = []string{before.BootID}
+	one := w.witness()
+	w.silent()
+	first := w.hold("first", 17, before)
+	second := w.hold("second", 17, before)
+	w.silent(first, second)
+	if n := strings.Count(one.log.String(), "another machine has a copy of the state directory"); n != 1 {
+		t.Errorf("it is logged %d times: %s", n, one.log)
+	}
+}
+
+// What was taken while the watch was broken is only seen by the next list.
+func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
+	w := newWorld(t)
+	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
+	w.machine.Earlier = []string{before.BootID}
+	store := lockstore.New(w.etcd, w.layout)
+	watching := make(chan struct{})
+	broken := make(chan struct{})
+	var first sync.Once
+	one := w.witness(func(one *Witness) {
+		one.cfg.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			var err error
+			first.Do(func() {
+				close(watching)
+				<-broken
+				err = errors.New("the watch broke")
+			})
+			if err != nil {
+				return err
+			}
+			return store.Watch(ctx, after, each)
+		}
+	})
+	<-watching
+	h := w.hold("a", 17, before)
+	close(broken)
+	w.silent(h)
+	contains(t, one.log.String(), "another machine has a copy of the state directory")
+}

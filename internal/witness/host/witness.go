@@ -1,0 +1,146 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Config is what a witness needs. All functions are required.
+type Config struct {
+	ID      string // of this witness, for its statements
+	Machine Machine
+	Layout  protocol.Layout
+
+	// List and Watch read the keys in etcd; see package lockstore.
+	List  func(ctx context.Context, each func(protocol.KV)) (revision int64, err error)
+	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
+	// State writes a statement. An error that wraps metadata.ErrChanged says that there is nothing to state any more.
+	State func(context.Context, metadata.Statement) error
+	// Prove returns why etcd would refuse statements, or nil.
+	Prove   func(context.Context) error
+	Explain func(error) string // an error of etcd as a sentence
+
+	Now func() time.Time
+	Log zerolog.Logger
+}
+
+// Witness states the ends of processes of this machine that hold locks. Make one with [New].
+type Witness struct {
+	cfg       Config
+	records   records
+	processes processes
+	pauses    pauses
+
+	find  chan struct{} // has room for one: somebody has to look for processes
+	speak chan struct{} // has room for one: there is something to state
+
+	mu        sync.Mutex
+	locks     map[string]*held // by the name of the lock
+	running   map[holder]*process
+	firstList int64  // the revision of the first list; 0 before it
+	away      string // why the locks are not known as they are; empty if they are
+	mute      string // why nothing can be stated
+	warned    bool   // of a process that cannot be seen
+	counts    counts
+	following sync.WaitGroup // of the processes that are waited for
+}
+
+// pauses are times that tests may shorten.
+type pauses struct {
+	again time.Duration // until a process that is not there is looked for once more
+	poll  time.Duration // between looks at a process of which the kernel gives no handle
+	idle  time.Duration // for which a process is watched that holds nothing any more
+	retry time.Duration // after a statement that failed, for the first time
+}
+
+func defaultPauses() pauses {
+	return pauses{again: 250 * time.Millisecond, poll: time.Second, idle: 30 * time.Second, retry: time.Second}
+}
+
+// held is a lock that is held by a process of this machine.
+type held struct {
+	hold
+	statement *metadata.Statement // once the holder has ended
+	said      bool                // etcd has the statement
+	lost      uint64              // how often it was deleted or may have expired
+	told      bool                // it was logged and counted
+}
+
+// process is a holder of locks.
+type process struct {
+	holder
+	locks    map[string]*held
+	looks    int       // that found nothing, one after the other
+	next     time.Time // when to look for it, while there is no watcher
+	watchers []watcher
+	unseen   bool
+	idle     time.Time // since when it has held nothing; zero while it holds something
+}
+
+// New returns a witness.
+func New(c Config) *Witness {
+	return &Witness{
+		cfg:     c,
+		records: records{layout: c.Layout, boot: c.Machine.BootID, earlier: c.Machine.Earlier},
+		processes: processes{
+			proc: proc{"/proc"}, own: c.Machine.Namespace, all: c.Machine.SeesAll(), open: openProcess,
+		},
+		pauses: defaultPauses(),
+		find:   make(chan struct{}, 1), speak: make(chan struct{}, 1),
+		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]uint64{}},
+		away: "they were not read yet",
+	}
+}
+
+// Run follows the locks and the processes until ctx ends, then returns nil.
+func (w *Witness) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	for _, part := range []func(context.Context){w.follow, w.look, w.speakUp} {
+		parts.Go(func() { part(ctx) })
+	}
+	parts.Wait()
+	w.mu.Lock()
+	for _, p := range w.running {
+		closeAll(p.watchers)
+	}
+	w.running = map[holder]*process{}
+	w.mu.Unlock()
+	w.following.Wait()
+	return nil
+}
+
+// Synced returns nil if the witness knows the locks as they are, and may state what it sees.
+func (w *Witness) Synced() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if trouble := cmp.Or(w.away, w.mute); trouble != "" {
+		return errors.New(trouble)
+	}
+	return nil
+}
+
+// wake makes the reader of the channel run once more.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// causes are what a witness of hosts states.
+func causes() []string { return []string{metadata.CauseProcessEnded, metadata.CauseRebooted} }

@@ -1,0 +1,619 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := w.sleeper()
+			before := w.hold("before", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			after := w.hold("after", c.Process.Pid, w.identity(c.Process.Pid))
+			w.silent(before, after)
+			killed := time.Now()
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range []locktxn.Hold{before, after} {
+				s := w.death(h)
+				if s.Cause != metadata.CauseProcessEnded || s.EndedAt.Before(killed.Add(-time.Microsecond)) ||
+					s.EndedAt.After(time.Now()) || s.Signal != "SIGKILL" || s.ExitCode != nil ||
+					s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
+					t.Errorf("%s: %+v", h.Lock, *s)
+				}
+			}
+		})
+	}
+}
+
+func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	name := strconv.Itoa(c.Process.Pid)
+	f := newFake(t)
+	if err := os.MkdirAll(f.path(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(f.path(name, "stat"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan sight)
+	go func() { seen <- watcher{pid: int64(c.Process.Pid), start: 1}.look(f.proc) }()
+	pipe, err := os.OpenFile(f.path(name, "stat"), os.O_WRONLY, 0) // waits for the look to read it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	pipe.Close()
+	if s := <-seen; s != absent {
+		t.Errorf("got %d, want %d", s, absent)
+	}
+}
+
+func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := exec.Command("sh", "-c", "read line; exit 7")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	in.Close()
+	_ = c.Wait()
+	if s := w.death(h); s.ExitCode == nil || *s.ExitCode != 7 || s.Signal != "" {
+		t.Errorf("%+v", *s)
+	}
+}
+
+func TestAProcessThatNobodyReapsHasEnded(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := w.sleeper()
+			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			if err := c.Process.Kill(); err != nil { // and no Wait
+				t.Fatal(err)
+			}
+			if s := w.death(h); s.Cause != metadata.CauseProcessEnded {
+				t.Errorf("%+v", *s)
+			}
+			found := w.hold("found", c.Process.Pid, metadata.Process{BootID: w.machine.BootID,
+				Start: w.identity(c.Process.Pid).Start, PIDNamespace: w.machine.Namespace})
+			if s := w.death(found); !s.EndedAt.IsZero() {
+				t.Errorf("found dead: %+v", *s)
+			}
+		})
+	}
+}
+
+func TestExecIsNoEnd(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := exec.Command("sh", "-c", "read line; exec sleep 600")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	in.Close()
+	w.eventually("the exec", func() bool {
+		name, err := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/comm")
+		return err == nil && string(name) == "sleep\n"
+	})
+	w.silent(h)
+	_ = c.Process.Kill()
+	w.death(h)
+}
+
+func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := exec.Command("/proc/self/exe")
+			c.Env = append(os.Environ(), envThread+"=1")
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Wait()
+			defer c.Process.Kill()
+			w.eventually("the end of the first thread", func() bool {
+				s, err := one.processes.proc.stat(int64(c.Process.Pid))
+				return err == nil && s.State == 'Z' && s.Threads > 1
+			})
+			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			w.silent(h)
+			_ = c.Process.Kill()
+			w.death(h)
+		})
+	}
+}
+
+func TestARecordByHandIsAsGood(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	script := fmt.Sprintf(`process_start=$(sed 's/.*) //' /proc/%[1]d/stat | cut -d ' ' -f 20)
+		pid_namespace=$(readlink /proc/%[1]d/ns/pid | tr -dc 0-9)
+		echo $process_start $pid_namespace`, c.Process.Pid)
+	if page, err := os.ReadFile("../../../docs/shell.md"); err != nil ||
+		!strings.Contains(string(page), "process_start=$(sed 's/.*) //' /proc/$$/stat | cut -d ' ' -f 20)") ||
+		!strings.Contains(string(page), "pid_namespace=$(readlink /proc/$$/ns/pid | tr -dc 0-9)") {
+		t.Errorf("the handbook has another script, %v", err)
+	}
+	out, err := exec.Command("sh", "-c", script).Output()
+	start, namespace, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if err != nil || start != strconv.FormatInt(self.Start, 10) ||
+		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
+		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
+	}
+	const id = "11111111-2222-4333-8444-555555555555"
+	fields := map[string]string{metadata.FieldUUID: id, metadata.FieldPID: strconv.Itoa(c.Process.Pid),
+		metadata.FieldBootID: self.BootID, metadata.FieldProcessStart: start, metadata.FieldPIDNamespace: namespace,
+		metadata.FieldAlertAt: "1553682900", metadata.FieldAutoUnlockAt: "1553683500"}
+	var puts []clientv3.Op
+	for name, value := range fields {
+		puts = append(puts, clientv3.OpPut(w.layout.Field("nightly dump", name), value))
+	}
+	resp, err := w.etcd.Txn(t.Context()).Then(puts...).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.watches(one, 1)
+	_ = c.Process.Kill()
+	w.death(locktxn.Hold{Lock: "nightly dump", UUID: id, Token: resp.Header.Revision})
+}
+
+func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("no lock of this process", func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return len(one.locks) == 0
+	})
+	_ = c.Process.Kill()
+	w.silent(h)
+}
+
+func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.sleeper()
+			living := w.hold("living", c.Process.Pid, w.identity(c.Process.Pid))
+			former := w.identity(c.Process.Pid)
+			former.Start--
+			h := w.hold("former", c.Process.Pid, former)
+			w.witness(change...)
+			if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.IsZero() {
+				t.Errorf("%+v", *s)
+			}
+			w.silent(living)
+		})
+	}
+}
+
+func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	pid := c.Process.Pid
+	self := w.identity(pid)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	gone := func(change func(*metadata.Process)) metadata.Process {
+		p := self
+		change(&p)
+		return p
+	}
+	holds := []locktxn.Hold{
+		w.hold("another machine of the same name", pid, gone(func(p *metadata.Process) { p.BootID = "another" })),
+		w.hold("no boot id", pid, gone(func(p *metadata.Process) { p.BootID = "" })),
+		w.hold("no start", pid, gone(func(p *metadata.Process) { p.Start = 0 })),
+		w.hold("no namespace", pid, gone(func(p *metadata.Process) { p.PIDNamespace = 0 })),
+		w.hold("detached", pid, gone(func(p *metadata.Process) { p.Detached = true })),
+		w.hold("no pid", 0, self),
+		w.hold("nothing", pid, metadata.Process{}),
+		w.hold("purpose", pid, metadata.Process{}, func(d *metadata.Draft) { d.Purpose = w.machine.BootID }),
+	}
+	elsewhere := gone(func(p *metadata.Process) { p.BootID = "another" })
+	ours := func(d *metadata.Draft) { d.Purpose = w.machine.BootID }
+	adopted := w.hold("adopted", pid, self)
+	w.commit(locktxn.Detach(w.layout, adopted))
+	holds = append(holds, adopted, w.hold("another machine that names our boot", pid, elsewhere, ours))
+	one := w.witness()
+	w.silent(holds...)
+	w.silent(w.hold("the same, while the witness watches", pid, elsewhere, ours))
+	if log := one.log.String(); strings.Contains(log, "copy of the state directory") {
+		t.Errorf("the witness takes a stranger's record for one of this machine: %s", log)
+	}
+}
+
+// A look may come while /proc does not show a process, or not as a whole.
+func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	var missed atomic.Bool
+	one := w.witness(func(one *Witness) {
+		open := one.processes.open
+		one.processes.open = func(pid int64) (*handle, error) {
+			if pid == int64(c.Process.Pid) && !missed.Swap(true) {
+				return nil, unix.ESRCH
+			}
+			return open(pid)
+		}
+	})
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.eventually("the first look", missed.Load)
+	if w.silent(h); t.Failed() {
+		return // nobody watches it
+	}
+	w.watches(one, 1)
+	_ = c.Process.Kill()
+	w.death(h)
+}
+
+func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	detached := w.hold("detached", c.Process.Pid, self)
+	released := w.hold("released", c.Process.Pid, self)
+	kept := w.hold("kept", c.Process.Pid, self)
+	w.watches(one, 1)
+	w.commit(locktxn.Detach(w.layout, detached))
+	w.commit(locktxn.Release(w.layout, released))
+	next := w.hold("released", os.Getpid(), w.identity(os.Getpid()))
+	_ = c.Process.Kill()
+	w.death(kept)
+	w.silent(detached, released, next)
+}
+
+func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(h)
+	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
+		t.Fatal(err)
+	}
+	w.death(h)
+}
+
+func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	store := lockstore.New(w.etcd, w.layout)
+	applied := make(chan int64, 100)
+	var first sync.Once
+	deleted := make(chan struct{})
+	w.witness(func(one *Witness) {
+		one.cfg.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			return store.Watch(ctx, after, func(revision int64, events []protocol.Event) {
+				each(revision, events)
+				applied <- revision
+			})
+		}
+		one.cfg.State = func(ctx context.Context, s metadata.Statement) error {
+			err := store.State(ctx, s)
+			first.Do(func() {
+				resp, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID))
+				if failed != nil {
+					t.Error(failed)
+					return
+				}
+				for revision := range applied {
+					if revision >= resp.Header.Revision {
+						close(deleted)
+						return
+					}
+				}
+			})
+			return err
+		}
+	})
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	<-deleted
+	w.death(h)
+}
+
+func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
+	denied := errors.New("permission denied")
+	t.Run("when the rights are granted", func(t *testing.T) {
+		w := newWorld(t)
+		var granted atomic.Bool
+		one := w.witness(func(one *Witness) {
+			one.pauses.retry = 10 * time.Millisecond
+			one.cfg.Prove = func(context.Context) error {
+				if granted.Load() {
+					return nil
+				}
+				return denied
+			}
+		})
+		w.eventually("the trouble", func() bool {
+			err := one.Synced()
+			return err != nil && strings.Contains(err.Error(), "nothing can be stated")
+		})
+		w.mayState(one, 0)
+		granted.Store(true)
+		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+		w.mayState(one, 1)
+	})
+	t.Run("when the hold of which it could not is over", func(t *testing.T) {
+		w := newWorld(t)
+		one := w.witness(func(one *Witness) {
+			one.pauses.retry = 10 * time.Millisecond
+			one.cfg.State = func(context.Context, metadata.Statement) error { return denied }
+		})
+		c := w.sleeper()
+		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		_ = c.Process.Kill()
+		w.eventually("the trouble", func() bool {
+			err := one.Synced()
+			return err != nil && strings.Contains(err.Error(), "an end cannot be stated")
+		})
+		w.commit(locktxn.Release(w.layout, h))
+		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+	})
+}
+
+// mayState expects the metric that says whether the witness may state what it sees.
+func (w *world) mayState(one witness, able int) {
+	w.Helper()
+	if err := testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(fmt.Sprintf(`
+# HELP w_may_state Whether etcd takes what the witness states.
+# TYPE w_may_state gauge
+w_may_state %d
+`, able)), "w_may_state"); err != nil {
+		w.Error(err)
+	}
+}
+
+func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
+	w := newWorld(t)
+	first := w.witness()
+	c, other := w.sleeper(), w.sleeper()
+	dies := w.hold("dies", c.Process.Pid, w.identity(c.Process.Pid))
+	lives := w.hold("lives", other.Process.Pid, w.identity(other.Process.Pid))
+	w.watches(first, 2)
+	first.stop()
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	second := w.witness()
+	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is gone") {
+		t.Errorf("%+v", *s)
+	}
+	w.silent(lives)
+	_ = other.Process.Kill()
+	if s := w.death(lives); s.EndedAt.IsZero() {
+		t.Errorf("%+v", *s)
+	}
+	second.stop()
+}
+
+func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	direct := on(t, server.Client(t))
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	far := on(t, c)
+	one := far.witness(func(one *Witness) { one.pauses.retry = 50 * time.Millisecond })
+	defer one.stop()
+	process, released := direct.sleeper(), direct.sleeper()
+	h := direct.hold("a", process.Process.Pid, direct.identity(process.Process.Pid))
+	over := direct.hold("b", released.Process.Pid, direct.identity(released.Process.Pid))
+	direct.watches(one, 2)
+	proxy.Cut()
+	_ = process.Process.Kill()
+	_ = released.Process.Kill()
+	direct.eventually("a failure", func() bool { return one.Synced() != nil })
+	direct.commit(locktxn.Release(direct.layout, over))
+	proxy.Heal()
+	direct.death(h)
+	direct.eventually("the end of the failure", func() bool { return one.Synced() == nil })
+	if s := direct.stated(over); s != nil {
+		t.Errorf("of a hold that was over it is stated: %+v", *s)
+	}
+}
+
+func TestMissingRightsAreOneSentence(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Auth())
+	root := on(t, server.Client(t))
+	server.AddUser(t, "reader", "pw", root.layout.Prefix(), etcdtest.Read)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "reader", Password: "pw",
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	one := on(t, c).witness()
+	defer one.stop()
+	root.eventually("the sentence", func() bool {
+		err := one.Synced()
+		return err != nil && err.Error() == "nothing can be stated: etcd denies permission: the role of our etcd user "+
+			"does not allow this on these keys"
+	})
+}
+
+func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
+	w := newWorld(t)
+	if !w.machine.SeesAll() {
+		t.Fatalf("this test has to run in the pid namespace of the machine, not in %d", w.machine.Namespace)
+	}
+	one := w.witness()
+	var pids []int
+	var holds []locktxn.Hold
+	for _, lock := range []string{"dies", "lives"} {
+		c := exec.Command("sh", "-c", "echo $$; exec sleep 600")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "1\n" {
+			t.Fatalf("its own id is %q, %v", line, err)
+		}
+		self := w.identity(c.Process.Pid)
+		if self.PIDNamespace == w.machine.Namespace {
+			t.Fatal("it has no namespace of its own")
+		}
+		pids = append(pids, c.Process.Pid)
+		holds = append(holds, w.hold(lock, 1, self))
+	}
+	w.watches(one, 2)
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.death(holds[0])
+	w.silent(holds[1])
+	one.stop()
+	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.witness()
+	w.death(holds[1])
+}
+
+func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
+	w := newWorld(t)
+	w.machine.Namespace = 1
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	gone := self
+	gone.Start--
+	h := w.hold("a", c.Process.Pid, gone)
+	const nobody = 1<<22 + 1 // no process has such an id, not even one that began when this one did
+	other := w.hold("b", nobody, self)
+	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
+	w.eventually("the metric", func() bool {
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
+# HELP w_unseen_processes Processes that hold locks and cannot be seen by the witness.
+# TYPE w_unseen_processes gauge
+w_unseen_processes 2
+`), "w_unseen_processes") == nil
+	})
+	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+	if w.stated(h) != nil || w.stated(other) != nil {
+		t.Error("something is stated")
+	}
+}
+
+func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
+	w := newWorld(t)
+	opened := 0
+	one := w.witness(func(one *Witness) {
+		one.processes.open = func(pid int64) (*handle, error) { opened++; return openProcess(pid) }
+	})
+	c := w.sleeper()
+	for range 20 {
+		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		w.watches(one, 1)
+		w.commit(locktxn.Release(w.layout, h))
+	}
+	one.stop()
+	if opened != 1 {
+		t.Errorf("it was opened %d times", opened)
+	}
+}
+
+func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness(func(one *Witness) {
+		one.pauses.idle = 0
+		one.pauses.poll = time.Millisecond
+	})
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	w.commit(locktxn.Release(w.layout, h))
+	w.watches(one, 0)
+	again := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(again)
+}
+
+func TestTheMetricsCountWhatWasStated(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(h)
+	w.eventually("the count", func() bool {
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
+# HELP w_statements_total Statements that etcd has accepted.
+# TYPE w_statements_total counter
+w_statements_total{cause="process_ended"} 1
+w_statements_total{cause="rebooted"} 0
+`), "w_statements_total") == nil
+	})
+	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
+}

@@ -1,0 +1,262 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/witness/holderproc"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// envThread makes this program end its first thread and continue in another.
+const envThread = "HOSTWITNESS_TEST_THREAD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envThread) == "" {
+		etcdtest.Main(m)
+		return
+	}
+	go func() { time.Sleep(10 * time.Minute) }()
+	runtime.LockOSThread() // TestMain runs in the first thread
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// world is an etcd with locks, on the machine that the tests run on.
+type world struct {
+	testing.TB
+	etcd    *clientv3.Client
+	layout  protocol.Layout
+	machine Machine
+}
+
+func newWorld(t testing.TB) *world { return on(t, etcdtest.Start(t).Client(t)) }
+
+func on(t testing.TB, etcd *clientv3.Client) *world {
+	t.Helper()
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t, etcd, layout, m}
+}
+
+// output is what a witness logs.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(line)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// witness is one that runs until the test ends, or stop is called.
+type witness struct {
+	*Witness
+	log  *output
+	stop func()
+}
+
+func (w *world) witness(change ...func(*Witness)) witness {
+	w.Helper()
+	store := lockstore.New(w.etcd, w.layout)
+	log := &output{}
+	one := New(Config{
+		ID: "w1", Machine: w.machine, Layout: w.layout, List: store.List, Watch: store.Watch, State: store.State,
+		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		Explain: etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
+	})
+	for _, c := range change {
+		c(one)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := one.Run(ctx); err != nil {
+			w.Error(err)
+		}
+	}()
+	stop := sync.OnceFunc(func() { cancel(); <-ended })
+	w.Cleanup(stop)
+	return witness{one, log, stop}
+}
+
+// child is an idle process that runs until it is killed.
+func (w *world) child(name string, args ...string) *exec.Cmd {
+	w.Helper()
+	c := exec.Command(name, args...)
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	return c
+}
+
+func (w *world) sleeper() *exec.Cmd { return w.child("sleep", "600") }
+
+// identity is what the process with this id would write about itself.
+func (w *world) identity(pid int) metadata.Process {
+	w.Helper()
+	base := fmt.Sprintf("/proc/%d/", pid)
+	text, err := os.ReadFile(base + "stat")
+	if err != nil {
+		w.Fatal(err)
+	}
+	link, err := os.Readlink(base + "ns/pid")
+	if err != nil {
+		w.Fatal(err)
+	}
+	stat, _ := holderproc.ParseStat(string(text))
+	inode, _ := holderproc.ParseNamespace(link)
+	return metadata.Process{BootID: w.machine.BootID, Start: stat.Start, PIDNamespace: inode}
+}
+
+// hold takes the lock for a process.
+func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*metadata.Draft)) locktxn.Hold {
+	w.Helper()
+	now := time.Now()
+	d := metadata.Draft{UUID: uuid.NewString(), Owner: "billing", Hostname: w.machine.Hostname, PID: pid,
+		LockedAt: now, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour), Process: p}
+	for _, c := range change {
+		c(&d)
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		w.Fatal(err)
+	}
+	take := locktxn.Acquire(w.layout, locktxn.Sole(lock), d.UUID, fields, false)
+	resp, err := take.Commit(context.Background(), w.etcd)
+	if err != nil || !resp.Succeeded {
+		w.Fatalf("take %s: %v, %v", lock, resp, err)
+	}
+	return locktxn.Hold{Lock: lock, UUID: d.UUID, Token: resp.Header.Revision}
+}
+
+func (w *world) commit(t locktxn.Txn) {
+	w.Helper()
+	if resp, err := t.Commit(context.Background(), w.etcd); err != nil || !resp.Succeeded {
+		w.Fatalf("%v, %v", resp, err)
+	}
+}
+
+// stated is the statement about a hold, nil if there is none.
+func (w *world) stated(h locktxn.Hold) *metadata.Statement {
+	w.Helper()
+	resp, err := w.etcd.Get(context.Background(), w.layout.Death(h.UUID))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	kv := resp.Kvs[0]
+	s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
+	if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
+		s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
+		w.Fatalf("of %+v it is stated: %s", h, kv.Value)
+	}
+	return &s
+}
+
+// death waits for the statement about a hold.
+func (w *world) death(h locktxn.Hold) *metadata.Statement {
+	w.Helper()
+	var s *metadata.Statement
+	w.eventually("a statement about "+h.Lock, func() bool { s = w.stated(h); return s != nil })
+	return s
+}
+
+// silent expects nothing to be stated about a hold until the witness has stated something later, twice: statements that
+// are on their way together overtake each other. Nobody reaps the later processes, because the witness waits a moment
+// for that: the statement about one that was reaped would overtake those about others that were not.
+func (w *world) silent(holds ...locktxn.Hold) {
+	w.Helper()
+	for range 2 {
+		c := w.sleeper()
+		later := w.hold("later/"+uuid.NewString(), c.Process.Pid, w.identity(c.Process.Pid))
+		_ = c.Process.Kill()
+		w.death(later)
+	}
+	for _, h := range holds {
+		if s := w.stated(h); s != nil {
+			w.Errorf("of %s it is stated: %+v", h.Lock, *s)
+		}
+	}
+}
+
+func (w *world) eventually(what string, f func() bool) {
+	w.Helper()
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// watches waits until the witness watches this many processes.
+func (w *world) watches(one witness, n int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("a watch of %d processes", n), func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		watched := 0
+		for _, p := range one.running {
+			if len(p.watchers) > 0 {
+				watched++
+			}
+		}
+		return watched == n
+	})
+}
+
+var errNoHandle = errors.New("this kernel has no handles")
+
+func noHandles(one *Witness) {
+	one.processes.open = func(int64) (*handle, error) { return nil, errNoHandle }
+	one.pauses.poll = 10 * time.Millisecond
+}
+
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in %s", part, text)
+		}
+	}
+}

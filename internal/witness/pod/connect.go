@@ -1,0 +1,157 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// retryFirst and retryMost are how long to wait before the API server is asked again after a failure.
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 10 * time.Second
+)
+
+// API is a connection to the API server of Kubernetes.
+type API struct {
+	client rest.Interface
+	host   string
+}
+
+// Connect returns the connection that a kubeconfig file describes, in its present context. Without a file it is that of
+// the pod in which this process runs, by its service account. Nothing is sent yet.
+func Connect(kubeconfig string) (*API, error) {
+	settings, err := configured(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	version := groupVersion()
+	settings.GroupVersion = &version
+	settings.APIPath = "/api"
+	settings.NegotiatedSerializer = codecs()
+	settings.ContentType = runtime.ContentTypeJSON
+	settings.AcceptContentTypes = runtime.ContentTypeJSON
+	settings.UserAgent = "unlocker"
+	settings.WarningHandlerWithContext = rest.NoWarnings{}
+	client, err := rest.RESTClientFor(settings)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	return &API{client, settings.Host}, nil
+}
+
+func configured(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
+		}
+		return settings, nil
+	}
+	settings, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("there is no API server of Kubernetes to ask: this process does not run in a pod, and " +
+			"no kubeconfig is given")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the pod's service account: %w", err)
+	}
+	return settings, nil
+}
+
+// reflect feeds the pods of a namespace, or of all for "", until ctx ends. The outcome of every request is told.
+func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func(error)) {
+	get := func(options metav1.ListOptions) *rest.Request {
+		return a.client.Get().Namespace(namespace).Resource("pods").VersionedParams(&options, metav1.ParameterCodec)
+	}
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := get(o).Do(ctx).Get()
+			told(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			w, err := get(o).Watch(ctx)
+			if err == nil && hungUp(w) {
+				told(errHungUp)
+			} else {
+				told(err)
+			}
+			return w, err
+		},
+	}
+	silent := logr.Discard() // what it logs is told
+	reflector := cache.NewReflectorWithOptions(source, &pod{}, to, cache.ReflectorOptions{
+		Logger: &silent, Name: "pods", TypeDescription: "pods",
+		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 6, Cap: retryMost},
+	})
+	reflector.RunWithContext(logr.NewContext(ctx, silent))
+}
+
+// get asks for one pod, as it is now: the answer is from no cache.
+func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
+	answer, err := a.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	p, ok := answer.(*pod)
+	if !ok {
+		return nil, fmt.Errorf("got a %T instead of a pod", answer)
+	}
+	return p, nil
+}
+
+// errHungUp says that a connection ended before its answer.
+var errHungUp = errors.New("it closes connections without an answer")
+
+// hungUp reports whether a watch is the empty one behind which the client hides that error.
+func hungUp(w watch.Interface) bool {
+	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
+}
+
+// trouble is why the API server does not tell us about pods.
+type trouble struct {
+	kind string // label of a metric
+	text string // a sentence
+}
+
+// explain says what an error of the API server means; nil for no error.
+func (a *API) explain(err error, namespace string) *trouble {
+	where := "the pods of all namespaces"
+	if namespace != "" {
+		where = "the pods of namespace " + namespace
+	}
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return &trouble{"forbidden", "the API server does not let us see " + where +
+			": the role needs get, list and watch for pods"}
+	case apierrors.IsUnauthorized(err):
+		return &trouble{"unauthorized", "the API server does not accept our token or certificate: it may have expired"}
+	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err),
+		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+		return &trouble{"overloaded", "the API server is not able to answer at present: " + err.Error()}
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		return nil // it is listed again
+	case errors.As(err, &network), errors.Is(err, errHungUp), errors.Is(err, context.DeadlineExceeded):
+		return &trouble{"unreachable", "the API server " + a.host + " cannot be reached: " + err.Error()}
+	}
+	return &trouble{"other", "the API server does not show " + where + ": " + err.Error()}
+}

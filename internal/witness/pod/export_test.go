@@ -1,0 +1,45 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
+)
+
+// Brief reads a pod.
+func Brief(text string) (podproof.Pod, error) {
+	var p pod
+	err := json.Unmarshal([]byte(text), &p)
+	return p.brief(), err
+}
+
+// Feed takes a pod as it is now.
+func (w *Witness) Feed(text string) error {
+	var p pod
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return err
+	}
+	return w.feeds[""].Add(&p)
+}
+
+// Look judges all locks once.
+func (w *Witness) Look(ctx context.Context) { w.look(ctx) }
+
+// Confirmed reports whether the API server was asked for a pod at that moment or later, and it is as it was watched.
+func (w *Witness) Confirmed(uid string, since time.Duration) bool {
+	return w.doubted(doubt{uid, since}) == nil
+}
+
+// CatchUp says that all changes of pods have come.
+func (w *Witness) CatchUp() error { return w.feeds[""].Bookmark("") }
+
+// Fail says that the API server did not answer.
+func (w *Witness) Fail() { w.feeds[""].fail() }
+
+// Pod returns what is known of a pod.
+func (w *Witness) Pod(uid string) podproof.Pod {
+	p, _ := w.pods.find(uid, "", "")
+	return *p
+}

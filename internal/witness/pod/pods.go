@@ -1,0 +1,314 @@
+package pod
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
+)
+
+const (
+	// quiet is how long a watch may be silent before it no longer counts as unbroken: a living one sends a bookmark
+	// about every minute.
+	quiet = 90 * time.Second
+	// calm is how long a watch may be silent before the pods of new holds are asked for. An API server has no bookmarks
+	// to send where nothing happens, unless its etcd tells of its progress.
+	calm = time.Minute
+	// keepGone is how long a pod that is gone is remembered: for locks that are read later than its end.
+	keepGone = 15 * time.Minute
+	// maxGone bounds the number of those that are remembered.
+	maxGone = 20_000
+)
+
+// pods is what is known of the pods, from one watch for each namespace. It is safe for concurrent use.
+type pods struct {
+	clock   func() time.Duration
+	changed chan struct{} // has one element when something changed
+
+	mu     sync.Mutex
+	byUID  map[string]*podproof.Pod
+	byName map[name]string // UID of the pod that has the name now, or had it last
+	gone   []string        // UIDs, the longest gone first
+
+	touched map[string]bool // keys of pods that changed, as in podKey, until somebody takes them
+}
+
+type name struct{ namespace, name string }
+
+func newPods(clock func() time.Duration) *pods {
+	return &pods{clock: clock, changed: make(chan struct{}, 1), byUID: map[string]*podproof.Pod{},
+		byName: map[name]string{}, touched: map[string]bool{}}
+}
+
+// find returns the pod with the UID, and the one that has the name; nil where there is none.
+func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if uid != "" {
+		pod = p.byUID[uid]
+	}
+	return pod, p.byUID[p.byName[name{namespace, podName}]]
+}
+
+// confirm takes what the API server answered when it was asked for a pod, no earlier than at a moment.
+func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.byUID[answer.UID]
+	if known == nil || known.Gone != podproof.Never {
+		return
+	}
+	if confirmed := podproof.Confirm(known, answer, at); confirmed != nil {
+		p.byUID[answer.UID] = confirmed
+	}
+}
+
+// count returns the number of pods that are there.
+func (p *pods) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.byUID) - len(p.gone)
+}
+
+// put takes a pod as it is now. The caller holds mu.
+func (p *pods) put(now podproof.Pod, confirmed, at time.Duration) {
+	known := p.byUID[now.UID]
+	if known != nil && known.Gone != podproof.Never {
+		return // a UID is never used again
+	}
+	p.byUID[now.UID] = podproof.Observe(known, now, confirmed, at)
+	p.byName[name{now.Namespace, now.Name}] = now.UID
+	p.touch(&now)
+}
+
+// vanish notes that a pod is gone. The caller holds mu.
+func (p *pods) vanish(uid string, at time.Duration, lost bool) {
+	known := p.byUID[uid]
+	if known == nil || known.Gone != podproof.Never {
+		return
+	}
+	p.byUID[uid] = podproof.Vanish(known, at, lost)
+	p.gone = append(p.gone, uid)
+	p.touch(known)
+	p.forget(at)
+}
+
+// forget drops pods that are gone for long. The caller holds mu.
+func (p *pods) forget(at time.Duration) {
+	for len(p.gone) > 0 && (len(p.gone) > maxGone || at-p.byUID[p.gone[0]].Gone > keepGone) {
+		old := p.byUID[p.gone[0]]
+		delete(p.byUID, old.UID)
+		if n := (name{old.Namespace, old.Name}); p.byName[n] == old.UID {
+			delete(p.byName, n)
+		}
+		p.gone = p.gone[1:]
+	}
+}
+
+// takeTouched returns the keys of the pods that have changed since it was called last.
+func (p *pods) takeTouched() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	touched := p.touched
+	p.touched = map[string]bool{}
+	return touched
+}
+
+// touch notes that a pod changed. The caller holds mu.
+func (p *pods) touch(changed *podproof.Pod) {
+	p.touched[changed.UID] = true
+	p.touched[podKey("", changed.Namespace, changed.Name)] = true
+}
+
+// announce wakes who waits for a change.
+func (p *pods) announce() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// feed is where the watch of one namespace, or of all, puts what it sees: a [cache.ReflectorStore].
+type feed struct {
+	pods *pods
+
+	mu    sync.Mutex
+	uids  map[string]bool // of the pods of this feed that are there
+	since time.Duration   // since when it has been complete and current; podproof.Never before it is complete
+	heard time.Duration   // when the API server was heard from last
+
+	broken bool // the API server has not answered since then
+	// behind says that there was a break, after which neither a list nor a bookmark has come: what comes may have
+	// happened meanwhile. Up to the moment settled, all that had happened was known.
+	behind  bool
+	settled time.Duration
+}
+
+func newFeed(p *pods) *feed {
+	return &feed{pods: p, uids: map[string]bool{}, since: podproof.Never}
+}
+
+// hear notes that the API server was heard from, and returns up to when what was known until now was all that there was
+// to know. The caller holds mu.
+func (f *feed) hear(at time.Duration) (confirmed time.Duration) {
+	if at-f.heard > quiet {
+		f.fallBehind()
+	}
+	f.heard = at
+	f.broken = false
+	if f.behind {
+		return f.settled
+	}
+	return at
+}
+
+// catchUp notes that all is known that has happened. The caller holds mu, and has called hear.
+func (f *feed) catchUp(at time.Duration) {
+	if f.behind || f.since == podproof.Never {
+		f.since = at
+	}
+	f.behind = false
+}
+
+// fallBehind begins a break, unless there is one. The caller holds mu.
+func (f *feed) fallBehind() {
+	if !f.behind {
+		f.behind = true
+		f.settled = f.heard
+	}
+}
+
+// fail notes that the API server did not answer.
+func (f *feed) fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fallBehind()
+	f.broken = true
+}
+
+// answers reports whether the pods are known and the API server is heard from.
+func (f *feed) answers() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.since != podproof.Never && !f.broken && f.pods.clock()-f.heard <= quiet
+}
+
+// covers reports whether what comes next was news at a moment: the API server has been heard from since, or will have
+// been silent for so short a time that its silence means nothing.
+func (f *feed) covers(moment time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.behind {
+		return f.settled >= moment
+	}
+	return f.heard >= moment || f.pods.clock()-f.heard < calm
+}
+
+// unbroken returns since when the feed has been complete and current: podproof.Never if it is not.
+func (f *feed) unbroken() time.Duration {
+	if !f.answers() {
+		return podproof.Never
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.behind {
+		return podproof.Never
+	}
+	return f.since
+}
+
+// Add implements [cache.ReflectorStore].
+func (f *feed) Add(obj any) error { return f.Update(obj) }
+
+// Update implements [cache.ReflectorStore].
+func (f *feed) Update(obj any) error {
+	p, ok := obj.(*pod)
+	if !ok {
+		return fmt.Errorf("got a %T instead of a pod", obj)
+	}
+	now := p.brief()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pods.mu.Lock()
+	defer f.pods.mu.Unlock()
+	at := f.pods.clock()
+	f.pods.put(now, f.hear(at), at)
+	f.uids[now.UID] = true
+	f.pods.announce()
+	return nil
+}
+
+// Delete implements [cache.ReflectorStore]. The object is the pod as it was last.
+func (f *feed) Delete(obj any) error {
+	p, ok := obj.(*pod)
+	if !ok {
+		return fmt.Errorf("got a %T instead of a pod", obj)
+	}
+	now := p.brief()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pods.mu.Lock()
+	defer f.pods.mu.Unlock()
+	at := f.pods.clock()
+	f.pods.put(now, f.hear(at), at)
+	f.pods.vanish(now.UID, at, false)
+	delete(f.uids, now.UID)
+	f.pods.announce()
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore]: the list is all that is there. What led to it was not watched.
+func (f *feed) Replace(list []any, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pods.mu.Lock()
+	defer f.pods.mu.Unlock()
+	f.fallBehind()
+	at := f.pods.clock()
+	confirmed := f.hear(at)
+	uids := make(map[string]bool, len(list))
+	for _, obj := range list {
+		p, ok := obj.(*pod)
+		if !ok {
+			return fmt.Errorf("got a %T instead of a pod", obj)
+		}
+		now := p.brief()
+		f.pods.put(now, confirmed, at)
+		uids[now.UID] = true
+	}
+	for uid := range f.uids {
+		if !uids[uid] {
+			f.pods.vanish(uid, at, true)
+		}
+	}
+	f.uids = uids
+	f.catchUp(at)
+	f.pods.announce()
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (f *feed) Resync() error { return nil }
+
+// Bookmark implements [cache.ReflectorBookmarkStore]: all changes up to now have come.
+func (f *feed) Bookmark(string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.pods.clock()
+	f.hear(at)
+	f.catchUp(at)
+	return nil
+}
+
+// Transformer implements [cache.TransformingStore]: what a list brings is stripped before the next pod is read.
+func (f *feed) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if p, ok := obj.(*pod); ok {
+			p.Metadata.Annotations = p.kept()
+		}
+		return obj, nil
+	}
+}

@@ -1,0 +1,247 @@
+package pod
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
+)
+
+// pod is what is read of a pod. Everything else, most of it, is skipped while decoding: 10,000 whole pods take hundreds
+// of megabytes.
+type pod struct {
+	metav1.TypeMeta
+	Metadata objectMeta `json:"metadata"`
+	Spec     struct {
+		RestartPolicy       string          `json:"restartPolicy"`
+		RuntimeClassName    *string         `json:"runtimeClassName"`
+		Containers          []containerSpec `json:"containers"`
+		InitContainers      []containerSpec `json:"initContainers"`
+		EphemeralContainers []containerSpec `json:"ephemeralContainers"`
+	} `json:"spec"`
+	Status struct {
+		Phase      string `json:"phase"`
+		Reason     string `json:"reason"`
+		Conditions []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+			Reason string `json:"reason"`
+		} `json:"conditions"`
+		Containers          []containerStatus `json:"containerStatuses"`
+		InitContainers      []containerStatus `json:"initContainerStatuses"`
+		EphemeralContainers []containerStatus `json:"ephemeralContainerStatuses"`
+	} `json:"status"`
+}
+
+type objectMeta struct {
+	Namespace       string            `json:"namespace"`
+	Name            string            `json:"name"`
+	UID             string            `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Annotations     map[string]string `json:"annotations"`
+
+	DeletionTimestamp          *metav1.Time `json:"deletionTimestamp"`
+	DeletionGracePeriodSeconds *int64       `json:"deletionGracePeriodSeconds"`
+}
+
+type containerSpec struct {
+	Name          string `json:"name"`
+	RestartPolicy string `json:"restartPolicy"`
+	// rules for single exit codes
+	RestartPolicyRules []struct{} `json:"restartPolicyRules"`
+}
+
+type containerStatus struct {
+	Name        string         `json:"name"`
+	ContainerID string         `json:"containerID"`
+	State       containerState `json:"state"`
+	LastState   containerState `json:"lastState"`
+}
+
+type containerState struct {
+	Running *struct {
+		StartedAt metav1.Time `json:"startedAt"`
+	} `json:"running"`
+	Terminated *struct {
+		ExitCode    int         `json:"exitCode"`
+		Signal      int         `json:"signal"`
+		Reason      string      `json:"reason"`
+		StartedAt   metav1.Time `json:"startedAt"`
+		FinishedAt  metav1.Time `json:"finishedAt"`
+		ContainerID string      `json:"containerID"`
+	} `json:"terminated"`
+}
+
+// podList is a list of pods.
+type podList struct {
+	metav1.TypeMeta
+	metav1.ListMeta `json:"metadata"`
+	Items           []pod `json:"items"`
+}
+
+// GetObjectMeta implements [metav1.ObjectMetaAccessor].
+func (p *pod) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: types.UID(p.Metadata.UID),
+		ResourceVersion: p.Metadata.ResourceVersion, Annotations: p.Metadata.Annotations,
+	}
+}
+
+// DeepCopyObject implements [runtime.Object]. Nothing writes to a pod that was read.
+func (p *pod) DeepCopyObject() runtime.Object {
+	c := *p
+	return &c
+}
+
+// DeepCopyObject implements [runtime.Object].
+func (l *podList) DeepCopyObject() runtime.Object {
+	c := *l
+	return &c
+}
+
+// groupVersion is that of pods.
+func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
+
+// codecs decode pods.
+func codecs() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(groupVersion().WithKind("Pod"), &pod{})
+	scheme.AddKnownTypeWithName(groupVersion().WithKind("PodList"), &podList{})
+	metav1.AddToGroupVersion(scheme, groupVersion())
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// staticPod is the annotation of a pod that its node has from a file: the API server only shows it.
+const staticPod = "kubernetes.io/config.mirror"
+
+// brief returns what of the pod counts.
+func (p *pod) brief() podproof.Pod {
+	_, static := p.Metadata.Annotations[staticPod]
+	b := podproof.Pod{
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID,
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Static: static,
+		OwnClock: p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName != "",
+		Deleting: podproof.Never, Gone: podproof.Never,
+	}
+	if p.Metadata.DeletionTimestamp != nil {
+		b.Deleting = 0
+		if seconds := p.Metadata.DeletionGracePeriodSeconds; seconds != nil {
+			b.Grace = time.Duration(*seconds) * time.Second
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == "DisruptionTarget" && c.Status == "True":
+			b.Disruption = c.Reason
+		case c.Type == "Ready" && c.Status == "False":
+			b.KubeletEnded = c.Reason == "PodCompleted" || c.Reason == "PodFailed"
+		}
+	}
+	rules := p.rules()
+	b.Containers = make([]podproof.Container, 0,
+		len(p.Spec.Containers)+len(p.Spec.InitContainers)+len(p.Spec.EphemeralContainers))
+	for _, spec := range p.Spec.Containers {
+		c := state(spec.Name, p.Status.Containers)
+		c.MayRestart = rules || mayRestart(p.Spec.RestartPolicy, spec.RestartPolicy, c.End)
+		b.Containers = append(b.Containers, c)
+	}
+	// A new sandbox runs init containers again.
+	for _, kind := range []struct {
+		specs    []containerSpec
+		statuses []containerStatus
+	}{{p.Spec.InitContainers, p.Status.InitContainers}, {p.Spec.EphemeralContainers, p.Status.EphemeralContainers}} {
+		for _, spec := range kind.specs {
+			c := state(spec.Name, kind.statuses)
+			c.MayRestart = true
+			b.Containers = append(b.Containers, c)
+		}
+	}
+	return b
+}
+
+// rules reports whether a container has rules of its own for restarts, which may restart all the others, too.
+func (p *pod) rules() bool {
+	for _, specs := range [][]containerSpec{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range specs {
+			if len(specs[i].RestartPolicyRules) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayRestart reports whether a container that ended may be started again.
+func mayRestart(ofPod, own string, end *podproof.End) bool {
+	policy := ofPod
+	if own != "" {
+		policy = own
+	}
+	switch policy {
+	case "Never":
+		return false
+	case "OnFailure":
+		return end == nil || end.ID == "" || end.ExitCode != 0
+	}
+	return true
+}
+
+// state returns the container with this name as its status shows it.
+func state(name string, statuses []containerStatus) podproof.Container {
+	c := podproof.Container{Name: name, NewSince: podproof.Never, EndedSince: podproof.Never}
+	for i := range statuses {
+		if s := &statuses[i]; s.Name == name {
+			c.Last = s.LastState.end()
+			s.newest(&c)
+		}
+	}
+	return c
+}
+
+// newest sets what is known of the newest incarnation.
+func (s *containerStatus) newest(c *podproof.Container) {
+	end := s.State.end()
+	switch {
+	case s.State.Running != nil:
+		c.ID = s.ContainerID
+		c.StartedAt = s.State.Running.StartedAt.Time
+		return
+	case end == nil && c.Last == nil:
+		c.ID = s.ContainerID // created, but not started; or its runtime does not answer
+		return
+	case end == nil, end.ID == "" && c.Last != nil && c.Last.ID == s.ContainerID:
+		end = c.Last // it waits to be started again, or has been given up while it did
+		c.Last = nil
+	}
+	c.ID = end.ID
+	if c.ID == "" {
+		c.ID = s.ContainerID
+	}
+	c.StartedAt = end.StartedAt
+	c.End = end
+}
+
+// end returns the end in a state, nil if it is another one.
+func (s *containerState) end() *podproof.End {
+	t := s.Terminated
+	if t == nil {
+		return nil
+	}
+	return &podproof.End{
+		ID: t.ContainerID, StartedAt: t.StartedAt.Time, FinishedAt: t.FinishedAt.Time,
+		ExitCode: t.ExitCode, Signal: t.Signal, Reason: t.Reason,
+	}
+}
+
+// kept returns the annotations that count: others may be long.
+func (p *pod) kept() map[string]string {
+	if value, static := p.Metadata.Annotations[staticPod]; static {
+		return map[string]string{staticPod: value}
+	}
+	return nil
+}

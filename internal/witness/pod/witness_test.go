@@ -1,0 +1,536 @@
+package pod_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/internal/witness/pod"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// apiServer answers as that of Kubernetes does, about pods. test/kube has the real one.
+type apiServer struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	events  []string // of the watch, in order
+	changed chan struct{}
+	status  int    // of all answers, if it is not 0
+	now     string // the answer to who asks for a pod
+	asked   int    // how often that was
+}
+
+func startAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	a := &apiServer{changed: make(chan struct{})}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// ServeHTTP implements [http.Handler]: every watch begins with all events again, as one with sendInitialEvents.
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	status := a.status
+	a.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if status != 0 {
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`,
+			strings.ReplaceAll(http.StatusText(status), " ", ""), status)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/namespaces/shop/pods/worker-0") {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked++
+		fmt.Fprintln(w, a.now)
+		return
+	}
+	for sent := 0; ; sent++ {
+		event, ok := a.event(r.Context(), sent)
+		if !ok {
+			return
+		}
+		fmt.Fprintln(w, event)
+		w.(http.Flusher).Flush()
+	}
+}
+
+func (a *apiServer) event(ctx context.Context, i int) (string, bool) {
+	for {
+		a.mu.Lock()
+		changed := a.changed
+		if i < len(a.events) {
+			defer a.mu.Unlock()
+			return a.events[i], true
+		}
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return "", false
+		case <-changed:
+		}
+	}
+}
+
+// send adds an event to the watch.
+func (a *apiServer) send(kind, object string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object))
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// complete says that all existing pods have been sent.
+func (a *apiServer) complete() {
+	a.send("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",`+
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}`)
+}
+
+func (a *apiServer) refuse(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status = status
+}
+
+// podIn is a pod in JSON, with many members that do not matter here.
+func podIn(phase, state string) string {
+	return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"worker-0","uid":"u1",
+"resourceVersion":"11","labels":{"app":"worker"},"annotations":{"long":"text"},"managedFields":[{"manager":"kubelet"}]},
+"spec":{"restartPolicy":"Always","nodeName":"n","containers":[{"name":"worker","image":"i","resources":{}}]},
+"status":{"phase":"` + phase + `","conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"worker",
+"containerID":"containerd://1","restartCount":0,"state":` + state + `,"lastState":{}}]}}`
+}
+
+const (
+	runs = `{"running":{"startedAt":"2026-01-01T10:00:00Z"}}`
+	over = `{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":"2026-01-01T10:00:00Z",
+"finishedAt":"2026-01-01T12:00:00Z","containerID":"containerd://1"}}`
+)
+
+// store is where the witness writes.
+type store struct {
+	mu     sync.Mutex
+	locks  []*metadata.Record
+	err    error
+	tries  int
+	said   []metadata.Statement
+	dubbed []metadata.Statement
+	taken  []string     // uuids of dispelled suspicions
+	passed atomic.Int64 // how much time went by besides, in nanoseconds
+}
+
+func (s *store) add(to *[]metadata.Statement) func(context.Context, metadata.Statement) error {
+	return func(_ context.Context, statement metadata.Statement) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.tries++
+		if s.err == nil {
+			*to = append(*to, statement)
+		}
+		return s.err
+	}
+}
+
+func (s *store) hold(r ...*metadata.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locks = r
+}
+
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// held is a lock that the pod's container took an hour after it had begun.
+func held() *metadata.Record {
+	return &metadata.Record{Name: "invoices", UUID: "00000000-0000-4000-8000-000000000001", Token: 7,
+		LockedAt: time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC),
+		Process:  &metadata.Process{PodNamespace: "shop", PodName: "worker-0", PodUID: "u1", Container: "worker"}}
+}
+
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// watch starts a witness and returns it with its log.
+func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Witness, *output) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	config, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c"}}},
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": a.URL}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := pod.Connect(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &output{}
+	began := time.Now()
+	w := pod.New(pod.Config{
+		By: "eu-1", Namespaces: namespaces,
+		Locks: func() iter.Seq[*metadata.Record] {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return slices.Values(s.locks)
+		},
+		Lock: func(name string) *metadata.Record {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, r := range s.locks {
+				if r.Name == name {
+					return r
+				}
+			}
+			return nil
+		},
+		Changed: func() <-chan struct{} { return nil },
+		Clock:   func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
+		State:   s.add(&s.said), Suspect: s.add(&s.dubbed),
+		Dispel: func(_ context.Context, uuid string) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.taken = append(s.taken, uuid)
+			return s.err
+		},
+		Explain: func(err error) string { return err.Error() }, Log: zerolog.New(log),
+	}, api)
+	task := proctest.Go(t, w.Run)
+	t.Cleanup(func() { task.Stop(t) })
+	return w, log
+}
+
+// eventually waits until the store is as it should be.
+func (s *store) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	proctest.Eventually(t, what, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !is() {
+			return fmt.Errorf("stated: %+v; suspected: %+v; dispelled: %v", s.said, s.dubbed, s.taken)
+		}
+		return nil
+	})
+}
+
+func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
+	a := startAPIServer(t)
+	s := &store{}
+	s.hold(held())
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_synced 1")
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	a.send("MODIFIED", podIn("Running", over))
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "the statement", func() bool { return len(s.said) > 0 })
+	got := s.said[0]
+	if got.Cause != metadata.CauseContainerEnded || got.Lock != "invoices" || got.UUID != held().UUID ||
+		got.Token != 7 || got.By != "eu-1" || got.Witness != metadata.WitnessKubernetes || *got.ExitCode != 137 ||
+		got.Detail != "OOMKilled" || !got.EndedAt.Equal(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)) {
+		t.Errorf("%+v", got)
+	}
+	a.send("DELETED", podIn("Running", over))
+	shows(t, w, "unlocker_kubernetes_pods 0")
+	if s.tries != 1 {
+		t.Errorf("stated %d times", s.tries)
+	}
+	shows(t, w, `unlocker_kubernetes_statements_total{cause="container_ended",certainty="proof"} 1`)
+}
+
+// Where nothing happens, an API server may send nothing for long: what then comes might be old.
+func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
+	a := startAPIServer(t)
+	a.now = podIn("Running", runs)
+	s := &store{}
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	s.passed.Store(int64(10 * time.Minute))
+	late := held()
+	late.Seen.First = 10 * time.Minute
+	s.hold(late)
+	proctest.Eventually(t, "the pod to be confirmed", func() error {
+		if !w.Confirmed("u1", late.Seen.First) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "the statement", func() bool { return len(s.said)+len(s.dubbed) > 0 })
+	if len(s.said) != 1 {
+		t.Errorf("stated %+v, suspected %+v", s.said, s.dubbed)
+	}
+}
+
+// The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
+func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
+	for about, answer := range map[string]string{
+		"its container has ended": podIn("Running", over),
+		"another start of it":     strings.ReplaceAll(podIn("Running", runs), "containerd://1", "containerd://2"),
+		"another pod":             strings.ReplaceAll(podIn("Running", runs), `"u1"`, `"u2"`),
+	} {
+		t.Run(about, func(t *testing.T) { t.Parallel(); isNotConfirmed(t, answer) })
+	}
+}
+
+func isNotConfirmed(t *testing.T, answer string) {
+	a := startAPIServer(t)
+	a.now = answer
+	s := &store{}
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	s.passed.Store(int64(10 * time.Minute))
+	late := held()
+	late.Seen.First = 10 * time.Minute
+	s.hold(late)
+	proctest.Eventually(t, "two questions", func() error { // the second after the first was answered
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.asked < 2 {
+			return fmt.Errorf("asked %d times", a.asked)
+		}
+		return nil
+	})
+	if w.Confirmed("u1", late.Seen.First) {
+		t.Error("confirmed")
+	}
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "the suspicion", func() bool { return len(s.said)+len(s.dubbed) > 0 })
+	if len(s.said) != 0 {
+		t.Errorf("stated %+v", s.said)
+	}
+}
+
+func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
+	a := startAPIServer(t)
+	s := &store{err: errors.New("etcd is away")}
+	s.hold(held())
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, log := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_synced 1")
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "a try", func() bool { return s.tries > 0 })
+	s.fail(nil)
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "the statement", func() bool { return len(s.said) == 1 })
+	if said := strings.Count(log.String(), "etcd is away"); said != 1 {
+		t.Errorf("the failure is logged %d times", said)
+	}
+}
+
+func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
+	a := startAPIServer(t)
+	s := &store{err: fmt.Errorf("state: %w", metadata.ErrChanged)}
+	s.hold(held())
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, log := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_synced 1")
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "a try", func() bool { return s.tries == 1 })
+	a.send("DELETED", podIn("Running", over))
+	shows(t, w, "unlocker_kubernetes_pods 0")
+	if s.tries != 1 || strings.Contains(log.String(), "cannot") {
+		t.Errorf("%d tries: %s", s.tries, log)
+	}
+}
+
+func TestWhoRunsIsNotSuspected(t *testing.T) {
+	a := startAPIServer(t)
+	s := &store{}
+	r := held()
+	r.Suspicion = &metadata.Statement{Cause: metadata.CausePodNeverSeen, Witness: metadata.WitnessKubernetes}
+	byHost := held()
+	byHost.UUID = "00000000-0000-4000-8000-000000000002"
+	byHost.Suspicion = &metadata.Statement{Witness: metadata.WitnessHost}
+	s.hold(r, byHost)
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	watch(t, a, s)
+	s.eventually(t, "the end of the suspicion", func() bool { return len(s.taken) > 0 })
+	if s.taken[0] != r.UUID {
+		t.Errorf("dispelled: %v", s.taken)
+	}
+}
+
+// A node that was lost and came back may be lost again.
+func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+	lost := strings.Replace(podIn("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
+	a := startAPIServer(t)
+	s := &store{}
+	s.hold(held())
+	a.send("ADDED", lost)
+	a.complete()
+	watch(t, a, s)
+	suspected := held()
+	s.eventually(t, "a suspicion", func() bool {
+		if len(s.dubbed) == 1 {
+			first := s.dubbed[0]
+			suspected.Suspicion = &first
+		}
+		return suspected.Suspicion != nil
+	})
+	s.hold(suspected)
+	a.send("MODIFIED", podIn("Running", runs))
+	s.eventually(t, "its end", func() bool { return len(s.taken) > 0 })
+	s.hold(held())
+	a.send("MODIFIED", lost)
+	s.eventually(t, "another suspicion", func() bool { return len(s.dubbed) == 2 })
+}
+
+func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
+	a := startAPIServer(t)
+	s := &store{}
+	stated := held()
+	stated.Death = &metadata.Statement{Cause: metadata.CauseContainerEnded}
+	last := held()
+	last.Name = "last"
+	s.hold(stated, last)
+	a.send("ADDED", podIn("Running", runs))
+	a.complete()
+	w, _ := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_synced 1")
+	a.send("MODIFIED", podIn("Running", over))
+	s.eventually(t, "the other statement", func() bool { return len(s.said) > 0 })
+	if s.said[0].Lock != "last" {
+		t.Errorf("stated: %+v", s.said)
+	}
+}
+
+func TestTroubleIsToldInASentence(t *testing.T) {
+	for status, c := range map[int]struct{ kind, says string }{
+		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
+			"needs get, list and watch for pods"},
+		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it may " +
+			"have expired"},
+		http.StatusServiceUnavailable: {"overloaded", "the API server is not able to answer at present"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			a := startAPIServer(t)
+			a.refuse(status)
+			a.send("ADDED", podIn("Running", runs))
+			a.complete()
+			s := &store{}
+			w, log := watch(t, a, s, "shop")
+			proctest.Eventually(t, "the sentence", func() error {
+				if !strings.Contains(log.String(), c.says) {
+					return errors.New(log.String())
+				}
+				return nil
+			})
+			shows(t, w, "unlocker_kubernetes_synced 0")
+			if got := w.Status(); got.Synced || len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) {
+				t.Errorf("status %+v", got)
+			}
+			a.refuse(0)
+			shows(t, w, "unlocker_kubernetes_synced 1")
+			if got := w.Status(); !got.Synced || len(got.Trouble) > 0 || got.Pods != 1 {
+				t.Errorf("status %+v", got)
+			}
+			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
+				t.Errorf("it is logged %d times: %s", said, log)
+			}
+		})
+	}
+}
+
+func TestWithoutAClusterThereIsOneSentence(t *testing.T) {
+	for kubeconfig, want := range map[string]string{
+		"":           "this process does not run in a pod, and no kubeconfig is given",
+		"/not/there": "read the kubeconfig /not/there",
+	} {
+		if _, err := pod.Connect(kubeconfig); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", kubeconfig, err)
+		}
+	}
+}
+
+// shows waits until the witness's metrics contain a line.
+func shows(t *testing.T, w *pod.Witness, line string) {
+	t.Helper()
+	proctest.Eventually(t, line, func() error {
+		name, _, _ := strings.Cut(line, " ")
+		name, _, _ = strings.Cut(name, "{")
+		text, err := testutil.CollectAndFormat(w, expfmt.TypeTextPlain, name)
+		if err == nil && !strings.Contains(string(text), line+"\n") {
+			err = errors.New(string(text))
+		}
+		return err
+	})
+}
+
+// What comes after a break may have happened at any time since the API server was heard from last.
+func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
+	now := time.Minute
+	w := pod.New(pod.Config{Clock: func() time.Duration { return now }}, nil)
+	is := func(state string) {
+		t.Helper()
+		err := w.Feed(`{"metadata": {"namespace": "shop", "name": "worker-0", "uid": "u1"},
+			"spec": {"containers": [{"name": "worker"}]}, "status": {"phase": "Running", "containerStatuses": [
+			{"name": "worker", "containerID": "c1", "state": ` + state + `}]}}`)
+		if err = errors.Join(err, w.CatchUp()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
+	if !w.Status().Synced {
+		t.Error("not synced although all is known")
+	}
+	now += 5 * time.Second
+	w.Fail()
+	if w.Status().Synced {
+		t.Error("synced while the API server does not answer")
+	}
+	now += 5 * time.Second
+	is(`{"terminated": {"containerID": "c1", "finishedAt": "2026-01-01T00:01:03Z"}}`)
+	if got := w.Pod("u1").Containers[0]; got.End == nil || got.EndedSince != time.Minute {
+		t.Errorf("it has ended since %v: %+v", got.EndedSince, got)
+	}
+}
