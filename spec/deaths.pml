@@ -27,11 +27,18 @@
  *   P6 asked      a request lies in the record that it is meant for, and nowhere
  *                 else; that is why a holder may heed it
  *
+ * With GROUP the holders are like mutexctl run: each has a command in a cgroup that
+ * its record names, which may go on when the holder ends, until somebody kills it.
+ * The witness proves the end of both, the process first:
+ *   P1 alive      covers the command, too: nothing of it is left
+ *
  * Variants that must FAIL (run.sh): LIAR REACH ADOPT_SILENTLY ADOPT_FIRST
  *   DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; with REUSE:
  *   STATE_NO_TOKEN READ_TOKEN_BLIND; with RESERVE: READ_DETACHED_BLIND; with LIE:
  *   STATE_AGAIN READ_DISPUTE_BLIND READ_ALIVE_ONLY READ_DEADLINE_ONLY
- *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE ALIVE_SILENT; with ASK: ASK_BLIND
+ *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE ALIVE_SILENT; with ASK: ASK_BLIND; with
+ *   GROUP: GROUP_UNSEEN (only the process has to be gone) GROUP_ALONE (only the
+ *   cgroup has to be empty) GROUP_FIRST (the cgroup is looked at before the process)
  * Compares that are not needed: V(uuid) of a statement (STATE_NO_UUID), C(uuid)
  * of a removal beside M(auto_unlock_at) (REMOVE_NO_TOKEN). Both variants pass.
  */
@@ -67,6 +74,14 @@
 #define RESERVED 0
 #endif
 #define NU (NP+1)
+
+/* With GROUP a holder has a command, and its witness waits for the end of that, too. */
+#ifdef GROUP
+bool work[NP];                          /* something of the command lives, in the cgroup of the record */
+#define IDLE(p) !work[p]
+#else
+#define IDLE(p) true
+#endif
 
 /* With REUSE all processes use the same uuid, as a script might. */
 #ifdef REUSE
@@ -186,10 +201,20 @@ end:	do
 		newer_m[U(p)] = 1; newer_a[U(p)] = 0; old[U(p)] = (d_m[U(p)] > 0);
 		disputed = 0; stated = 0 }                                      /* acquire */
 	:: atomic { tok && ext > 0 && lk && lk_tok == tok -> extend(tok) }
-	:: d_step { tok -> if :: lk && lk_tok == tok -> over() :: else -> skip fi; tok = 0; done = 1 }  /* release */
+	:: d_step { tok && IDLE(p) -> if :: lk && lk_tok == tok -> over() :: else -> skip fi; tok = 0; done = 1 }  /* release */
+#ifdef GROUP
+	:: d_step { tok && !work[p] && lk && lk_tok == tok -> work[p] = 1 }                             /* starts the command */
+	:: d_step { work[p] -> work[p] = 0 }                                                            /* it has ended, or was */
+#endif
 	:: d_step { tok && p == 0 && !offered -> offered = 1; off_p = p; off_tok = tok }                /* tells the adopter */
 	:: d_step { dead[p] = 1; tok = 0 } -> break                                                     /* ends at any time */
 	od
+#ifdef GROUP
+	;
+end2:	do
+	:: d_step { work[p] -> work[p] = 0 } -> break                                                   /* killed, whenever */
+	od
+#endif
 }
 
 /* Goes on with a hold that another process took. */
@@ -216,17 +241,49 @@ end:	do
 	od
 }
 
+/* What the witness looks at first, and then: GROUP takes two looks, between which anything may happen. */
+#ifdef GROUP
+#define SURE w_sure
+#define UNSURE w_sure = 0
+#else
+#define SURE true
+#define UNSURE skip
+#endif
+#ifdef GROUP_UNSEEN
+#define FIRST(p) dead[p]
+#define THEN(p) true
+#else
+#ifdef GROUP_ALONE
+#define FIRST(p) true
+#define THEN(p) IDLE(p)
+#else
+#ifdef GROUP_FIRST
+#define FIRST(p) IDLE(p)
+#define THEN(p) dead[p]
+#else
+#define FIRST(p) dead[p]
+#define THEN(p) IDLE(p)
+#endif
+#endif
+#endif
+
 proctype Witness() {
 	byte w_p = 0, w_tok = 0;
+#ifdef GROUP
+	bool w_sure = 0;
+#endif
 end:	do
 	/* the process of the record has ended: looked at both, in whatever order */
-	:: d_step { !w_tok && lk && dead[lk_p] -> w_p = lk_p; w_tok = lk_tok }
-	:: d_step { w_tok -> t_state(w_p, w_tok, true); w_p = 0; w_tok = 0 }
-	:: d_step { w_tok && rep > 0 && !ls_p -> rep--; ls_p = 1; ls_p_ = w_p; ls_tok = w_tok;  /* late, and */
-		if :: t_state(w_p, w_tok, true) :: skip fi; w_p = 0; w_tok = 0 }                /* twice, or only late */
+	:: d_step { !w_tok && lk && FIRST(lk_p) -> w_p = lk_p; w_tok = lk_tok }
+#ifdef GROUP
+	:: d_step { w_tok && !w_sure && THEN(w_p) -> w_sure = 1 }
+#endif
+	:: d_step { w_tok && SURE -> t_state(w_p, w_tok, true); w_p = 0; w_tok = 0; UNSURE }
+	:: d_step { w_tok && SURE && rep > 0 && !ls_p -> rep--; ls_p = 1; ls_p_ = w_p; ls_tok = w_tok;  /* late, and */
+		if :: t_state(w_p, w_tok, true) :: skip fi; w_p = 0; w_tok = 0; UNSURE }        /* twice, or only late */
 	:: d_step { ls_p -> t_state(ls_p_, ls_tok, true); ls_p = 0; ls_p_ = 0; ls_tok = 0 }
 	:: d_step { ls_p -> ls_p = 0; ls_p_ = 0; ls_tok = 0 }                                   /* lost */
-	:: d_step { w_tok -> w_p = 0; w_tok = 0 }                                               /* restarted */
+	:: d_step { w_tok -> w_p = 0; w_tok = 0; UNSURE }                                       /* restarted */
 	/* a stranger: for some uuid, not the token of its hold; it guards nothing */
 	:: atomic { junk > 0 && lk -> junk--;
 		if
@@ -320,7 +377,7 @@ end:	do
 		if
 		:: lk && REMOVE ->
 #ifndef LIE
-			assert(dead[lk_p] && !lk_doc && !(adopted && off_tok == lk_tok));       /* P1 */
+			assert(dead[lk_p] && IDLE(lk_p) && !lk_doc && !(adopted && off_tok == lk_tok)); /* P1 */
 #endif
 			assert(!disputed);                                      /* P2 */
 			assert(d_m[U(lk_p)] && d_tok[U(lk_p)] == lk_tok);       /* P3 */

@@ -64,6 +64,9 @@ passes deaths safety -DEXT=1 -DREUSE -DSTATE_NO_UUID
 passes deaths safety -DEXT=1 -DREUSE -DREMOVE_NO_TOKEN
 passes deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1
 breaks deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1 -DASK_BLIND
+passes deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DGROUP
+for mutant in GROUP_UNSEEN GROUP_ALONE GROUP_FIRST; do breaks deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DGROUP -D$mutant; done
+breaks deaths safety -DGROUP -DREACH
 breaks deaths safety -DREACH
 breaks deaths safety -DLIAR
 for mutant in ADOPT_SILENTLY ADOPT_FIRST DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; do breaks deaths safety -D$mutant; done
