@@ -29,7 +29,7 @@ def unb64: if . == null or . == "" then "" else @base64d end;
 # The record that is written.
 def reserved: ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata", "owner",
   "hostname", "pid", "locked_at", "purpose", "backtrace", "client", "boot_id", "process_start", "pid_namespace",
-  "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"];
+  "cgroup_id", "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"];
 def at_most($max; $what): if . > $max then refuse("\($what): \(.), at most \($max) are allowed") else empty end;
 def attribute: (.key | tojson) as $name
   | if .key | test("\\A[a-z][a-z0-9_]{0,62}\\z") | not then refuse("attribute \($name): want a name like build_1")

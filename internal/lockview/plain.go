@@ -22,6 +22,7 @@ const (
 	ownBootID
 	ownProcessStart
 	ownPIDNamespace
+	ownCgroupID
 	ownPodNamespace
 	ownPodName
 	ownPodUID
@@ -37,11 +38,12 @@ const (
 const opaque = ownBacktrace | ownClient
 
 // ownNames returns the names of the members in the order of their bits.
-func ownNames() [16]string {
+func ownNames() [17]string {
 	return [...]string{metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPurpose, metadata.FieldPID,
 		metadata.FieldLockedAt, metadata.FieldLockDelay, metadata.FieldBootID, metadata.FieldProcessStart,
-		metadata.FieldPIDNamespace, metadata.FieldPodNamespace, metadata.FieldPodName, metadata.FieldPodUID,
-		metadata.FieldContainer, metadata.FieldDetached, metadata.FieldBacktrace, metadata.FieldClient}
+		metadata.FieldPIDNamespace, metadata.FieldCgroupID, metadata.FieldPodNamespace, metadata.FieldPodName,
+		metadata.FieldPodUID, metadata.FieldContainer, metadata.FieldDetached, metadata.FieldBacktrace,
+		metadata.FieldClient}
 }
 
 // ownKey returns the bit of a member.
@@ -115,6 +117,8 @@ func ownProcessValue(p *metadata.Process, key ownKeys) string {
 		return strconv.FormatInt(p.Start, 10)
 	case ownPIDNamespace:
 		return strconv.FormatInt(p.PIDNamespace, 10)
+	case ownCgroupID:
+		return strconv.FormatInt(p.CgroupID, 10)
 	case ownPodNamespace:
 		return p.PodNamespace
 	case ownPodName:

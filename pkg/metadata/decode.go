@@ -207,8 +207,8 @@ func (d *decoder) member(name, value string) {
 		d.lockDelay(value)
 	case FieldBacktrace:
 		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
-	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID,
-		FieldContainer, FieldDetached:
+	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldCgroupID, FieldPodNamespace, FieldPodName,
+		FieldPodUID, FieldContainer, FieldDetached:
 		d.process(name, value)
 	default:
 		d.attribute(member{name: name, kind: kindText, text: value})
@@ -228,6 +228,8 @@ func (d *decoder) process(name, value string) {
 		p.Start = d.number(name, value)
 	case FieldPIDNamespace:
 		p.PIDNamespace = d.number(name, value)
+	case FieldCgroupID:
+		p.CgroupID = d.number(name, value)
 	case FieldPodNamespace:
 		p.PodNamespace = d.text(name, value)
 	case FieldPodName:

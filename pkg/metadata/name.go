@@ -46,8 +46,8 @@ func ownFields() []string {
 // memberFields are members of the metadata document, or keys of their own.
 func memberFields() []string {
 	return []string{FieldOwner, FieldHostname, FieldPID, FieldLockedAt, FieldPurpose, FieldBacktrace, FieldClient,
-		FieldLockDelay, FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID,
-		FieldContainer, FieldDetached}
+		FieldLockDelay, FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldCgroupID, FieldPodNamespace,
+		FieldPodName, FieldPodUID, FieldContainer, FieldDetached}
 }
 
 // IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.

@@ -37,6 +37,7 @@ const (
 	FieldBootID       = "boot_id"
 	FieldProcessStart = "process_start"
 	FieldPIDNamespace = "pid_namespace"
+	FieldCgroupID     = "cgroup_id"
 	FieldPodNamespace = "pod_namespace"
 	FieldPodName      = "pod_name"
 	FieldPodUID       = "pod_uid"
@@ -146,6 +147,9 @@ type Process struct {
 	Start int64 `json:"process_start,omitempty"`
 	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
 	PIDNamespace int64 `json:"pid_namespace,omitempty"`
+	// CgroupID is where the process runs what works for it, so that its own end is not the end of the work: the inode
+	// of the directory in the file system of cgroups, version 2.
+	CgroupID int64 `json:"cgroup_id,omitempty"`
 
 	// In Kubernetes, from the downward API.
 	PodNamespace string `json:"pod_namespace,omitempty"`
@@ -168,7 +172,9 @@ func (p *Process) Members() map[string]string {
 			members[name] = value
 		}
 	}
-	for name, value := range map[string]int64{FieldProcessStart: p.Start, FieldPIDNamespace: p.PIDNamespace} {
+	for name, value := range map[string]int64{
+		FieldProcessStart: p.Start, FieldPIDNamespace: p.PIDNamespace, FieldCgroupID: p.CgroupID,
+	} {
 		if value != 0 {
 			members[name] = strconv.FormatInt(value, 10)
 		}

@@ -40,7 +40,8 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 		if pod != "" && p.PodNamespace != "" {
 			pod = p.PodNamespace + "/" + pod
 		}
-		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID})
+		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID},
+			fact{"cgroup", phrase.Known(p.CgroupID)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
