@@ -77,7 +77,8 @@ func table() []room {
 			"transactions are data, independent of who sends them"},
 		{"internal/lockstore", []string{"pkg/metadata", "internal/protocol", "internal/locktxn"},
 			"the store reads and writes; it does not judge"},
-		{"internal/witness/host", []string{"pkg/metadata", "internal/protocol", "internal/witness/holderproc"},
+		{"internal/witness/host", []string{"pkg/metadata", "internal/protocol", "internal/witness/holderproc",
+			"internal/cgroup", "internal/text"},
 			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},
 		{"internal/lockview", []string{"pkg/metadata", "pkg/staleness", "internal/protocol"},
 			"the snapshot has one writer, which is handed in as functions"},
@@ -166,7 +167,9 @@ func table() []room {
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "internal/protocol", "pkg/staleness"},
 			"flags fill settings, they open nothing"},
 		{"internal/cli/term", []string{"internal/text"}, "what is laid out for a terminal may be about anything"},
-		{"internal/cli/childproc", []string{"internal/text"}, "a command runs alike under whatever lock"},
+		{"internal/cgroup", []string{"internal/text"}, "a cgroup is a folder, whoever works in it"},
+		{"internal/cli/childproc", []string{"internal/cgroup", "internal/text"},
+			"a command runs alike under whatever lock"},
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
 			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
@@ -217,6 +220,7 @@ func libraries() []library {
 				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"go.opentelemetry.io", below("pkg/mutexotel"), "OpenTelemetry is no dependency of who does not use it"},
+		{"github.com/godbus", below("internal/cgroup"), "systemd is asked for one thing, a scope"},
 		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
 		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),

@@ -46,8 +46,11 @@ func (p *page) witness(r *metadata.Record) {
 			continue
 		}
 		words := "suspected, not proven: " + protocol.HowItEnded(s, p.now)
-		if s == r.Death {
+		switch {
+		case s == r.Death:
 			words = deathWords(r, p.now)
+		case s.Cause == metadata.CauseCommandLives:
+			words = protocol.HowItEnded(s, p.now)
 		}
 		if s.How != "" {
 			words += "; " + text.Prose(s.How)

@@ -12,7 +12,7 @@ import (
 // subject says what ended, by the cause of a statement.
 func subject(cause string) string {
 	switch cause {
-	case metadata.CauseProcessEnded:
+	case metadata.CauseProcessEnded, metadata.CauseCommandLives:
 		return "its process ended"
 	case metadata.CauseRebooted:
 		return "its machine was rebooted"

@@ -13,6 +13,7 @@ const (
 	CauseContainerRestarted = "container_restarted" // the kubelet started the container anew since the lock was taken
 	CausePodEnded           = "pod_ended"           // the kubelet reports the pod succeeded or failed
 
+	CauseCommandLives = "command_lives"  // the process has ended, for certain, and what it started has not
 	CausePodDeleted   = "pod_deleted"    // the pod was deleted while its containers ran, as far as is known
 	CausePodNeverSeen = "pod_never_seen" // no such pod has been seen
 	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent

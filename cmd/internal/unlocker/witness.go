@@ -162,7 +162,7 @@ func (o witnessOptions) witness(m host.Machine, etcd *clientv3.Client,
 	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
 	return host.New(host.Config{
 		ID: instance(m.Hostname), Machine: m, Layout: layout,
-		List: store.List, Watch: store.Watch, State: store.State,
+		List: store.List, Watch: store.Watch, State: store.State, Suspect: store.Suspect,
 		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain: etcdconn.Explain, Now: time.Now, Log: log,
 	}), nil

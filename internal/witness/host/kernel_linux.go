@@ -8,7 +8,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/internal/cgroup"
 )
+
+// findCgroups looks for cgroups in the tree of the machine.
+func findCgroups(ids map[int64]bool) (living map[int64]int, err error) {
+	return cgroup.Find(ids)
+}
 
 // handle refers to one process, however its id is used later.
 type handle struct {

@@ -18,7 +18,7 @@ func (w *Witness) look(ctx context.Context) {
 	poll := time.NewTicker(w.pauses.poll)
 	defer poll.Stop()
 	for {
-		next := w.lookForAll()
+		next := w.lookForAll(ctx)
 		var later <-chan time.Time
 		if !next.IsZero() {
 			later = time.After(max(time.Until(next), time.Millisecond))
@@ -36,7 +36,7 @@ func (w *Witness) look(ctx context.Context) {
 }
 
 // lookForAll looks for the processes that are due, and returns when the next is; zero for none.
-func (w *Witness) lookForAll() (next time.Time) {
+func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
 	began := time.Now()
 	direct, nested := w.wanted(began)
 	for _, h := range direct {
@@ -58,10 +58,11 @@ func (w *Witness) lookForAll() (next time.Time) {
 		}
 		w.postpone(time.Now().Add(searchShare * time.Since(began)))
 	}
+	w.lookForCommands(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.running {
-		if p.wanted() && (next.IsZero() || p.next.Before(next)) {
+		if (p.wanted() || p.outlived()) && (next.IsZero() || p.next.Before(next)) {
 			next = p.next
 		}
 	}
@@ -69,7 +70,9 @@ func (w *Witness) lookForAll() (next time.Time) {
 }
 
 // wanted reports whether somebody has to look for the process.
-func (p *process) wanted() bool { return len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen }
+func (p *process) wanted() bool {
+	return p.over == nil && len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen
+}
 
 // wanted returns the holders to look for now: by their ids in the namespace of the witness, and in all others.
 func (w *Witness) wanted(now time.Time) (direct, nested []holder) {
@@ -164,8 +167,20 @@ func (w *Witness) over(h holder, one watcher, at time.Time) {
 	}
 }
 
-// ended states the end of a process for all of its locks. It is called with mu.
+// ended takes that a process has certainly ended. From now on nobody starts a command for it. It is called with mu.
 func (w *Witness) ended(p *process, e exit) {
+	if p.cgroup == 0 || len(p.locks) == 0 {
+		w.conclude(p, e)
+		return
+	}
+	p.over = &e
+	p.next = time.Now()
+	p.pause = w.pauses.soon
+	wake(w.find)
+}
+
+// conclude states the end of a process for all of its locks. It is called with mu.
+func (w *Witness) conclude(p *process, e exit) {
 	delete(w.running, p.holder)
 	for _, l := range p.locks {
 		how := fmt.Sprintf("process %d on %s", p.pid, w.cfg.Machine.Hostname)

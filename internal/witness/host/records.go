@@ -12,6 +12,7 @@ import (
 type holder struct {
 	boot                  string
 	namespace, pid, start int64 // 0 for one of an earlier boot
+	cgroup                int64 // where its command runs, which may live longer; 0 for none
 }
 
 // hold is what is kept of a lock that a process of this machine holds.
@@ -46,7 +47,15 @@ func (r *records) hold(lock string, fields []metadata.Field) (hold, bool) {
 	h.holder.namespace = p.PIDNamespace
 	h.holder.pid = record.PID
 	h.holder.start = p.Start
-	return h, p.BootID == r.boot && p.Start > 0 && p.PIDNamespace > 0 && record.PID > 0
+	h.holder.cgroup = p.CgroupID
+	return h, p.BootID == r.boot && p.Start > 0 && p.PIDNamespace > 0 && record.PID > 0 && !unreadable(&record)
+}
+
+// unreadable reports whether the record has a cgroup, and does not say which.
+func unreadable(r *metadata.Record) bool {
+	return r.Process.CgroupID < 0 || slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
+		return p.Field == metadata.FieldCgroupID && p.Reason != metadata.ReasonLeftover
+	})
 }
 
 // ours reports whether it is a boot of this machine.
@@ -110,7 +119,7 @@ func promise(name string) bool {
 func identifies(name string) bool {
 	switch name {
 	case metadata.FieldMetadata, metadata.FieldPID, metadata.FieldBootID, metadata.FieldProcessStart,
-		metadata.FieldPIDNamespace, metadata.FieldDetached:
+		metadata.FieldPIDNamespace, metadata.FieldCgroupID, metadata.FieldDetached:
 		return true
 	}
 	return false

@@ -24,6 +24,8 @@ type Config struct {
 	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
 	// State writes a statement. An error that wraps metadata.ErrChanged says that there is nothing to state any more.
 	State func(context.Context, metadata.Statement) error
+	// Suspect writes what is likely, and no proof, with the errors of State.
+	Suspect func(context.Context, metadata.Statement) error
 	// Prove returns why etcd would refuse statements, or nil.
 	Prove   func(context.Context) error
 	Explain func(error) string // an error of etcd as a sentence
@@ -37,6 +39,7 @@ type Witness struct {
 	cfg       Config
 	records   records
 	processes processes
+	cgroups   func(ids map[int64]bool) (living map[int64]int, err error) // see [cgroup.Find]
 	pauses    pauses
 
 	find  chan struct{} // has room for one: somebody has to look for processes
@@ -49,12 +52,14 @@ type Witness struct {
 	away      string // why the locks are not known as they are; empty if they are
 	mute      string // why nothing can be stated
 	warned    bool   // of a process that cannot be seen
+	blind     bool   // for cgroups, and has said so
 	counts    counts
 	following sync.WaitGroup // of the processes that are waited for
 }
 
 // pauses are times that tests may shorten.
 type pauses struct {
+	soon  time.Duration // until a command that outlives its process is looked at again, for the first time
 	again time.Duration // until a process that is not there is looked for once more
 	poll  time.Duration // between looks at a process of which the kernel gives no handle
 	idle  time.Duration // for which a process is watched that holds nothing any more
@@ -62,7 +67,8 @@ type pauses struct {
 }
 
 func defaultPauses() pauses {
-	return pauses{again: 250 * time.Millisecond, poll: time.Second, idle: 30 * time.Second, retry: time.Second}
+	return pauses{soon: 10 * time.Millisecond, again: 250 * time.Millisecond, poll: time.Second, idle: 30 * time.Second,
+		retry: time.Second}
 }
 
 // held is a lock that is held by a process of this machine.
@@ -82,7 +88,10 @@ type process struct {
 	next     time.Time // when to look for it, while there is no watcher
 	watchers []watcher
 	unseen   bool
-	idle     time.Time // since when it has held nothing; zero while it holds something
+	over     *exit         // once it has ended, as long as its command lives
+	pause    time.Duration // until the command is looked at again
+	reported bool          // etcd knows that the command lives
+	idle     time.Time     // since when it has held nothing; zero while it holds something
 }
 
 // New returns a witness.
@@ -93,8 +102,8 @@ func New(c Config) *Witness {
 		processes: processes{
 			proc: proc{"/proc"}, own: c.Machine.Namespace, all: c.Machine.SeesAll(), open: openProcess,
 		},
-		pauses: defaultPauses(),
-		find:   make(chan struct{}, 1), speak: make(chan struct{}, 1),
+		cgroups: findCgroups, pauses: defaultPauses(),
+		find: make(chan struct{}, 1), speak: make(chan struct{}, 1),
 		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]uint64{}},
 		away: "they were not read yet",
 	}

@@ -94,6 +94,7 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	log := &output{}
 	one := New(Config{
 		ID: "w1", Machine: w.machine, Layout: w.layout, List: store.List, Watch: store.Watch, State: store.State,
+		Suspect: store.Suspect,
 		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain: etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
 	})

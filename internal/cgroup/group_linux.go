@@ -1,0 +1,179 @@
+package cgroup
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+)
+
+// Group is a group for a command and all that it starts.
+type Group struct {
+	ID  int64
+	dir *os.File
+}
+
+// Make makes a group for the command of this process under a lock: in a scope of its own where systemd runs, which
+// this process enters, else below the group of this process.
+func Make(lock string) (*Group, error) {
+	t, dir, err := own()
+	if err != nil {
+		return nil, err
+	}
+	name := unitName(lock)
+	var noScope error
+	if !delegated(dir) && systemdRuns() {
+		var scope string
+		if scope, noScope = t.enterScope(name+".scope", lock); noScope == nil {
+			dir = scope
+			name = "command"
+		}
+	}
+	g, err := makeBelow(dir, name)
+	if err != nil && noScope != nil {
+		return nil, fmt.Errorf("%w; and %w", noScope, err)
+	}
+	return g, err
+}
+
+// maxName is how much of a lock's name the name of its group has: those end at 255 bytes.
+const maxName = 100
+
+// unitName is a name for a group, which systemd takes, too.
+func unitName(lock string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < 128 && (r == '_' || r == '.' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') {
+			return r
+		}
+		return '_'
+	}, lock)
+	return "mutexctl-" + clean[:min(len(clean), maxName)] + "-" + uuid.NewString()[:8]
+}
+
+// delegated reports whether systemd has left the group to whoever runs there: Delegate=yes.
+func delegated(dir string) bool {
+	value := make([]byte, 8)
+	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// makeBelow makes a group that this process may use as a whole.
+func makeBelow(own, name string) (*Group, error) {
+	path := filepath.Join(own, name)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, err
+	}
+	g, err := open(path)
+	if err != nil {
+		_ = os.Remove(path)
+	}
+	return g, err
+}
+
+func open(path string) (*Group, error) {
+	// Witnesses are other users, and our umask is not for them.
+	if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // as all cgroups are
+		return nil, err
+	}
+	kind, err := os.ReadFile(filepath.Join(path, "cgroup.type"))
+	if err != nil {
+		return nil, err
+	}
+	if word := strings.TrimSpace(string(kind)); word != "domain" {
+		return nil, fmt.Errorf("the cgroup %s can have threads only: it is %q", path, word)
+	}
+	kill := filepath.Join(path, "cgroup.kill")
+	if err := unix.Access(kill, unix.W_OK); err != nil {
+		return nil, fmt.Errorf("%s: %w", kill, err) // Linux has it since 5.14
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var s unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &s); err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return &Group{ID: int64(s.Ino), dir: dir}, nil
+}
+
+// Dir returns the directory of the group.
+func (g *Group) Dir() *os.File { return g.dir }
+
+// Of returns the group in an open directory.
+func Of(dir *os.File) *Group { return &Group{dir: dir} }
+
+// file is the path of a file of the group, which is not looked for by name again.
+func (g *Group) file(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", g.dir.Fd(), name) }
+
+// Evict moves a process of the group to where this process is.
+func (g *Group) Evict(pid int) error {
+	return os.WriteFile(g.file("../cgroup.procs"), fmt.Append(nil, pid), 0)
+}
+
+// Living returns how many processes live in the group and below it.
+func (g *Group) Living() (int, error) { return count(g.file(".")) }
+
+// Clear kills what lives in the group and returns how many processes that were. It blocks until they are gone, or done
+// is closed.
+func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		n, err := g.Living()
+		switch {
+		case isGone(err):
+			return killed, nil
+		case n == 0 || err != nil:
+			return killed, err
+		}
+		killed = cmp.Or(killed, n)
+		if err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0); err != nil && !isGone(err) {
+			return killed, err
+		}
+		select {
+		case <-done:
+			return killed, errors.New("they do not end")
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Remove removes the group, and what the command made below it. It fails as long as somebody lives there.
+func (g *Group) Remove() error { return remove(g.path()) }
+
+// path is where the group is; where it was, with a mark, if it is gone.
+func (g *Group) path() string {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", g.dir.Fd()))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func remove(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := remove(filepath.Join(path, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Remove(path)
+}
+
+// Close forgets the group.
+func (g *Group) Close() { g.dir.Close() }

@@ -1,0 +1,110 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// commands are how many processes live in cgroups, instead of those of this machine.
+type commands struct {
+	mu     sync.Mutex
+	living map[int64]int
+	err    error
+	looks  atomic.Int64
+}
+
+func (c *commands) set(id int64, n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.living = map[int64]int{id: n}
+	c.err = err
+}
+
+func (c *commands) find(map[int64]bool) (map[int64]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks.Add(1)
+	return c.living, c.err
+}
+
+func (c *commands) use(one *Witness) {
+	one.cgroups = c.find
+	one.pauses.poll = 20 * time.Millisecond
+}
+
+// ofCommand is a process that has a command in this cgroup.
+func (w *world) ofCommand(pid int, cgroup int64) metadata.Process {
+	p := w.identity(pid)
+	p.CgroupID = cgroup
+	return p
+}
+
+func TestAHoldEndsWithItsProcessAndItsCommand(t *testing.T) {
+	w := newWorld(t)
+	c := &commands{living: map[int64]int{7: 0}}
+	one := w.witness(c.use)
+	process := w.sleeper()
+	h := w.hold("a", process.Process.Pid, w.ofCommand(process.Process.Pid, 7))
+	w.watches(one, 1)
+	w.silent(h)
+	if c.looks.Load() != 0 {
+		t.Error("the cgroup was looked at before the process ended, which it says nothing about")
+	}
+	c.set(7, 2, nil)
+	_ = process.Process.Kill()
+	var said metadata.Statement
+	w.eventually("a note that the command lives", func() bool {
+		resp, err := w.etcd.Get(context.Background(), w.layout.Suspicion(h.UUID))
+		if err != nil || len(resp.Kvs) == 0 {
+			return false
+		}
+		said, err = protocol.Unmarshal[metadata.Statement](resp.Kvs[0].Value)
+		return err == nil
+	})
+	if said.Cause != metadata.CauseCommandLives || said.EndedAt.IsZero() {
+		t.Errorf("it says %+v", said)
+	}
+	contains(t, said.How, "left 2 processes of its command alive")
+	w.silent(h)
+	c.set(7, 0, nil)
+	if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.Equal(said.EndedAt.Time) {
+		t.Errorf("it states %+v", s)
+	}
+}
+
+func TestAWitnessThatDoesNotSeeTheCgroupsProvesNothingAboutACommand(t *testing.T) {
+	w := newWorld(t)
+	c := &commands{err: errors.New("only a part of the cgroups is seen")}
+	one := w.witness(c.use)
+	process := w.sleeper()
+	pid := process.Process.Pid
+	h := w.hold("a", pid, w.ofCommand(pid, 7))
+	odd := w.hold("b", pid, w.ofCommand(pid, -7))
+	plain := w.hold("c", pid, w.identity(pid))
+	w.watches(one, 2)
+	_ = process.Process.Kill()
+	w.death(plain)
+	w.eventually("a look", func() bool { return c.looks.Load() > 0 })
+	w.silent(h, odd)
+	w.eventually("a warning", func() bool { return strings.Contains(one.log.String(), "whether its command has") })
+}
+
+func TestACommandIsGoneWithItsCgroup(t *testing.T) {
+	w := newWorld(t)
+	w.witness(func(one *Witness) {
+		one.cgroups = func(map[int64]bool) (map[int64]int, error) { return nil, nil }
+	})
+	process := w.sleeper()
+	h := w.hold("a", process.Process.Pid, w.ofCommand(process.Process.Pid, 7))
+	_ = process.Process.Kill()
+	_ = process.Wait()
+	w.death(h)
+}
