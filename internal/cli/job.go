@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -23,6 +24,7 @@ type job struct {
 	grace   time.Duration // between TERM and KILL when the lock is lost
 	onAsk   onAsk
 	signals *childproc.Signals
+	group   *childproc.Group
 }
 
 // work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
@@ -35,7 +37,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	c, err := childproc.Start(&exec.Cmd{
 		Path: j.path, Args: j.argv, Env: lockEnvironment(lock),
 		Stdin: j.app.Stdin, Stdout: j.app.Stdout, Stderr: j.app.Stderr,
-	}, held)
+	}, j.group, held)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +52,23 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 		case sig := <-j.signals.C():
 			c.Signal(sig)
 		case <-c.Done():
+			j.clear(lock, c)
 			return c, passedOn(c.Code())
 		case <-lock.Context().Done():
 			return c, j.lost(lock, c)
 		}
+	}
+}
+
+// clear ends what the command left behind, so that nothing works on without the lock.
+func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
+	killed, err := c.Clear(lock.Context().Done())
+	switch {
+	case err != nil:
+		j.app.note("the command left processes behind that cannot be ended: %v", err)
+	case killed > 0:
+		j.app.note("killed %s that the command left behind; --leave-children leaves such alone",
+			text.Count(killed, "process"))
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 
 // Main runs one command line and returns the exit status of the process. INT and TERM end the command.
 func Main(ctx context.Context, p Process) int {
+	if len(p.Args) == 1 && p.Args[0] == childproc.GuardArgument {
+		return childproc.Guard()
+	}
 	ctx, stop := childproc.UntilSignal(ctx)
 	defer stop()
 	a := &app{Process: p}

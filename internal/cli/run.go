@@ -22,6 +22,7 @@ type runOptions struct {
 	maxHold         time.Duration
 	grace           time.Duration
 	onAsk           onAsk
+	leaveChildren   bool
 }
 
 func newRun(a *app) *cobra.Command {
@@ -53,7 +54,13 @@ largest it has seen. Without that, no lock can stop a paused machine from writin
 
 The command leads a process group of its own, and has the terminal if there is one. HUP, INT, QUIT,
 TERM, USR1 and USR2 are forwarded to the group. The lock is released when the command ends, however
-it ends. Whatever the command leaves in the background runs on without the lock.
+it ends.
+
+On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a scope of
+systemd where one runs, else below the cgroup of mutexctl, if it may make one. What the command leaves
+in the background is killed before the lock is released, and all of it with KILL if mutexctl itself is
+killed. With --leave-children it runs on without the lock. Where no cgroup can be made, as on other
+systems, it does so too, and run says why at --log.level=info.
 
 When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
 gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked:
@@ -68,9 +75,9 @@ ends. In each case the lock is released when the command has ended, and run exit
 own status: 143 if TERM ended it, 0 if it tidied up and exited with 0.
 
 If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
-its last extension: ten minutes unless you say less. On Linux the kernel then kills the command too,
-but not what the command started. So the end of mutexctl proves nothing to a witness; the end of its
-container, or a reboot, does.
+its last extension: ten minutes unless you say less. A witness on the machine proves the end at once:
+mutexctl gone, and nobody left in the cgroup. Without a cgroup, only the end of the container or a
+reboot proves it: the kernel then kills the command, on Linux, but not what the command started.
 If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
 command's group instead.
 
@@ -100,6 +107,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
+	f.BoolVar(&o.leaveChildren, "leave-children", false,
+		"let what the command starts outlive it and its lock; its end then proves nothing to a witness")
 	f.Var(&o.onAsk, "on-ask", "what to do when somebody asks to finish: a signal for the command, or a shell command")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -173,24 +182,42 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return err
 	}
 	defer s.close()
-	locks, err := s.locksOf(boundToMachine(), options)
+	group := o.group(name)
+	defer group.Close()
+	locks, err := s.locksOf(holder(group), options)
 	if err != nil {
 		return err
 	}
 	defer locks.Close() // waits for the cleanup after a wait that was given up
 	j := &job{app: o.app, s: s, locks: locks, name: name, path: path, argv: argv, take: &o.takeFlags,
-		period: &o.periodFlags, grace: o.grace, onAsk: o.onAsk, signals: signals}
+		period: &o.periodFlags, grace: o.grace, onAsk: o.onAsk, signals: signals, group: group}
 	if o.every != 0 {
 		return j.once()
 	}
 	return j.always()
 }
 
-// boundToMachine identifies the holder by its machine and its container, not by this process: what the command started
-// goes on when mutexctl is killed.
-func boundToMachine() *metadata.Process {
+// group makes a cgroup for the command. Where that is not possible, the command does without.
+func (o *runOptions) group(name string) *childproc.Group {
+	if o.leaveChildren {
+		return nil
+	}
+	group, err := childproc.NewGroup(name)
+	if err != nil {
+		log := o.app.log()
+		log.Info().Err(err).Msg("the command has no cgroup of its own: what it starts may outlive it and its lock, " +
+			"and no witness can prove the end of that")
+	}
+	return group
+}
+
+// holder identifies the holder by this process and the cgroup of its command. Without one it names only the machine and
+// the container: what the command started goes on when mutexctl is killed.
+func holder(group *childproc.Group) *metadata.Process {
 	p := holderproc.Self(holderproc.System())
-	p.Start = 0
+	if p.CgroupID = group.ID(); p.CgroupID == 0 {
+		p.Start = 0
+	}
 	return &p
 }
 

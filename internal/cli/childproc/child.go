@@ -19,6 +19,7 @@ import (
 // does not reach it twice.
 type Child struct {
 	cmd       *exec.Cmd
+	group     *Group
 	tty       *terminal
 	resume    func() bool   // reports whether a suspended command may continue
 	suspended atomic.Bool   // stopped by the terminal, or kept so because resume said no
@@ -26,12 +27,13 @@ type Child struct {
 	code      int
 }
 
-// Start starts the command. If the command is suspended, it continues only if resume allows it. The error is a
-// [*StartError].
-func Start(cmd *exec.Cmd, resume func() bool) (*Child, error) {
-	c := &Child{cmd: cmd, tty: openTerminal(), resume: resume, done: make(chan struct{})}
+// Start starts the command in the group. If the command is suspended, it continues only if resume allows it. The error
+// is a [*StartError].
+func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
+	c := &Child{cmd: cmd, group: group, tty: openTerminal(), resume: resume, done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
+	group.contain(c.cmd.SysProcAttr)
 	c.tty.lend(c.cmd.SysProcAttr)
 	started := make(chan error)
 	go func() {
@@ -113,9 +115,14 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
+// Clear kills what the ended command left in its [Group], and returns how many processes that were. It blocks until
+// they are gone, or done is closed.
+func (c *Child) Clear(done <-chan struct{}) (killed int, err error) { return c.group.clear(done) }
+
 // End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a
 // shell ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none,
-// because it would have to run for that, although the lock is lost.
+// because it would have to run for that, although the lock is lost. What left the process group, but not the [Group],
+// is killed without grace at the end.
 func (c *Child) End(grace time.Duration) { c.EndWith(unix.SIGTERM, grace) }
 
 // EndWith is [Child.End] with another signal than TERM.
@@ -126,6 +133,7 @@ func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
 	}
 	c.Signal(unix.SIGKILL)
 	<-c.done
+	_, _ = c.Clear(nil) // what fails here, the second process tries once more
 }
 
 // untilGone blocks until the whole group has ended, or enough fires.

@@ -19,8 +19,9 @@ type Child struct {
 	code int
 }
 
-// Start starts the command. Nothing suspends commands here, so resume is not asked. The error is a [*StartError].
-func Start(cmd *exec.Cmd, _ func() bool) (*Child, error) {
+// Start starts the command. There are no groups but its job, and nothing suspends commands here, so resume is not
+// asked. The error is a [*StartError].
+func Start(cmd *exec.Cmd, _ *Group, _ func() bool) (*Child, error) {
 	job, err := newJob()
 	if err != nil {
 		return nil, notStarted(cmd.Path, err)
@@ -85,6 +86,9 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Code returns the status of the ended command.
 func (c *Child) Code() int { return c.code }
+
+// Clear does nothing: what a command leaves in the background goes on.
+func (c *Child) Clear(<-chan struct{}) (int, error) { return 0, nil }
 
 // InterruptToo lets what the command left in the background go on without the lock. Call it after releasing the lock.
 func (c *Child) InterruptToo() {

@@ -19,7 +19,7 @@ func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Start(cmd, nil)
+	c, err := Start(cmd, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

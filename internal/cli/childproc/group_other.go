@@ -1,0 +1,29 @@
+//go:build !linux
+
+package childproc
+
+import (
+	"errors"
+	"syscall"
+)
+
+// Group is a cgroup for a command, of which there is none: only Linux has them.
+type Group struct{}
+
+// NewGroup fails.
+func NewGroup(string) (*Group, error) { return nil, errors.New("this system has no cgroups") }
+
+// GuardArgument is the only argument of a second process, which is never started.
+const GuardArgument = "guard-of-run"
+
+// Guard does nothing.
+func Guard() int { return unknownStatus }
+
+// ID returns 0.
+func (*Group) ID() int64 { return 0 }
+
+// Close does nothing.
+func (*Group) Close() {}
+
+func (*Group) contain(*syscall.SysProcAttr)       {}
+func (*Group) clear(<-chan struct{}) (int, error) { return 0, nil }
