@@ -31,6 +31,7 @@ const (
 // unlockers off as well.
 type keepers struct {
 	layout protocol.Layout
+	left   leftBehind
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -42,9 +43,10 @@ type keepers struct {
 
 func startKeepers(etcd *clientv3.Client, layout protocol.Layout, seed uint64, brinkmen int) *keepers {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &keepers{layout: layout, stop: stop, live: map[string]string{}}
+	k := &keepers{layout: layout, left: leaveBehind(), stop: stop, live: map[string]string{}}
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/slow clock", -10*time.Minute) })
+	k.wg.Go(func() { k.keep(ctx, etcd, keptByCommand, 0) })
 	k.wg.Go(func() { k.heartbeat(ctx, etcd, "keeper/library") })
 	for i := range brinkmen {
 		k.wg.Go(func() { k.brinkman(ctx, etcd, fmt.Sprint("brink/", i), rand.New(rand.NewPCG(seed, uint64(7+i)))) })
@@ -76,6 +78,10 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 		draft := metadata.Draft{
 			UUID: h.hold.UUID, Owner: "keeper", LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
 			Attributes: map[string]any{attributeOp: lock, "way": byHand},
+		}
+		if lock == keptByCommand {
+			draft.PID = k.left.pid
+			draft.Process = k.left.process
 		}
 		fields, err := draft.Fields()
 		if err != nil {
@@ -190,4 +196,5 @@ func (k *keepers) brinkman(ctx context.Context, etcd *clientv3.Client, lock stri
 func (k *keepers) end() {
 	k.stop()
 	k.wg.Wait()
+	k.left.end()
 }

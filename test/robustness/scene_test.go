@@ -119,7 +119,7 @@ func (s *stage) work(etcd *clientv3.Client) {
 	s.until("the keepers to hold their locks", func(context.Context) error {
 		s.keepers.mu.Lock()
 		defer s.keepers.mu.Unlock()
-		if n := len(s.keepers.live); n < 3 {
+		if n := len(s.keepers.live); n < 4 {
 			return fmt.Errorf("%d hold", n)
 		}
 		return nil
