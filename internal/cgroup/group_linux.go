@@ -42,6 +42,9 @@ func Make(lock string) (*Group, error) {
 	return g, err
 }
 
+// prefix begins the names of our groups.
+const prefix = "mutexctl-"
+
 // maxName is how much of a lock's name the name of its group has: those end at 255 bytes.
 const maxName = 100
 
@@ -53,11 +56,15 @@ func unitName(lock string) string {
 		}
 		return '_'
 	}, lock)
-	return "mutexctl-" + clean[:min(len(clean), maxName)] + "-" + uuid.NewString()[:8]
+	return prefix + clean[:min(len(clean), maxName)] + "-" + uuid.NewString()[:8]
 }
 
-// delegated reports whether systemd has left the group to whoever runs there: Delegate=yes.
+// delegated reports whether systemd has left the group to whoever runs there: Delegate=yes. A command under a lock that
+// takes another one stays in its group, and ends with it.
 func delegated(dir string) bool {
+	if strings.Contains(dir, "/"+prefix) {
+		return true
+	}
 	value := make([]byte, 8)
 	for _, name := range []string{"trusted.delegate", "user.delegate"} {
 		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
@@ -136,9 +143,11 @@ func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 		case n == 0 || err != nil:
 			return killed, err
 		}
-		killed = cmp.Or(killed, n)
-		if err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0); err != nil && !isGone(err) {
-			return killed, err
+		if pause > time.Millisecond { // at first it may be one of whose end the kernel has just told
+			killed = cmp.Or(killed, n)
+			if err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0); err != nil && !isGone(err) {
+				return killed, err
+			}
 		}
 		select {
 		case <-done:

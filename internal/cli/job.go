@@ -52,6 +52,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 		case sig := <-j.signals.C():
 			c.Signal(sig)
 		case <-c.Done():
+			stop()
 			j.clear(lock, c)
 			return c, passedOn(c.Code())
 		case <-lock.Context().Done():

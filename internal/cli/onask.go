@@ -58,6 +58,7 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
 	cmd := childproc.Shell(ctx, j.onAsk.command)
 	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+environment(r.By), envAskedReason+"="+environment(r.Reason))
+	j.group.Contain(cmd)
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {

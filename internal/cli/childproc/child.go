@@ -33,7 +33,7 @@ func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 	c := &Child{cmd: cmd, group: group, tty: openTerminal(), resume: resume, done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
-	group.contain(c.cmd.SysProcAttr)
+	group.Contain(c.cmd)
 	c.tty.lend(c.cmd.SysProcAttr)
 	started := make(chan error)
 	go func() {

@@ -47,7 +47,7 @@ func (g *Group) startGuard() error {
 		ExtraFiles:  []*os.File{g.cgroup.Dir()},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // out of reach of the terminal and of signals to our group
 	}
-	g.contain(cmd.SysProcAttr)
+	g.Contain(cmd)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -94,12 +94,16 @@ func (g *Group) ID() int64 {
 	return g.cgroup.ID
 }
 
-// contain makes the command start in the group.
-func (g *Group) contain(attr *syscall.SysProcAttr) {
-	if g != nil {
-		attr.UseCgroupFD = true
-		attr.CgroupFD = int(g.cgroup.Dir().Fd())
+// Contain makes the command start in the group.
+func (g *Group) Contain(cmd *exec.Cmd) {
+	if g == nil {
+		return
 	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD = true
+	cmd.SysProcAttr.CgroupFD = int(g.cgroup.Dir().Fd())
 }
 
 // clear kills what lives in the group, and returns how many processes that were. It blocks until they are gone or done

@@ -4,7 +4,7 @@ package childproc
 
 import (
 	"errors"
-	"syscall"
+	"os/exec"
 )
 
 // Group is a cgroup for a command, of which there is none: only Linux has them.
@@ -22,8 +22,10 @@ func Guard() int { return unknownStatus }
 // ID returns 0.
 func (*Group) ID() int64 { return 0 }
 
+// Contain does nothing.
+func (*Group) Contain(*exec.Cmd) {}
+
 // Close does nothing.
 func (*Group) Close() {}
 
-func (*Group) contain(*syscall.SysProcAttr)       {}
 func (*Group) clear(<-chan struct{}) (int, error) { return 0, nil }
