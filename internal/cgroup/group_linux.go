@@ -132,6 +132,15 @@ func (g *Group) Evict(pid int) error {
 // Living returns how many processes live in the group and below it.
 func (g *Group) Living() (int, error) { return count(g.file(".")) }
 
+// Kill kills what lives in the group. It does not wait for the end.
+func (g *Group) Kill() error {
+	err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
 // Clear kills what lives in the group and returns how many processes that were. It blocks until they are gone, or done
 // is closed.
 func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
@@ -145,7 +154,7 @@ func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 		}
 		if pause > time.Millisecond { // at first it may be one of whose end the kernel has just told
 			killed = cmp.Or(killed, n)
-			if err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0); err != nil && !isGone(err) {
+			if err := g.Kill(); err != nil {
 				return killed, err
 			}
 		}

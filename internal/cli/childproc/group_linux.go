@@ -79,6 +79,9 @@ func Guard() int {
 		}
 	}
 	group := cgroup.Of(dir)
+	if err := group.Kill(); err != nil {
+		return unknownStatus
+	}
 	if _, err := group.Clear(nil); err != nil {
 		return unknownStatus
 	}
