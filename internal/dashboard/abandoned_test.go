@@ -194,6 +194,23 @@ func TestASuspicionIsAQuietNote(t *testing.T) {
 	}
 }
 
+func TestACommandThatOutlivesItsProcessKeepsTheLock(t *testing.T) {
+	s := busy()
+	s.suspect(quiet, time.Minute, func(st *metadata.Statement) {
+		st.Cause = metadata.CauseCommandLives
+		st.ExitCode = nil
+		st.Detail = ""
+		st.How = "process 71 on drm-9 ended and left 2 processes of its command alive"
+	})
+	d := s.dashboard(t, unlocksAbandoned)
+	page := ok(t, d, "/lock?name="+quiet)
+	wantWords(t, page, "A witness says that its process ended 1m ago, and its command has not: process 71 on drm-9 "+
+		"ended and left 2 processes of its command alive. The lock stays until that has ended, too.")
+	if list := ok(t, d, "/?q=name:="+quiet); strings.Contains(list, "probably dead") {
+		t.Error("the list takes the holder for dead")
+	}
+}
+
 func TestADeathThatTheHolderDisputesIsShownAndNotBelieved(t *testing.T) {
 	s := busy()
 	s.state(abandoned, 40*time.Second, func(st *metadata.Statement) { st.Revision = 1 })
