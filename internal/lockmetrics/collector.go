@@ -1,3 +1,11 @@
+// Package lockmetrics exports the held locks to Prometheus. Samples are computed at each scrape, from the same view and
+// by the same judgement as the page and the sweeper use: metrics cannot contradict them, and a lock that is gone leaves
+// no series behind.
+//
+// Lock names, owners and hostnames are what clients wrote into etcd. They become labels only after being made short and
+// printable, and only for as many locks as the limit allows. Two locks that look alike afterwards never break a scrape.
+//
+// Samples are timestamps and counts. Ages are computed by the reader.
 package lockmetrics
 
 import (
@@ -203,4 +211,21 @@ func truth(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// PolicyInfo returns the constant 1 with the policy of an unlocker as a label.
+func PolicyInfo(namespace, policy string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "policy_info", Help: "The policy for stale locks, as a label; always 1.",
+		ConstLabels: prometheus.Labels{"policy": text.Label(policy)},
+	}, func() float64 { return 1 })
+}
+
+// DashboardInfo returns the constant 1 with the address of the dashboard as a label, for links in alerts. The address
+// has to end with a slash, because the rules append the path of a page.
+func DashboardInfo(namespace, url string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "dashboard_info", Help: "Configured URL of the dashboard; always 1.",
+		ConstLabels: prometheus.Labels{"url": url},
+	}, func() float64 { return 1 })
 }

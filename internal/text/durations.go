@@ -119,3 +119,11 @@ func nearest(d time.Duration) time.Duration {
 	}
 	return d.Round(time.Second)
 }
+
+// Count is "1 lock" or "2 locks".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
