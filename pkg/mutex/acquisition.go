@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -44,18 +46,6 @@ type queueEntry struct {
 	first  bool   // for certain; no ticket ever gets in before it
 }
 
-// maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
-// the queue bring order into it.
-const maxRivals = 3
-
-var (
-	// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
-	errStale = errors.New("the bid is stale")
-
-	// errRivals asks for another bid, because others claimed the same share.
-	errRivals = errors.New("others claimed the same share")
-)
-
 // bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the
 // same bytes.
 type bid struct {
@@ -74,6 +64,20 @@ func (a *acquisition) bid() (bid, error) {
 	b.fields = fields
 	return b, nil
 }
+
+// maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
+// the queue bring order into it.
+const maxRivals = 3
+
+var (
+	// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
+	errStale = errors.New("the bid is stale")
+
+	// errRivals asks for another bid, because others claimed the same share.
+	errRivals = errors.New("others claimed the same share")
+)
+
+var errPositionLost = errors.New("the position in the queue was lost")
 
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the
 // end of ctx.
@@ -142,6 +146,25 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 		return nil, a.heldError()
 	}
 	return nil, errStale // somebody came between
+}
+
+// next is what to claim by what is known of the holders. If they left no room when last read, it is what is right
+// should nobody hold the lock any more.
+//
+// Readers that were refused again are spread over the vacant shares, because others claim one at the same time.
+func (a *acquisition) next(refusals int) locktxn.Claim {
+	k := a.set.kind
+	if !k.shared() {
+		return locktxn.Sole(a.lock)
+	}
+	if !a.holders.room(k) {
+		a.holders = holders{}
+	}
+	skip := 0
+	if refusals > 1 && k.name == metadata.HoldsShared {
+		skip = rand.N(1 << min(refusals, 6))
+	}
+	return a.holders.claim(a.lock, k, skip)
 }
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
@@ -227,6 +250,29 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	return l, nil
 }
 
+// ends are the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
+func (a *acquisition) ends() []etcdretry.Watched {
+	layout := a.c.layout
+	keys := []etcdretry.Watched{etcdretry.Deleted(layout.Field(a.lock, metadata.FieldUUID))}
+	if !a.set.kind.shared() {
+		if a.holders.delayed() {
+			keys = append(keys, etcdretry.Deleted(layout.Delay(a.lock)))
+		}
+		return keys
+	}
+	keys = append(keys, deletedIn(layout.Shares(a.lock)))
+	if a.holders.delayed() {
+		keys = append(keys, deletedIn(layout.DelaysAbout(a.lock)))
+	}
+	return keys
+}
+
+// deletedIn watches a range for deletions.
+func deletedIn(from, end string) etcdretry.Watched {
+	return etcdretry.Watched{Key: from,
+		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
+}
+
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
 	lease := a.queue.lease
@@ -282,4 +328,21 @@ func (a *acquisition) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("lock %q: %w", a.lock, err)
+}
+
+// heldError names the holder by the last answer.
+func (a *acquisition) heldError() *HeldError {
+	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
+	k := a.set.kind
+	if !a.holders.room(k) {
+		held.Delay = a.holders.lastDelay()
+	}
+	if k.shared() {
+		held.Kind = k.name
+		held.Holders = a.holders.all()
+		held.Limit = k.limit
+		held.Weight = k.weight
+		held.Free = a.holders.free(k.limit)
+	}
+	return held
 }

@@ -35,6 +35,19 @@ const readsPerLock = 2
 // must be left for the report on each condition: etcd counts nested operations on top.
 const opsPerLock = 5
 
+// tryOn takes the lock if the caller's conditions hold.
+func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
+	if a.set.kind.shared() {
+		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
+	}
+	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	locks, err := j.try(ctx)
+	if err != nil {
+		return nil, a.explain(err)
+	}
+	return locks[0], nil
+}
+
 // try takes the locks, sending until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
@@ -235,17 +248,4 @@ func (b *batch) queued(ctx context.Context) error {
 		}
 	}
 	return errStale
-}
-
-// tryOn takes the lock if the caller's conditions hold.
-func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
-	if a.set.kind.shared() {
-		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
-	}
-	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
-	locks, err := j.try(ctx)
-	if err != nil {
-		return nil, a.explain(err)
-	}
-	return locks[0], nil
 }

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -236,6 +235,9 @@ func (c *Client) Close() error {
 	}
 	return nil
 }
+
+// moment is one moment on both clocks of the machine.
+type moment struct{ monotonic, wall time.Time }
 
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 

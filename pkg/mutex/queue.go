@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 // waiterRecheck is how often a waiter reads the queue although its watch is silent: a safety net, not the way in which
 // it learns that the lock is free.
 const waiterRecheck = 10 * time.Second
-
-var errPositionLost = errors.New("the position in the queue was lost")
 
 // queueUp takes the lock, waiting for its turn.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
@@ -106,6 +103,20 @@ func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 		return errPositionLost
 	}
 	return nil
+}
+
+// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
+func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
+	t := metadata.Ticket{
+		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
+		Purpose: a.draft.Purpose,
+		Since:   metadata.Time{Time: b.wall},
+	}
+	if end, ok := ctx.Deadline(); ok {
+		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
+	}
+	a.queue.ticket = t
+	a.c.leases.serve(a.queue.lease, a.draft.UUID)
 }
 
 // joined keeps the position in the queue from an answer.
@@ -283,56 +294,56 @@ func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
-func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
+// keeps it from that is no error.
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
+		return
 	}
-	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
+		return
 	}
-	a.queue.ticket = t
-	a.c.leases.serve(a.queue.lease, a.draft.UUID)
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
 }
 
-// barge takes the lock as soon as it is free, whoever else waits for it.
-func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
-	l, err := a.try(ctx, b)
-	held, isHeld := errors.AsType[*HeldError](err)
-	if !isHeld {
-		return l, a.explain(err)
-	}
-	defer a.report(ctx)()
-	for isHeld && ctx.Err() == nil {
-		delayed := a.holders.delayed() // is followed, too
-		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			if old(events, a.seen) {
-				return false
-			}
-			var b bid
-			if b, err = a.bid(); err == nil {
-				l, err = a.try(ctx, b)
-			}
-			var newer *HeldError
-			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
-				held = newer
-			}
-			return !isHeld || a.holders.delayed() != delayed
-		}, a.ends()...)
-	}
-	switch {
-	case l != nil:
-		return l, nil
-	case ctx.Err() != nil:
+// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
+func (a *acquisition) giveUp(ctx context.Context, err error) error {
+	position := a.queue.position
+	first := a.queue.first
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.doubt {
+		a.leaveLater()
+		switch {
+		case known:
+		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
+			return a.explain(ended(ctx))
+		default:
+			return a.explain(err)
+		}
+		held := a.heldError()
 		held.Err = ended(ctx)
-		return nil, held
+		return held
 	}
-	return nil, a.explain(err)
-}
-
-// old reports whether the last read was newer than all of the events.
-func old(events []*clientv3.Event, seen int64) bool {
-	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	r, err := a.c.exits.leave(left, a)
+	if err != nil {
+		a.leaveLater()
+		held := a.heldError()
+		held.Err = ended(ctx)
+		return held
+	}
+	a.c.leases.giveBack(a.queue.lease)
+	a.meet(r)
+	tickets := a.set.kind.claim(a.lock).Reads()
+	held := a.heldError()
+	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
+	}
+	held.Err = ended(ctx)
+	return held
 }
