@@ -20,9 +20,9 @@ const maxRefreshes = 5
 type Answer struct {
 	*clientv3.TxnResponse // nil when there is none
 
-	// Doubt reports whether a sending before the last one ended without an answer: it may have been committed, or may
-	// be so later.
-	Doubt bool
+	// Indeterminate reports whether a sending before the last one ended without an answer: it may have been committed,
+	// or may be so later.
+	Indeterminate bool
 }
 
 // Keys is what the operation with this number read.
@@ -77,7 +77,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 	case Refused:
 		return err
 	case Full:
-		s.answer.Doubt = true
+		s.answer.Indeterminate = true
 		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
 	case Postponed:
 		s.refreshes++
@@ -85,7 +85,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 			return err
 		}
 	case Unknown:
-		s.answer.Doubt = true
+		s.answer.Indeterminate = true
 		s.refreshes = 0
 		if ctx.Err() == nil {
 			c.opts.Unanswered(sent, err)

@@ -103,10 +103,10 @@ func Release(l protocol.Layout, h Hold) Txn {
 	}
 }
 
-// ReleaseInDoubt is [Release] of a hold of which another send of the acquisition is still unanswered: after its commit
-// that send cannot be committed either, and has no ticket. queue is the lock in whose queue it may be. The tombstone
-// lives as long as the lease. Else nothing is released, and the rest is done all the same.
-func ReleaseInDoubt(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
+// ReleaseIndeterminate is [Release] of a hold of which another send of the acquisition is still unanswered: after its
+// commit that send cannot be committed either, and has no ticket. queue is the lock in whose queue it may be. The
+// tombstone lives as long as the lease. Else nothing is released, and the rest is done all the same.
+func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
 	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
 	t.Then = append(t.Then, settle...)

@@ -28,14 +28,14 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 		ChangedAt: now})
 	attempt := uuid.NewString()
 	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
-	if err == nil && r.Doubt {
+	if err == nil && r.Indeterminate {
 		err = s.forbid(ctx, task, attempt)
 	}
 	if err != nil {
 		return false, s.explain("add", task, err)
 	}
 	// After an answer that was lost, the task that is there may be this one.
-	return r.Succeeded || r.Doubt && slices.ContainsFunc(r.Keys(0).Kvs, func(kv *mvccpb.KeyValue) bool {
+	return r.Succeeded || r.Indeterminate && slices.ContainsFunc(r.Keys(0).Kvs, func(kv *mvccpb.KeyValue) bool {
 		return string(kv.Value) == value
 	}), nil
 }

@@ -30,7 +30,9 @@ type acquisition struct {
 	seen    int64 // revision
 	holders holders
 	holder  metadata.Document // the oldest of them
-	doubt   bool              // an earlier sending may still be committed, although there was an answer since
+
+	// indeterminate says that an earlier sending may still be committed, although there was an answer since.
+	indeterminate bool
 
 	queue    queueEntry
 	reported Waiting // to OnWait
@@ -103,12 +105,12 @@ func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, 
 	if l != nil || err != nil {
 		return l, err
 	}
-	doubt := a.doubt
-	a.abandonInDoubt()
+	indeterminate := a.indeterminate
+	a.abandonIndeterminate()
 	switch {
 	case !a.holders.room(a.set.kind):
 		return nil, a.heldError()
-	case !claim.Shares, !doubt && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
+	case !claim.Shares, !indeterminate && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
 		return a.tryPast(ctx)
 	}
 	return nil, errRivals
@@ -141,7 +143,7 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	if l != nil || err != nil {
 		return l, err
 	}
-	a.abandonInDoubt()
+	a.abandonIndeterminate()
 	if !a.holders.room(a.set.kind) {
 		return nil, a.heldError()
 	}
@@ -172,9 +174,9 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.A
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
 	r, err := a.c.retry.SendFor(ctx, fresh, txn)
-	a.doubt = a.doubt || r.Doubt
+	a.indeterminate = a.indeterminate || r.Indeterminate
 	if err != nil {
-		if r.Doubt {
+		if r.Indeterminate {
 			a.abandon()
 		}
 		if time.Since(began) >= fresh && ctx.Err() == nil {
@@ -204,7 +206,7 @@ func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
 // meet keeps the holders, which an answer has first.
 func (a *acquisition) meet(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
-	a.holders = a.c.holders(a.lock, a.set.kind, r)
+	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
 }
 
@@ -230,9 +232,9 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 		},
 	}
 	l.origin.detached = a.draft.Process.Detached
-	if a.doubt {
+	if a.indeterminate {
 		l.origin.cancel = a.canceller()
-		a.doubt = false
+		a.indeterminate = false
 	}
 	switch lease := a.queue.lease; {
 	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket is kept, with its mark
@@ -284,7 +286,7 @@ func (a *acquisition) abandon() {
 		a.c.leases.drop(lease)
 	}
 	a.queue = queueEntry{}
-	a.doubt = false
+	a.indeterminate = false
 	a.draft.UUID = uuid.NewString()
 }
 
@@ -300,16 +302,16 @@ func (a *acquisition) canceller() func(context.Context) error {
 // cancelLater cancels this attempt in the background.
 func (a *acquisition) cancelLater() { a.c.cancelLater(a.lock, a.draft.UUID, a.canceller()) }
 
-// abandonInDoubt abandons a uuid of which a sending was not answered.
-func (a *acquisition) abandonInDoubt() {
-	if a.doubt {
+// abandonIndeterminate abandons a uuid of which a sending was not answered.
+func (a *acquisition) abandonIndeterminate() {
+	if a.indeterminate {
 		a.abandon()
 	}
 }
 
 // leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
 func (a *acquisition) leaveLater() {
-	if a.doubt {
+	if a.indeterminate {
 		a.abandon()
 		return
 	}

@@ -61,7 +61,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	if err != nil {
 		return nil, err
 	}
-	doc := c.record(name, r, 0)
+	doc := readRecord(c.layout, name, r, 0)
 	if doc.Token == 0 || doc.UUID != uuid {
 		lost := &LostError{Lock: name, UUID: uuid, Certain: true, Ending: c.ending(r, 1), At: c.wall()}
 		if doc.Token != 0 {
@@ -103,7 +103,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 		return err
 	}
 	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, 0), At: c.wall()}
-	if now := c.record(h.Lock, r, 1); now.Token != 0 {
+	if now := readRecord(c.layout, h.Lock, r, 1); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost
@@ -191,7 +191,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 	if doc.Extended != nil { // its deadlines are those that are adopted
 		revision := writtenAt(doc, metadata.FieldExtended)
-		l.news = &news{extension: doc.Extended, extended: revision, toldExtended: revision}
+		l.messages = &messages{extension: doc.Extended, extended: revision, deliveredExtension: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
@@ -245,14 +245,14 @@ func (l *Lock) Detach() {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
 	}
 	if !hold.origin.detached {
-		hold.tellDetached()
+		hold.recordDetached()
 	}
 }
 
-// tellDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
-func (l *Lock) tellDetached() {
+// recordDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
+func (l *Lock) recordDetached() {
 	c := l.c
-	tell := func(ctx context.Context) error {
+	record := func(ctx context.Context) error {
 		err := c.detach(ctx, l.held)
 		if _, isLost := errors.AsType[*LostError](err); isLost {
 			return nil
@@ -261,9 +261,9 @@ func (l *Lock) tellDetached() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
-	if tell(ctx) != nil {
+	if record(ctx) != nil {
 		until := time.Now().Add(protocol.StatementTTL)
-		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: tell})
+		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: record})
 	}
 }
 

@@ -244,7 +244,7 @@ func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt ti
 		return autoUnlockAt, false, nil
 	} else if r.Succeeded {
 		now = l.decode(locktxn.Fields(l.c.layout, others))
-	} else if now = l.c.record(l.held.Lock, r, 0); !l.stands(&now) {
+	} else if now = readRecord(l.c.layout, l.held.Lock, r, 0); !l.stands(&now) {
 		return time.Time{}, false, l.gone(ctx, &now)
 	}
 	other := l.catchUp(&now, alive)

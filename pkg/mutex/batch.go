@@ -17,8 +17,9 @@ import (
 // batch takes one lock or several in one transaction, all or none, together with the caller's own conditions and
 // writes. It never waits.
 //
-// A single acquisition may stay in doubt, a batch must not: a late commit would do the caller's writes again, or take
-// some locks after others were given back. So a sending without an answer is sealed before its outcome is reported.
+// The outcome of a single acquisition may stay indeterminate, that of a batch must not: a late commit would do the
+// caller's writes again, or take some locks after others were given back. So a sending without an answer is sealed
+// before its outcome is reported.
 type batch struct {
 	c      *Client
 	wanted []*acquisition // by name
@@ -84,7 +85,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	defer cancel()
 	r, err := b.c.retry.Send(fresh, txn)
 	switch {
-	case r.Doubt:
+	case r.Indeterminate:
 		return b.settle(ctx, r, err)
 	case err != nil && fresh.Err() != nil && ctx.Err() == nil:
 		return nil, errStale
@@ -121,7 +122,7 @@ func (b *batch) sent() []locktxn.BatchLock {
 	return locks
 }
 
-// settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
+// settle makes the outcome of sendings without an answer determinate: no late one is committed any more, and the locks are held or
 // not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
@@ -138,7 +139,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	}
 	if mine := b.held(s); len(mine) == len(b.wanted) {
 		return b.hold(func(i int) (int64, metadata.Document) {
-			now := b.c.record(b.wanted[i].lock, s, readsPerLock*i)
+			now := readRecord(b.c.layout, b.wanted[i].lock, s, readsPerLock*i)
 			return now.Token, now
 		})
 	} else if lost := b.lostBefore(s, mine, r.TxnResponse != nil && r.Succeeded); lost != nil {
@@ -157,7 +158,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 // held are the locks that this attempt holds, by what the first operations read.
 func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
-		if now := b.c.record(a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
+		if now := readRecord(b.c.layout, a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
 		}
 	}
@@ -211,8 +212,8 @@ func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, 
 func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	var held *HeldError
 	for i, a := range b.wanted {
-		a.holder = b.c.record(a.lock, r, readsPerLock*i)
-		a.holders = holders{writer: a.holder, delay: b.c.delay(a.lock, r, readsPerLock*i+1)}
+		a.holder = readRecord(b.c.layout, a.lock, r, readsPerLock*i)
+		a.holders = holders{writer: a.holder, delay: readDelay(b.c.layout, a.lock, r, readsPerLock*i+1)}
 		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
 			held = a.heldError()
 		}

@@ -56,22 +56,23 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 func (t *tombstones) send(
 	ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn,
 ) (r etcdretry.Answer, err error) {
-	for n, doubt := 0, false; ; n++ {
+	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
 		if err == nil {
 			r, err = t.retry.Send(ctx, txn(lease))
-			doubt = doubt || r.Doubt
-			r.Doubt = doubt
+			indeterminate = indeterminate || r.Indeterminate
+			r.Indeterminate = indeterminate
 			if !locktxn.LeaseGone(err) {
 				return r, err
 			}
 			t.forget(lease)
 		}
 		if o := etcdretry.Judge(err); o == etcdretry.Full || o == etcdretry.Refused && !locktxn.LeaseGone(err) {
-			return etcdretry.Answer{Doubt: doubt}, err
+			return etcdretry.Answer{Indeterminate: indeterminate}, err
 		}
 		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
-			return etcdretry.Answer{Doubt: doubt}, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
+			err = fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
+			return etcdretry.Answer{Indeterminate: indeterminate}, err
 		}
 	}
 }
@@ -104,7 +105,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	if !claim.Shares || r.TxnResponse == nil {
 		return err
 	}
-	h := c.holders(lock, k, r)
+	h := readHolders(c.layout, lock, k, r)
 	if mine, ok := h.mine(uuid); ok {
 		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.Sole(mine.Name), uuid))
 		err = errors.Join(err, failed)
@@ -129,11 +130,11 @@ func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID
 	return r, err
 }
 
-// leaveLater is leave in the background, of an attempt whose lease is revoked after that.
+// leaveLater is leaveAlone in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
-			_, err := c.leave(ctx, lock, uuid)
+			_, err := c.waiters.leaveAlone(ctx, lock, uuid)
 			return err
 		}})
 }

@@ -13,7 +13,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -83,8 +82,7 @@ type Client struct {
 	leases     *leases
 	traces     traces
 	holds      holds
-	lines      lines
-	exits      exits
+	waiters    *waiters
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -108,8 +106,6 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	}
 	o.Prefix = layout.Prefix()
 	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
-	c.lines.c = c
-	c.exits.c = c
 	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
@@ -118,6 +114,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
+	c.waiters = &waiters{retry: c.retry, layout: layout}
 	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
 	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
 	if _, err := c.Draft("check"); err != nil {
@@ -247,8 +244,3 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 // MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
 // before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
 const MaxRetryDelay = etcdretry.MaxDelay
-
-// record decodes the record that the operation with this number read.
-func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {
-	return metadata.Decode(lock, locktxn.Fields(c.layout, a.Keys(op)))
-}

@@ -67,14 +67,14 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
-	case err != nil && r.Doubt:
+	case err != nil && r.Indeterminate:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
 	case r.Succeeded || l.entombed(r, tombstone):
 		return l.finishRelease()
 	}
-	if now := l.c.record(l.held.Lock, r, 1); !l.stands(&now) {
+	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.stands(&now) {
 		return l.causeOr(l.gone(ctx, nil))
 	}
 	return l.refusal(r, only)
@@ -133,7 +133,7 @@ func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
 		return ErrUnknown // the answer is none of etcd's
-	case r.Doubt: // an earlier sending may still come, and find that they hold
+	case r.Indeterminate: // an earlier sending may still come, and find that they hold
 		return fmt.Errorf("%w: %w", ErrUnknown, failed)
 	default:
 		return failed

@@ -16,7 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// kind is how a lock is shared with others. The zero kind is the plain lock, which is not.
+// kind is how a lock is shared with others. The zero kind is the plain lock, which is not. All kinds are claimed by one
+// machine, [acquisition.try] and [acquisition.queueUp]: what differs is in this file.
 type kind struct {
 	name   string // a value of the record's attribute kind; empty for a plain lock
 	limit  int    // of a semaphore
@@ -99,9 +100,6 @@ func (k kind) covers(wants kind) bool {
 	return false
 }
 
-// A plain lock, permits, readers and writers are claimed by one machine: [acquisition.try] and [acquisition.queueUp].
-// What differs by the kind is here, in kinds.go and in holders.go.
-
 // claim names a lock of this kind, for what is read of it.
 func (k kind) claim(lock string) locktxn.Claim {
 	return locktxn.Claim{Lock: lock, Record: lock, Shares: k.shared()}
@@ -139,17 +137,22 @@ type holders struct {
 	delays map[int]metadata.Delay // those of shares, by number
 }
 
-// holders are those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
-func (c *Client) holders(lock string, k kind, a etcdretry.Answer) holders {
-	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, 0)}
+// readRecord decodes the record that the operation with this number read.
+func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.Document {
+	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
+}
+
+// readHolders returns those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
+func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) holders {
+	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, 0)}
 	if !k.shared() {
-		h.delay = c.delay(lock, a, 1)
+		h.delay = readDelay(of, lock, a, 1)
 		return h
 	}
-	h.shares = c.shares(lock, a.Keys(1).Kvs)
-	h.delay = c.delay(lock, a, 2)
+	h.shares = readShares(of, lock, a.Keys(1).Kvs)
+	h.delay = readDelay(of, lock, a, 2)
 	for _, kv := range a.Keys(2).Kvs {
-		name := c.layout.Parse(string(kv.Key)).Lock
+		name := of.Parse(string(kv.Key)).Lock
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
 			if h.delays == nil {
 				h.delays = map[int]metadata.Delay{}
@@ -160,17 +163,17 @@ func (c *Client) holders(lock string, k kind, a etcdretry.Answer) holders {
 	return h
 }
 
-// shares are those of a lock, by number, from the keys of all of them in their order.
-func (c *Client) shares(lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
+// readShares returns those of a lock, by number, from the keys of all of them in their order.
+func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
 	shares := map[int]metadata.Document{}
 	for len(kvs) > 0 {
-		name := c.layout.Parse(string(kvs[0].Key)).Lock
+		name := of.Parse(string(kvs[0].Key)).Lock
 		n := 1
-		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
+		for n < len(kvs) && of.Parse(string(kvs[n].Key)).Lock == name {
 			n++
 		}
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			d := metadata.Decode(name, locktxn.Fields(c.layout, &clientv3.GetResponse{Kvs: kvs[:n]}))
+			d := metadata.Decode(name, locktxn.Fields(of, &clientv3.GetResponse{Kvs: kvs[:n]}))
 			if d.Token != 0 {
 				shares[number] = d
 			}
@@ -180,10 +183,10 @@ func (c *Client) shares(lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Do
 	return shares
 }
 
-// delay is the delay of a lock among those that operation op read; nil when there is none.
-func (c *Client) delay(lock string, a etcdretry.Answer, op int) *metadata.Delay {
+// readDelay returns the delay of a lock among those that operation op read; nil when there is none.
+func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.Delay {
 	for _, kv := range a.Keys(op).Kvs {
-		if key := c.layout.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
+		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
 			d := protocol.ReadDelay(lock, locktxn.KV(kv))
 			return &d
 		}
@@ -214,8 +217,8 @@ func (h *holders) delayRevision() int64 {
 }
 
 // gone takes a holder out whose uuid key was deleted, or a delay that is over.
-func (h *holders) gone(c *Client, lock, key string) {
-	switch k := c.layout.Parse(key); {
+func (h *holders) gone(of protocol.Layout, lock, key string) {
+	switch k := of.Parse(key); {
 	case k.Kind == protocol.KindDelay && k.Lock == lock:
 		h.delay = nil
 	case k.Kind == protocol.KindDelay:

@@ -40,7 +40,7 @@ type Lock struct {
 	cause     error // why the handle ended; nil while it is held
 	deadline  deadline
 	extension extension
-	news      *news // what others wrote for the holder; nil until there is something, or the holder wants to know
+	messages  *messages // what others wrote for the holder; nil until there is something, or the holder wants to know
 	reentry   reentry
 	unlocking unlocking
 }
@@ -78,9 +78,9 @@ type extension struct {
 	progress         string    // the last note
 }
 
-// news is what others wrote into the record for its holder: a request to finish, and more time. mu of its handle guards
-// it.
-type news struct {
+// messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
+// guards them.
+type messages struct {
 	request   *metadata.Request // the latest; nil when there is none
 	requested int64             // its revision
 	asked     chan struct{}     // closed with the first request; nil until somebody wants to know
@@ -90,8 +90,8 @@ type news struct {
 	extended  int64               // its revision
 	alertAt   time.Time           // the alert that it granted, wall clock; zero if that is not known
 
-	telling                     bool // a goroutine tells the holder
-	toldRequested, toldExtended int64
+	delivering                           bool // a goroutine tells the holder
+	deliveredRequest, deliveredExtension int64
 }
 
 // reentry counts the handles of one hold. mu of the first one guards it.

@@ -64,7 +64,7 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 }
 
 // enter claims the lock after so many refusals and, if it has a lease, joins the others who queue. Without one, queued
-// reports whether to get one: others queue, there is nothing to share, or the bid is that of an attempt in doubt.
+// reports whether to get one: others queue, there is nothing to share, or the outcome of a sending is indeterminate.
 func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
 	claim := a.next(refusals)
 	if a.queue.lease == nil {
@@ -72,8 +72,8 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 		if l != nil || err != nil {
 			return l, false, err
 		}
-		queued = a.doubt || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
-		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		queued = a.indeterminate || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
+		a.abandonIndeterminate() // a late commit could pass those before this waiter, and both would wait for each other
 		return nil, queued, nil
 	}
 	a.prepareTicket(ctx, b)
@@ -130,7 +130,7 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 		return errStale
 	case err != nil || r.TxnResponse == nil:
 		return err
-	case a.doubt:
+	case a.indeterminate:
 		a.abandon()
 		return errStale
 	}
@@ -181,14 +181,15 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	look := len(events) == 0
 	ended := false
-	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
+	layout := a.c.layout
+	own := layout.Ticket(a.lock, a.draft.UUID)
 	for _, e := range events {
 		switch key := string(e.Kv.Key); {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
-		case key == own && !a.doubt:
+		case key == own && !a.indeterminate:
 			return nil, errPositionLost
-		case !strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
-			a.holders.gone(a.c, a.lock, key)
+		case !strings.HasPrefix(key, layout.Queue(a.lock)):
+			a.holders.gone(layout, a.lock, key)
 			ended = true
 		case holding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
 			a.holders = holders{}
@@ -314,7 +315,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
 	first := a.queue.first
 	known := a.holder.Name != ""
-	if position.Revision == 0 || a.doubt {
+	if position.Revision == 0 || a.indeterminate {
 		a.leaveLater()
 		switch {
 		case known:
@@ -329,7 +330,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	r, err := a.c.exits.leave(left, a)
+	r, err := a.c.waiters.leave(left, a.set.kind.claim(a.lock), a.draft.UUID)
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()
@@ -340,7 +341,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	a.meet(r)
 	tickets := a.set.kind.claim(a.lock).Reads()
 	held := a.heldError()
-	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	held.Position = a.c.waiters.standing(r, tickets, position, a.holder.UUID)
 	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
 		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
 	}

@@ -342,7 +342,7 @@ func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
 	}
 }
 
-func TestWhatIsInDoubtIsGivenBackToo(t *testing.T) {
+func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.set(func() { f.loseAnswers = 1000 })
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -158,7 +158,7 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 }
 
 // The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
-func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
+func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
 	var late *heldTxn

@@ -11,23 +11,27 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// readLineEvery is how often a client reads the whole queue of one lock, at most.
-const readLineEvery = 100 * time.Millisecond
+// waiters are what the waiters of one client share: the queues as one of them read them for all, and the requests by
+// which they leave together. Everything that many waiters at once would make slow is here, behind one lock.
+type waiters struct {
+	retry  *etcdretry.Client
+	layout protocol.Layout
 
-// lines are the queues before locks, as the waiters of a client with [OnWait] or [Urgent] learn their position from
-// them. They share what one of them reads: many that come at once would otherwise read the queue once each, which grows
-// with the square of their number.
-type lines struct {
-	c *Client
-
-	mu  sync.Mutex
-	all map[string]*queueLine // by lock
+	mu      sync.Mutex
+	queues  map[string]*queueView // by lock
+	leaving map[exitKey][]*exit   // who gathers; there is an entry while somebody sends
 }
 
-// queueLine is the queue before one lock. mu of lines guards it.
-type queueLine struct {
+// readQueueEvery is how often a client reads the whole queue of one lock, at most.
+const readQueueEvery = 100 * time.Millisecond
+
+// queueView is the queue before one lock, as the waiters of a client with [OnWait] or [Urgent] learn their position
+// from it. Many that come at once would otherwise read the queue once each, which grows with the square of their
+// number. mu of waiters guards it.
+type queueView struct {
 	users    int             // waiters of this client
 	reading  <-chan struct{} // closed when a read is over; nil if there is none
 	last     time.Time       // of the last read
@@ -40,53 +44,53 @@ type queueTicket struct {
 	revision int64 // create revision
 }
 
-// use keeps the queue before a lock for other waiters until done is called.
-func (l *lines) use(lock string) (q *queueLine, done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q = l.all[lock]
+// view keeps the queue before a lock for other waiters until done is called.
+func (w *waiters) view(lock string) (q *queueView, done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q = w.queues[lock]
 	if q == nil {
-		q = &queueLine{}
-		if l.all == nil {
-			l.all = map[string]*queueLine{}
+		q = &queueView{}
+		if w.queues == nil {
+			w.queues = map[string]*queueView{}
 		}
-		l.all[lock] = q
+		w.queues[lock] = q
 	}
 	q.users++
 	return q, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if q.users--; q.users == 0 {
-			delete(l.all, lock)
+			delete(w.queues, lock)
 		}
 	}
 }
 
 // ahead returns the tickets older than a position, the oldest first. Some may be gone.
-func (l *lines) ahead(ctx context.Context, q *queueLine, p locktxn.Position) ([]string, error) {
+func (w *waiters) ahead(ctx context.Context, q *queueView, p locktxn.Position) ([]string, error) {
 	for {
-		l.mu.Lock()
+		w.mu.Lock()
 		if q.revision >= p.Revision {
-			defer l.mu.Unlock()
+			defer w.mu.Unlock()
 			return q.older(p), nil
 		}
 		reading := q.reading
 		if reading == nil {
 			ended := make(chan struct{})
 			q.reading = ended
-			rest := time.Until(q.last.Add(readLineEvery))
-			l.mu.Unlock()
-			err := l.read(ctx, q, p.Lock, rest)
-			l.mu.Lock()
+			rest := time.Until(q.last.Add(readQueueEvery))
+			w.mu.Unlock()
+			err := w.read(ctx, q, p.Lock, rest)
+			w.mu.Lock()
 			q.reading = nil
-			l.mu.Unlock()
+			w.mu.Unlock()
 			close(ended)
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		l.mu.Unlock()
+		w.mu.Unlock()
 		select {
 		case <-reading:
 		case <-ctx.Done():
@@ -96,29 +100,29 @@ func (l *lines) ahead(ctx context.Context, q *queueLine, p locktxn.Position) ([]
 }
 
 // read reads a queue after a rest.
-func (l *lines) read(ctx context.Context, q *queueLine, lock string, rest time.Duration) error {
+func (w *waiters) read(ctx context.Context, q *queueView, lock string, rest time.Duration) error {
 	if !etcdretry.Pause(ctx, rest) {
 		return ctx.Err()
 	}
-	r, err := l.c.retry.Send(ctx, locktxn.Queue(l.c.layout, lock))
+	r, err := w.retry.Send(ctx, locktxn.Queue(w.layout, lock))
 	if err != nil {
 		return err
 	}
 	kvs := r.Keys(0).Kvs
 	tickets := make([]queueTicket, len(kvs))
 	for i, kv := range kvs {
-		tickets[i] = queueTicket{l.c.layout.Parse(string(kv.Key)).ID, kv.CreateRevision}
+		tickets[i] = queueTicket{w.layout.Parse(string(kv.Key)).ID, kv.CreateRevision}
 	}
 	slices.SortFunc(tickets, func(a, b queueTicket) int { return cmp.Compare(a.revision, b.revision) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	q.tickets = tickets
 	q.revision = r.Header.Revision
 	q.last = time.Now()
 	return nil
 }
 
-func (q *queueLine) older(p locktxn.Position) []string {
+func (q *queueView) older(p locktxn.Position) []string {
 	n, _ := slices.BinarySearchFunc(q.tickets, p.Revision, func(t queueTicket, revision int64) int {
 		return cmp.Compare(t.revision, revision)
 	})
@@ -132,17 +136,9 @@ func (q *queueLine) older(p locktxn.Position) []string {
 // maxExits is how many waiters leave a queue by one request. etcd takes 128 operations in one transaction by default.
 const maxExits = 64
 
-// exits are the waiters of a client that give up. While a request takes some out of the queue, others that give up
+// exitKey tells which waiters can leave together. While a request takes some out of the queue, others that give up
 // gather for the next one. A thousand that give up at once, because the client closes or their time is over, would
 // otherwise send a thousand transactions, of which most would not be answered in time.
-type exits struct {
-	c *Client
-
-	mu      sync.Mutex
-	waiting map[exitKey][]*exit // there is an entry while somebody sends
-}
-
-// exitKey tells which waiters can leave together.
 type exitKey struct {
 	lock   string
 	shares bool // they read the same
@@ -152,8 +148,8 @@ type exitKey struct {
 type exit struct {
 	uuid string
 
-	// told is closed when the waiter is out of the queue, is its tail, or is to send the next request.
-	told  chan struct{}
+	// ready is closed when the waiter is out of the queue, is its tail, or is to send the next request.
+	ready chan struct{}
 	sends bool
 	tail  bool
 	r     etcdretry.Answer
@@ -162,139 +158,140 @@ type exit struct {
 
 // leave takes an attempt out of its queue, and answers with the holders and the tickets, see
 // [locktxn.Standing].
-func (x *exits) leave(ctx context.Context, a *acquisition) (etcdretry.Answer, error) {
-	claim := a.set.kind.claim(a.lock)
-	key := exitKey{a.lock, claim.Shares}
-	e := &exit{uuid: a.draft.UUID, told: make(chan struct{})}
-	if !x.enter(key, e) {
+func (w *waiters) leave(ctx context.Context, claim locktxn.Claim, uuid string) (etcdretry.Answer, error) {
+	key := exitKey{claim.Lock, claim.Shares}
+	e := &exit{uuid: uuid, ready: make(chan struct{})}
+	if !w.gather(key, e) {
 		select {
-		case <-e.told:
+		case <-e.ready:
 		case <-ctx.Done():
-			if x.withdraw(key, e) {
+			if w.withdraw(key, e) {
 				return etcdretry.Answer{}, ctx.Err()
 			}
-			<-e.told
+			<-e.ready
 		}
 	}
-	standing := locktxn.Standing(x.c.layout, claim).Then
+	standing := locktxn.Standing(w.layout, claim).Then
 	if e.sends {
-		defer x.pass(key)
+		defer w.pass(key)
 		if ctx.Err() != nil {
 			return etcdretry.Answer{}, ctx.Err()
 		}
-		if others := x.others(key); len(others) > 0 {
-			x.send(ctx, a.lock, standing, append(others, e))
+		if others := w.others(key); len(others) > 0 {
+			w.sendExits(ctx, claim.Lock, standing, append(others, e))
 		} else {
 			e.tail = true // for all that is known
 		}
 	}
 	if e.tail {
-		return x.c.leave(ctx, a.lock, e.uuid, standing...)
+		return w.leaveAlone(ctx, claim.Lock, e.uuid, standing...)
 	}
 	return e.r, e.err
 }
 
-// enter has a waiter send, or else gather with others.
-func (x *exits) enter(key exitKey, e *exit) (sends bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	others, busy := x.waiting[key]
+// gather has a waiter send, or else gather with others.
+func (w *waiters) gather(key exitKey, e *exit) (sends bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	others, busy := w.leaving[key]
 	if busy {
-		x.waiting[key] = append(others, e)
+		w.leaving[key] = append(others, e)
 		return false
 	}
-	if x.waiting == nil {
-		x.waiting = map[exitKey][]*exit{}
+	if w.leaving == nil {
+		w.leaving = map[exitKey][]*exit{}
 	}
-	x.waiting[key] = nil
+	w.leaving[key] = nil
 	e.sends = true
 	return true
 }
 
 // withdraw takes back that a waiter gathered. It cannot when others have begun to act on it.
-func (x *exits) withdraw(key exitKey, e *exit) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := slices.Index(x.waiting[key], e)
+func (w *waiters) withdraw(key exitKey, e *exit) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.leaving[key], e)
 	if i < 0 {
 		return false
 	}
-	x.waiting[key] = slices.Delete(x.waiting[key], i, i+1)
+	w.leaving[key] = slices.Delete(w.leaving[key], i, i+1)
 	return true
 }
 
 // others takes those who leave together with the sender.
-func (x *exits) others(key exitKey) []*exit {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n := min(len(x.waiting[key]), maxExits-1)
-	others := slices.Clone(x.waiting[key][:n])
-	x.waiting[key] = x.waiting[key][n:]
+func (w *waiters) others(key exitKey) []*exit {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.leaving[key]), maxExits-1)
+	others := slices.Clone(w.leaving[key][:n])
+	w.leaving[key] = w.leaving[key][n:]
 	return others
 }
 
 // pass has the next one send, if somebody has gathered meanwhile.
-func (x *exits) pass(key exitKey) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.waiting[key]) == 0 {
-		delete(x.waiting, key)
+func (w *waiters) pass(key exitKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leaving[key]) == 0 {
+		delete(w.leaving, key)
 		return
 	}
-	next := x.waiting[key][0]
-	x.waiting[key] = x.waiting[key][1:]
+	next := w.leaving[key][0]
+	w.leaving[key] = w.leaving[key][1:]
 	next.sends = true
-	close(next.told)
+	close(next.ready)
 }
 
-// send takes several waiters out of a queue, the sender last.
-func (x *exits) send(ctx context.Context, lock string, standing []clientv3.Op, all []*exit) {
+// sendExits takes several waiters out of a queue, the sender last.
+func (w *waiters) sendExits(ctx context.Context, lock string, standing []clientv3.Op, all []*exit) {
 	uuids := make([]string, len(all))
 	for i, e := range all {
 		uuids[i] = e.uuid
 	}
-	r, err := x.c.retry.Send(ctx, locktxn.LeaveTogether(x.c.layout, lock, uuids, standing...))
+	r, err := w.retry.Send(ctx, locktxn.LeaveTogether(w.layout, lock, uuids, standing...))
 	for i, e := range all {
 		e.r = r
 		e.err = err
 		e.tail = err == nil && locktxn.StillTail(r.TxnResponse, len(standing)+i)
 		if !e.sends {
-			close(e.told)
+			close(e.ready)
 		}
 	}
 }
 
-// The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
-// ticket before it. If the newest waiter dies instead, another puts it back when it finds out.
-
 // maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
 const maxLeaves = 5
 
-// leave gives up what an attempt has in the queue, if anything, and answers with what the operations read meanwhile.
-func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer, err error) {
+// leaveAlone gives up what an attempt has in the queue, if anything, and answers with what the operations read
+// meanwhile.
+//
+// The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
+// ticket before it. If the newest waiter dies instead, another puts it back when it finds out.
+func (w *waiters) leaveAlone(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer,
+	err error) {
 	for range maxLeaves {
-		if r, err = c.retry.Send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
+		if r, err = w.retry.Send(ctx, locktxn.Leave(w.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
 			return r, err
 		}
-		before := locktxn.Newest(c.layout, r.Keys(len(read)).Kvs, uuid)
-		left, err := c.retry.Send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
+		before := locktxn.Newest(w.layout, r.Keys(len(read)).Kvs, uuid)
+		left, err := w.retry.Send(ctx, locktxn.LeaveAsTail(w.layout, lock, uuid, before))
 		switch {
 		case err == nil && left.Succeeded:
 			return r, nil
 		case locktxn.NoSpace(err):
-			_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+			_, err = w.retry.Send(ctx, locktxn.LeaveBare(w.layout, lock, uuid))
 			return r, err
 		case err != nil && !locktxn.LeaseGone(err):
 			return r, err
 		}
 	}
-	_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	_, err = w.retry.Send(ctx, locktxn.LeaveBare(w.layout, lock, uuid))
 	return r, err
 }
 
 // standing is how far ahead in the queue a position was, by the tickets that the operation with this number read. That
 // of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
-func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+func (w *waiters) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
 	unread := int(tickets.Count) - len(tickets.Kvs)
 	ahead := 0
@@ -306,7 +303,7 @@ func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder
 			ownUnread = false
 		case kv.CreateRevision > p.Revision:
 			behind++
-		case c.layout.Parse(string(kv.Key)).ID != holder:
+		case w.layout.Parse(string(kv.Key)).ID != holder:
 			ahead++
 		}
 	}

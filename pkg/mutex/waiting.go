@@ -37,8 +37,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Lock = a.lock
-	line, leave := a.c.lines.use(a.lock)
-	v.line = line
+	queue, leave := a.c.waiters.view(a.lock)
+	v.queue = queue
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -46,10 +46,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 			if err == nil {
 				u.ask(ctx, w)
 			}
-			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
-			if err != nil || !news || ctx.Err() != nil || a.set.onWait == nil {
+			if err != nil || !changed || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
 			if w.Since = a.reported.Since; w.Since.IsZero() {
@@ -63,14 +63,14 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 }
 
 // waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
-// queue once, from [lines]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
+// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
 // not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far
 // ahead is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
 	position locktxn.Position // its Revision is 0 outside the queue
-	line     *queueLine
+	queue    *queueView
 
 	listed bool          // the tickets ahead are known
 	known  locktxn.Known // of the holders: none before the first refresh
@@ -84,7 +84,7 @@ type waitStatus struct {
 // refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	if !v.listed && v.position.Revision != 0 {
-		ahead, err := v.c.lines.ahead(ctx, v.line, v.position)
+		ahead, err := v.c.waiters.ahead(ctx, v.queue, v.position)
 		if err != nil {
 			return Waiting{}, err
 		}
@@ -132,7 +132,7 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r etcdretry.Answer) {
-	h := v.c.holders(v.position.Lock, v.kind, r)
+	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
 	v.known = v.kind.known(v.position.Lock, h)
 	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}

@@ -27,7 +27,7 @@ func (l *Lock) Asked() <-chan struct{} {
 		return members[0].askedChannel()
 	}
 	l.mu.Lock()
-	listens := l.news != nil && l.news.asked != nil
+	listens := l.messages != nil && l.messages.asked != nil
 	l.mu.Unlock()
 	asked := l.askedChannel()
 	if !listens {
@@ -56,10 +56,10 @@ func (l *Lock) Extended() *metadata.Extension {
 	hold := l.root()
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
-	if hold.news == nil {
+	if hold.messages == nil {
 		return nil
 	}
-	return hold.news.extension
+	return hold.messages.extension
 }
 
 // AskedError returns an error for work that ends because it was asked to, nil if nobody asked: as the cause of a
@@ -104,10 +104,10 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 	latest := int64(0)
 	for _, l := range locks {
 		l.mu.Lock()
-		if n := l.news; n != nil && n.request != nil && n.requested > latest {
-			latest = n.requested
+		if m := l.messages; m != nil && m.request != nil && m.requested > latest {
+			latest = m.requested
 			whom = l
-			request = n.request
+			request = m.request
 		}
 		l.mu.Unlock()
 	}
@@ -118,33 +118,33 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 func (l *Lock) askedChannel() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.hear()
-	if n.asked == nil {
-		n.asked = make(chan struct{})
-		if n.requested != 0 {
-			close(n.asked)
+	m := l.received()
+	if m.asked == nil {
+		m.asked = make(chan struct{})
+		if m.requested != 0 {
+			close(m.asked)
 		}
 	}
-	return n.asked
+	return m.asked
 }
 
 // closeAsked closes the channel of a handle that stands for several locks.
 func (l *Lock) closeAsked() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.hear(); n.requested == 0 {
-		n.requested = 1
-		close(n.asked)
+	if m := l.received(); m.requested == 0 {
+		m.requested = 1
+		close(m.asked)
 	}
 }
 
 // whenAsked calls f when the first request comes, at once if there is one.
 func (l *Lock) whenAsked(f func()) {
 	l.mu.Lock()
-	n := l.hear()
-	asked := n.requested != 0
+	m := l.received()
+	asked := m.requested != 0
 	if !asked {
-		n.listeners = append(n.listeners, f)
+		m.listeners = append(m.listeners, f)
 	}
 	l.mu.Unlock()
 	if asked {
@@ -152,20 +152,20 @@ func (l *Lock) whenAsked(f func()) {
 	}
 }
 
-// hear returns what is known, to add to it. The caller holds mu.
-func (l *Lock) hear() *news {
-	if l.news == nil {
-		l.news = &news{}
+// received returns what is known, to add to it. The caller holds mu.
+func (l *Lock) received() *messages {
+	if l.messages == nil {
+		l.messages = &messages{}
 	}
-	return l.news
+	return l.messages
 }
 
 // alertGranted returns the alert that an operator granted, zero if none did. The caller holds mu.
 func (l *Lock) alertGranted() time.Time {
-	if l.news == nil {
+	if l.messages == nil {
 		return time.Time{}
 	}
-	return l.news.alertAt
+	return l.messages.alertAt
 }
 
 // learnFrom takes over what others wrote, by the events of a watch. It reports whether one of them gave more time: then
@@ -232,34 +232,34 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 	}
 	by := l.grant(doc)
 	l.postpone(doc.AutoUnlockAt, by)
-	n := l.news
-	tell := n != nil && !n.telling && (n.requested > n.toldRequested || n.extended > n.toldExtended)
-	if tell {
-		n.telling = true
+	m := l.messages
+	deliver := m != nil && !m.delivering && (m.requested > m.deliveredRequest || m.extended > m.deliveredExtension)
+	if deliver {
+		m.delivering = true
 	}
 	l.mu.Unlock()
 	for _, f := range listeners {
 		f()
 	}
-	if tell {
-		l.c.spawn(l.tell)
+	if deliver {
+		l.c.spawn(l.deliver)
 	}
 }
 
 // request takes over a request with this revision, and returns whom to call because it is the first. The caller holds
 // mu.
 func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func()) {
-	n := l.hear()
-	if revision <= n.requested {
+	m := l.received()
+	if revision <= m.requested {
 		return nil
 	}
-	if n.requested == 0 && n.asked != nil {
-		close(n.asked)
+	if m.requested == 0 && m.asked != nil {
+		close(m.asked)
 	}
-	listeners = n.listeners
-	n.listeners = nil
-	n.request = r
-	n.requested = revision
+	listeners = m.listeners
+	m.listeners = nil
+	m.request = r
+	m.requested = revision
 	return listeners
 }
 
@@ -269,18 +269,18 @@ func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
 	if e == nil {
 		return nil
 	}
-	n := l.hear()
+	m := l.received()
 	revision := writtenAt(doc, metadata.FieldExtended)
 	last := doc.DeadlineRevision == revision
-	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > n.extended {
-		n.extension = e
-		n.extended = revision
+	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.extended {
+		m.extension = e
+		m.extended = revision
 		if last && longer > 0 && !e.AutoUnlockAt.IsZero() { // for a heartbeat, which does not report progress
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
 	}
-	if revision == n.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
-		n.alertAt = latest(n.alertAt, doc.AlertAt)
+	if revision == m.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
+		m.alertAt = latest(m.alertAt, doc.AlertAt)
 	}
 	if !last {
 		return nil
@@ -298,32 +298,32 @@ func writtenAt(doc *metadata.Document, field string) int64 {
 	return 0
 }
 
-// tell reports what is new to the log, the hooks and the holder, until there is nothing.
-func (l *Lock) tell() {
+// deliver reports what is new to the log, the hooks and the holder, until there is nothing.
+func (l *Lock) deliver() {
 	for {
 		l.mu.Lock()
-		n := l.news
-		asked := n.requested > n.toldRequested
-		extended := n.extended > n.toldExtended
-		request := n.request
-		extension := n.extension
-		n.toldRequested = n.requested
-		n.toldExtended = n.extended
-		n.telling = asked || extended
+		m := l.messages
+		asked := m.requested > m.deliveredRequest
+		extended := m.extended > m.deliveredExtension
+		request := m.request
+		extension := m.extension
+		m.deliveredRequest = m.requested
+		m.deliveredExtension = m.extended
+		m.delivering = asked || extended
 		l.mu.Unlock()
 		switch {
 		case !asked && !extended:
 			return
 		case asked:
-			l.tellAsked(request)
+			l.notifyAsked(request)
 		}
 		if extended {
-			l.tellExtended(extension)
+			l.notifyGivenTime(extension)
 		}
 	}
 }
 
-func (l *Lock) tellAsked(r *metadata.Request) {
+func (l *Lock) notifyAsked(r *metadata.Request) {
 	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
 	if hook := l.c.opts.Hooks.Asked; hook != nil {
@@ -334,7 +334,7 @@ func (l *Lock) tellAsked(r *metadata.Request) {
 	}
 }
 
-func (l *Lock) tellExtended(e *metadata.Extension) {
+func (l *Lock) notifyGivenTime(e *metadata.Extension) {
 	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
 	if hook := l.c.opts.Hooks.GivenTime; hook != nil {
