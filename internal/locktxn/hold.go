@@ -100,7 +100,7 @@ func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen i
 }
 
 // Detach says that the hold outlives the process that its record names, and takes back what witnesses said of that
-// process: from then on none can state its death. Else it reads the ending and the record, as [Ask] does.
+// process: from then on none can state its death. Else it reads the ending and the record.
 func Detach(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If: HeldBy(l, h),
