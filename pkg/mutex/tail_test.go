@@ -65,37 +65,38 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			c := q.client()
-			first := take(t, c, "a", kind[0]...)
-			lease := q.standIn()
-			one := q.wait(c, kind[0]...)
-			two := q.wait(c, kind[1]...)
-			for _, w := range []struct {
-				*waiter
-				left  string
-				lease clientv3.LeaseID
-			}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
-				w.cancel()
-				<-w.got
-				// Giving up before its own answer was there leaves the queue in the background.
-				etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
-					uuid, lease := q.tail()
-					return uuid == w.left && lease == w.lease
-				})
-			}
-			// The one that is left takes its time. Nobody passes it meanwhile.
-			q.unlock(first)
-			for range 3 {
-				_, err := c.TryLock(context.Background(), "a", kind[1]...)
-				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
-					t.Errorf("while one waits: %v", err)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				c := q.client()
+				first := take(t, c, "a", kind[0]...)
+				lease := q.standIn()
+				one := q.wait(c, kind[0]...)
+				two := q.wait(c, kind[1]...)
+				for _, w := range []struct {
+					*waiter
+					left  string
+					lease clientv3.LeaseID
+				}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
+					w.cancel()
+					<-w.got
+					// Giving up before its own answer was there leaves the queue in the background.
+					etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
+						uuid, lease := q.tail()
+						return uuid == w.left && lease == w.lease
+					})
 				}
-			}
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
-				t.Fatal(err)
-			}
-			q.unlock(take(t, c, "a", kind[1]...))
+				// The one that is left takes its time. Nobody passes it meanwhile.
+				q.unlock(first)
+				for range 3 {
+					_, err := c.TryLock(context.Background(), "a", kind[1]...)
+					if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
+						t.Errorf("while one waits: %v", err)
+					}
+				}
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
+					t.Fatal(err)
+				}
+				q.unlock(take(t, c, "a", kind[1]...))
+			})
 		})
 	}
 }
@@ -147,13 +148,14 @@ func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.O
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			two := q.wait(q.client(), kind[1]...)
-			two.cancel()
-			<-two.got
-			q.expectNobodyPasses(one, first, kind[1]...)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				two := q.wait(q.client(), kind[1]...)
+				two.cancel()
+				<-two.got
+				q.expectNobodyPasses(one, first, kind[1]...)
+			})
 		})
 	}
 }
@@ -162,20 +164,20 @@ func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			lease := q.standIn()
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-				t.Fatal(err)
-			}
-			etcdtest.Eventually(t, "the tail", func() bool {
-				uuid, lease := q.tail()
-				return uuid == one.ticket.UUID &&
-					lease == q.leaseOf(one)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				lease := q.standIn()
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+					t.Fatal(err)
+				}
+				etcdtest.Eventually(t, "the tail", func() bool {
+					uuid, lease := q.tail()
+					return uuid == one.ticket.UUID &&
+						lease == q.leaseOf(one)
+				})
+				q.expectNobodyPasses(one, first, kind[1]...)
 			})
-			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
@@ -184,46 +186,47 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			lease := q.standIn()
-			_, stop := q.stream(8, kind[1]...)
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-				t.Fatal(err)
-			}
-			q.unlock(first)
-			l := q.turn(one)
-			stop()
-			q.unlock(l)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				lease := q.standIn()
+				_, stop := q.stream(8, kind[1]...)
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+					t.Fatal(err)
+				}
+				q.unlock(first)
+				l := q.turn(one)
+				stop()
+				q.unlock(l)
+			})
 		})
 	}
 }
 
 // A waiter whose ticket an unlocker has removed as overdue puts the tail back, too, before it queues again.
 func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	lease := q.standIn()
-	two := q.wait(c)
-	q.delete(layout(t).Ticket("a", two.ticket.ID))
-	etcdtest.Eventually(
-		t,
-		"the new position",
-		func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
-	)
-	two.cancel()
-	<-two.got
-	etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
-	q.unlock(first)
-	if _, err := c.TryLock(context.Background(), "a"); err == nil {
-		t.Error("a newcomer passed the one that waits")
-	}
-	if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-		t.Fatal(err)
-	}
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		lease := q.standIn()
+		two := q.wait(c)
+		q.delete(layout(t).Ticket("a", two.ticket.ID))
+		etcdtest.Eventually(
+			t,
+			"the new position",
+			func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
+		)
+		two.cancel()
+		<-two.got
+		etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
+		q.unlock(first)
+		if _, err := c.TryLock(context.Background(), "a"); err == nil {
+			t.Error("a newcomer passed the one that waits")
+		}
+		if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
@@ -231,7 +234,7 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
+	q := &line{TB: t, etcd: server.Client(t), connect: server.Client}
 	first := take(t, q.client(), "a")
 	one := q.wait(q.client())
 	two := q.wait(q.client())
