@@ -123,6 +123,25 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 	}
 }
 
+// A first sending that comes after its repetition was refused, and after the lock became free, takes nothing.
+func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				holder := take(t, q.client(), "a", kind[0]...)
+				etcd := q.connect(t)
+				first := stallFirst(etcd)
+				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
+					t.Fatalf("want a refusal, got %v", err)
+				}
+				time.Sleep(time.Second) // it is cancelled in the background
+				q.unlock(holder)
+				first.arrive(t)
+			})
+		})
+	}
+}
+
 // lifeOf is how long the lease of a key was granted for.
 func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 	t.Helper()
