@@ -122,8 +122,8 @@ func (b *batch) sent() []locktxn.BatchLock {
 	return locks
 }
 
-// settle makes the outcome of sendings without an answer determinate: no late one is committed any more, and the locks are held or
-// not. r and err are what came of the sendings.
+// settle makes the outcome of sendings without an answer determinate: no late one is committed any more, and the locks
+// are held or not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)

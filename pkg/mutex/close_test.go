@@ -17,8 +17,8 @@ func TestCloseWhileManyWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {
 				var log bytes.Buffer
-				c, err := mutex.New(q.connect(t),
-					mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
+				c, err := mutex.New(q.connect(t), mutex.Options{Logger: slog.New(warnings)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -153,7 +153,8 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 		if !ok || held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
 			t.Fatalf("told %+v", err)
 		}
-		if !strings.Contains(err.Error(), "0 of 4 permits free") || !strings.Contains(err.Error(), "a lock delay after") {
+		if text := err.Error(); !strings.Contains(text, "0 of 4 permits free") ||
+			!strings.Contains(text, "a lock delay after") {
 			t.Errorf("the error is %q", err)
 		}
 		w := q.wait(q.client(), semaphore, mutex.Weight(2))

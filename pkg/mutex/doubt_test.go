@@ -258,7 +258,8 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 			etcdtest.Put(t, etcd, layout(t).Field("a", field), value)
 		}
 		locks := newClient(t, etcd)
-		l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(15*time.Second))
+		l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour),
+			mutex.AutoUnlockAfter(15*time.Second))
 		_, err := locks.TryLock(context.Background(), "a")
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil ||

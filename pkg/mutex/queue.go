@@ -73,7 +73,8 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 			return l, false, err
 		}
 		queued = a.indeterminate || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
-		a.abandonIndeterminate() // a late commit could pass those before this waiter, and both would wait for each other
+		// A late commit could pass those before this waiter, and both would wait for each other.
+		a.abandonIndeterminate()
 		return nil, queued, nil
 	}
 	a.prepareTicket(ctx, b)

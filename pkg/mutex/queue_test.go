@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,8 +28,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 		for i := range 20 {
 			waiters = append(waiters, q.wait(clients[i%3], mutex.Purpose(fmt.Sprint(i))))
 		}
-		if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" || w[7].PID == 0 ||
-			w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
+		if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" ||
+			w[7].PID == 0 || w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
 			t.Errorf("the ticket says %+v", w[7].Ticket)
 		}
 		last := first
@@ -68,7 +69,8 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
 			t.Errorf("while others queue: %v", err)
 		}
-		if want := `lock "a" is free, but others queue for it; position 2 in the queue`; err == nil || err.Error() != want {
+		want := `lock "a" is free, but others queue for it; position 2 in the queue`
+		if err == nil || err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
 		q.unlock(take(t, c, "a", mutex.WithoutQueue()))
@@ -79,18 +81,20 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
-		for _, value := range []string{"00000000-0000-4000-8000-000000000001", "", "no uuid", strings.Repeat("x", 1<<19)} {
-			etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
-			q.unlock(take(t, c, "a"))
-			if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
-				t.Errorf("%d keys are left by TryLock", n)
+		for _, value := range []string{foreignUUID, "", "no uuid", strings.Repeat("x", 1<<19)} {
+			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
+				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
+				q.unlock(take(t, c, "a", o))
+				if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
+					t.Errorf("%d keys are left by TryLock", n)
+				}
+				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
+				l, err := c.Lock(context.Background(), "a", o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.unlock(l)
 			}
-			etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
-			l, err := c.Lock(context.Background(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			q.unlock(l)
 		}
 	})
 }
@@ -103,6 +107,10 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 		dead := q.wait(q.client())
 		two := q.wait(c)
 		three := q.wait(c)
+		lease, err := q.etcd.TimeToLive(context.Background(), q.leaseOf(dead))
+		if err != nil || lease.GrantedTTL != 10 {
+			t.Errorf("a ticket outlives its waiter by %+v, want 10 s: %v", lease, err)
+		}
 		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
 			t.Fatal(err)
 		}
@@ -115,24 +123,7 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 			t.Error("a uuid is used for two tickets")
 		}
 		q.unlock(first)
-		for _, w := range []*waiter{one, two, three, dead} { // the one that lost its place got in line again, at the end
-			q.unlock(q.turn(w))
-		}
-	})
-}
-
-func TestNewestWaiterThatDiesTakesTheTailAlong(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		if _, err := q.etcd.Revoke(context.Background(), q.standIn()); err != nil {
-			t.Fatal(err)
-		}
-		three := q.wait(c) // knows nobody before it, unless the tail was put back already, and looks
-		q.unlock(first)
-		for _, w := range []*waiter{one, two, three} {
+		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
 			q.unlock(q.turn(w))
 		}
 	})
@@ -295,7 +286,8 @@ func lateJoinLeavesNothing(t *testing.T, leased bool) {
 		if err := c.Close(); err != nil { // waits for the clean-up
 			t.Fatal(err)
 		}
-		if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) || len(q.waiting()) > 0 {
+		if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) ||
+			len(q.waiting()) > 0 {
 			t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 		}
 		q.unlock(first)
@@ -385,4 +377,37 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// watched returns how many watches were opened since the last call.
+func watched(spies ...<-chan string) (n int) {
+	synctest.Wait()
+	for _, opened := range spies {
+		for len(opened) > 0 {
+			<-opened
+			n++
+		}
+	}
+	return n
+}
+
+// A waiter behind one of another client watches one key.
+func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		var waiters []*waiter
+		var spies []<-chan string
+		for range 5 {
+			etcd := q.connect(t)
+			spies = append(spies, spyOnWatches(etcd))
+			waiters = append(waiters, q.wait(newClient(t, etcd)))
+		}
+		q.unlock(first)
+		for _, w := range waiters {
+			q.unlock(q.turn(w))
+		}
+		if n := watched(spies...); n != 5 {
+			t.Errorf("%d watches of five waiters", n)
+		}
+	})
 }

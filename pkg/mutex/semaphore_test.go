@@ -153,7 +153,7 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {
 				locks := q.client()
-				uuidFirst := slices.SortedFunc(maps.Keys(c.keys), func(a, b string) int { return strings.Compare(b, a) })
+				uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
 				for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
 					etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
 				}

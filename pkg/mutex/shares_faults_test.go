@@ -190,8 +190,8 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 			t.Errorf("it got %s", l.Name())
 		}
 		<-dead.Lost()
-		if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil ||
-			lost.Ending.By != "u1" {
+		lost, ok := context.Cause(dead.Context()).(*mutex.LostError)
+		if !ok || lost.Lock != "a#1" || lost.Ending == nil || lost.Ending.By != "u1" {
 			t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 		}
 		if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
@@ -222,7 +222,8 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 		w.cancel()
 		<-w.got
 		held, ok := errors.AsType[*mutex.HeldError](w.err)
-		if !ok || held.Position != 2 || len(held.Holders) != 5 || held.Free != 0 || !errors.Is(w.err, context.Canceled) {
+		if !ok || held.Position != 2 || len(held.Holders) != 5 || held.Free != 0 ||
+			!errors.Is(w.err, context.Canceled) {
 			t.Fatalf("told: %+v", w.err)
 		}
 		want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
@@ -286,22 +287,6 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 		q.unlock(three)
 		q.unlock(q.turn(heavy))
 		history(t, q.etcd, "a", true)
-	})
-}
-
-func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		one := take(t, c, "a", mutex.Semaphore(2))
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
-		q.unlock(take(t, c, "a", mutex.Semaphore(2)))
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
-		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.unlock(l)
-		q.unlock(one)
 	})
 }
 

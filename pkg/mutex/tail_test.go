@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -52,6 +55,15 @@ func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
 	return uuid, lease
 }
 
+// tailIs waits until the tail names this ticket, with its lease.
+func (q *line) tailIs(want string, with clientv3.LeaseID) {
+	q.Helper()
+	etcdtest.Eventually(q, fmt.Sprintf("a tail that names %q with lease %x", want, with), func() bool {
+		uuid, lease := q.tail()
+		return uuid == want && lease == with
+	})
+}
+
 // kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them
 // back.
 func kindsThatQueue() map[string][2][]mutex.Option {
@@ -79,10 +91,7 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 					w.cancel()
 					<-w.got
 					// Giving up before its own answer was there leaves the queue in the background.
-					etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
-						uuid, lease := q.tail()
-						return uuid == w.left && lease == w.lease
-					})
+					q.tailIs(w.left, w.lease)
 				}
 				// The one that is left takes its time. Nobody passes it meanwhile.
 				q.unlock(first)
@@ -171,11 +180,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 					t.Fatal(err)
 				}
-				etcdtest.Eventually(t, "the tail", func() bool {
-					uuid, lease := q.tail()
-					return uuid == one.ticket.UUID &&
-						lease == q.leaseOf(one)
-				})
+				q.tailIs(one.ticket.UUID, q.leaseOf(one))
 				q.expectNobodyPasses(one, first, kind[1]...)
 			})
 		})
@@ -218,7 +223,7 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 		)
 		two.cancel()
 		<-two.got
-		etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
+		q.tailIs(foreignUUID, lease)
 		q.unlock(first)
 		if _, err := c.TryLock(context.Background(), "a"); err == nil {
 			t.Error("a newcomer passed the one that waits")
@@ -229,31 +234,76 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	})
 }
 
+// withoutSpace has an etcd refuse all transactions with a put while full is set, as it does when its space is used up.
+func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if full.Load() && puts(slices.Concat(txn.thenOps, txn.elseOps)) {
+			return nil, rpctypes.ErrNoSpace
+		}
+		return txn.send(ctx)
+	}}
+	return etcd
+}
+
+// puts reports whether one of the operations may put a key.
+func puts(ops []clientv3.Op) bool {
+	return slices.ContainsFunc(ops, func(op clientv3.Op) bool {
+		_, thenOps, elseOps := op.Txn()
+		return op.IsPut() || puts(slices.Concat(thenOps, elseOps))
+	})
+}
+
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	q := &line{TB: t, etcd: server.Client(t), connect: server.Client}
-	first := take(t, q.client(), "a")
-	one := q.wait(q.client())
-	two := q.wait(q.client())
-	server.Fill(t, "/fill/")
-	two.cancel()
-	<-two.got
-	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
-		held.Holder.UUID != first.UUID() {
-		t.Errorf("the waiter that gave up got %v", two.err)
-	}
-	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
-		t.Errorf("waiting: %+v", w)
-	}
-	server.Drain(t, "/fill/")
-	etcdtest.Eventually(t, "the tail", func() bool {
-		uuid, lease := q.tail()
-		return uuid == one.ticket.UUID &&
-			lease == q.leaseOf(one)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		var full atomic.Bool
+		client := func() *mutex.Client { return newClient(t, withoutSpace(q.connect(t), &full)) }
+		first := take(t, client(), "a")
+		one := q.wait(client())
+		two := q.wait(client())
+		full.Store(true)
+		two.cancel()
+		<-two.got
+		if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
+			held.Holder.UUID != first.UUID() {
+			t.Errorf("the waiter that gave up got %v", two.err)
+		}
+		if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
+			t.Errorf("waiting: %+v", w)
+		}
+		time.Sleep(time.Minute)
+		full.Store(false)
+		q.tailIs(one.ticket.UUID, q.leaseOf(one))
+		q.unlock(first)
+		q.unlock(q.turn(one))
 	})
-	q.unlock(first)
-	q.unlock(q.turn(one))
+}
+
+// The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
+func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				var full, taken atomic.Bool
+				etcd := withoutSpace(q.connect(t), &full)
+				lost := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+					r, err := txn.send(ctx)
+					if taken.CompareAndSwap(false, true) {
+						full.Store(true)
+						return nil, context.DeadlineExceeded
+					}
+					return r, err
+				}
+				etcd.KV = &txns{KV: etcd.KV, commit: lost}
+				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
+					t.Errorf("want a full etcd, got %v", err)
+				}
+				etcdtest.Eventually(t, "the giving back", func() bool {
+					return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
+				})
+				full.Store(false) // now it can be cancelled
+			})
+		})
+	}
 }

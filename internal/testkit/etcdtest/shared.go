@@ -20,7 +20,7 @@ type Space struct {
 }
 
 // shared is the etcd of the process. It outlives the test that starts it; Main stops it.
-var shared struct {
+var shared struct { //nolint:gochecknoglobals // as the process has one
 	sync.Mutex
 	server *Server
 	spaces atomic.Int64
@@ -39,7 +39,7 @@ func Shared(t testing.TB) *Space {
 }
 
 func startShared(t testing.TB) *Server {
-	dir, err := os.MkdirTemp("", "etcdtest")
+	dir, err := os.MkdirTemp("", "etcdtest") //nolint:usetesting // it outlives the test
 	if err != nil {
 		t.Fatal(err)
 	}
