@@ -116,3 +116,21 @@ func plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
+func describeRequest(r *metadata.Request, now time.Time) string {
+	who := or(plain(r.By), "somebody unknown")
+	if r.Source == metadata.SourceWaiter {
+		who += ", who waits for it,"
+	}
+	return who + because(r.At.Time, r.Reason, now)
+}
+
+// because is when something was done, and why.
+func because(at time.Time, reason string, now time.Time) string {
+	when := ""
+	if !at.IsZero() {
+		when = " " + text.RelativeWords(at, now)
+	}
+	return when + ": " + or(plain(reason), "no reason given")
+}

@@ -19,7 +19,7 @@ import (
 // line is a queue before lock "a" of an etcd, one client and one waiter each.
 type line struct {
 	testing.TB
-	server *etcdtest.Server // nil where etcd is in memory
+	server *etcdtest.Space // nil where etcd is in memory
 	etcd   *clientv3.Client
 
 	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
@@ -30,7 +30,7 @@ type line struct {
 }
 
 func newLine(t testing.TB) *line {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
 	t.Cleanup(q.nothingLeft)
 	return q

@@ -3,7 +3,10 @@ package mutex
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -363,3 +366,15 @@ func (s *settings) stamp(d *metadata.Draft, now time.Time) {
 
 // conditional reports whether the acquisition has conditions or writes of the caller's.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
+
+// checkReason returns what is wrong with the reason of a request.
+func checkReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return errors.New("an urgent wait needs a reason: the holder is asked to finish because of it")
+	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
+		strings.ContainsFunc(reason, unicode.IsControl):
+		return fmt.Errorf("the reason of an urgent wait must be one line of at most %d bytes", metadata.MaxTextBytes)
+	}
+	return nil
+}

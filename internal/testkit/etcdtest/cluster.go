@@ -24,11 +24,13 @@ import (
 // memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
 const memberVariable = "ETCDTEST_MEMBER"
 
-// Main is for the TestMain of packages that use Cluster. If Cluster started this process, it runs an etcd member,
-// otherwise the tests.
+// Main is for the TestMain of packages that use Cluster or Shared. If Cluster started this process, it runs an etcd
+// member, otherwise the tests.
 func Main(m *testing.M) {
 	Member()
-	os.Exit(m.Run())
+	code := m.Run()
+	stopShared()
+	os.Exit(code)
 }
 
 // Member is the first half of Main, for a TestMain that does more than run tests. In a process that Cluster started it

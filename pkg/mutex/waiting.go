@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -34,8 +37,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Lock = a.lock
-	line, leave := a.c.lines.use(a.lock)
-	v.line = line
+	queue, leave := a.c.waiters.view(a.lock)
+	v.queue = queue
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -43,10 +46,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 			if err == nil {
 				u.ask(ctx, w)
 			}
-			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
-			if err != nil || !news || ctx.Err() != nil || a.set.onWait == nil {
+			if err != nil || !changed || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
 			if w.Since = a.reported.Since; w.Since.IsZero() {
@@ -60,14 +63,14 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 }
 
 // waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
-// queue once, from [lines]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
+// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
 // not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far
 // ahead is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
 	position locktxn.Position // its Revision is 0 outside the queue
-	line     *queueLine
+	queue    *queueView
 
 	listed bool          // the tickets ahead are known
 	known  locktxn.Known // of the holders: none before the first refresh
@@ -81,7 +84,7 @@ type waitStatus struct {
 // refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	if !v.listed && v.position.Revision != 0 {
-		ahead, err := v.c.lines.ahead(ctx, v.line, v.position)
+		ahead, err := v.c.waiters.ahead(ctx, v.queue, v.position)
 		if err != nil {
 			return Waiting{}, err
 		}
@@ -129,7 +132,7 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r etcdretry.Answer) {
-	h := v.c.holders(v.position.Lock, v.kind, r)
+	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
 	v.known = v.kind.known(v.position.Lock, h)
 	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}
@@ -154,4 +157,61 @@ func delayRevision(d *metadata.Delay) int64 {
 
 func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
+}
+
+// urgency asks holders to finish because somebody waits with [Urgent]. Without a reason it asks nobody.
+type urgency struct {
+	c      *Client
+	lock   string
+	kind   kind
+	by     string // the owner who waits
+	reason string
+
+	asked []string // uuids of present holders that need not be asked again
+}
+
+// ask asks each of the present holders that is in the way, once.
+func (u *urgency) ask(ctx context.Context, w Waiting) {
+	if u.reason == "" {
+		return
+	}
+	present := w.Holders
+	if len(present) == 0 && w.Holder.Token != 0 {
+		present = []metadata.Document{w.Holder}
+	}
+	u.asked = slices.DeleteFunc(u.asked, func(uuid string) bool {
+		return !slices.ContainsFunc(present, func(d metadata.Document) bool { return d.UUID == uuid })
+	})
+	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
+	defer cancel()
+	for _, d := range u.kind.inTheWay(u.lock, present) {
+		if !slices.Contains(u.asked, d.UUID) && u.askOne(ctx, &d) {
+			u.asked = append(u.asked, d.UUID)
+		}
+	}
+}
+
+// askOne asks one holder. It reports whether that is settled: etcd took or refused it, or the holder has been asked.
+func (u *urgency) askOne(ctx context.Context, d *metadata.Document) bool {
+	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
+		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
+	shorten(&r)
+	_, err := u.c.retry.Send(ctx, locktxn.AskOnce(u.c.layout, d.Name, r))
+	if err == nil {
+		return true
+	}
+	final := locktxn.Refused(err) || locktxn.NoSpace(err)
+	if final {
+		u.c.log(slog.LevelWarn, "the holder was not asked to finish", slog.String("lock", d.Name),
+			slog.String("uuid", d.UUID), slog.Any("error", err))
+	}
+	return final
+}
+
+// shorten makes a request small enough for its readers.
+func shorten(r *metadata.Request) {
+	for most := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; most /= 2 {
+		r.By = text.Clip(r.By, most)
+		r.Reason = text.Clip(r.Reason, most)
+	}
 }
