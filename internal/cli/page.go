@@ -158,16 +158,13 @@ func (p *page) removed(e *metadata.Ending) {
 	if e == nil {
 		return
 	}
-	holder := metadata.Record{Name: e.Lock, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Attributes: e.Attributes}
-	p.fact("last removal", fmt.Sprintf("held by %s, %s %s", who(&holder), endingSentence(e),
-		instant(e.EndedAt.Time, p.now)))
+	holder := whoAs(&e.Holder, metadata.ShareOf(e.Lock, e.Attributes))
+	p.fact("last removal", fmt.Sprintf("held by %s, %s %s", holder, endingSentence(e), instant(e.EndedAt.Time, p.now)))
 }
 
 func (p *page) waiters(waiters []metadata.Waiter) {
 	for i, w := range waiters {
-		who := metadata.Record{Hostname: w.Hostname, PID: w.PID}
-		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who),
-			instant(w.Since.Time, p.now))
+		line := fmt.Sprintf("%d. %s since %s", i+1, whoAs(&w.Holder, metadata.Share{}), instant(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}

@@ -11,11 +11,8 @@ import (
 
 // Draft is a record that an acquirer is about to write.
 type Draft struct {
-	UUID         string
-	Owner        string
-	Hostname     string
-	PID          int
-	Purpose      string
+	UUID string
+	Holder
 	Client       string // library and version
 	LockedAt     time.Time
 	AlertAt      time.Time
@@ -127,7 +124,7 @@ func (d Draft) document() (string, error) {
 		LockDelay *int64 `json:"lock_delay,omitempty"`
 		LockedAt  string `json:"locked_at"`
 		Owner     string `json:"owner,omitempty"`
-		PID       int    `json:"pid,omitempty"`
+		PID       int64  `json:"pid,omitempty"`
 		Purpose   string `json:"purpose,omitempty"`
 		Process
 	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, delaySeconds(d.LockDelay), FormatTime(d.LockedAt), d.Owner,

@@ -15,8 +15,9 @@ import (
 func draft(change ...func(*metadata.Draft)) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000).UTC()
 	d := metadata.Draft{
-		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
-		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core",
 			"urgent": true},
@@ -38,8 +39,7 @@ func TestDraftIsReadBackAsWritten(t *testing.T) {
 		t.Errorf("problems: %v", got.Problems)
 	}
 	back := metadata.Draft{
-		UUID: got.UUID, Owner: got.Owner, Hostname: got.Hostname, PID: int(got.PID), Purpose: got.Purpose,
-		Client:   got.Client,
+		UUID: got.UUID, Holder: got.Holder, Client: got.Client,
 		LockedAt: got.LockedAt, AlertAt: got.AlertAt, AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace,
 		Attributes: got.Attributes,
 	}

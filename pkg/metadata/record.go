@@ -73,15 +73,20 @@ type Field struct {
 	Version        int64 // how often the key was written since it was created; 0 = unknown
 }
 
+// Holder is who holds a lock or waits for it, and what for. All of it may be unknown: empty or 0.
+type Holder struct {
+	Owner    string `json:"owner,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
+	PID      int64  `json:"pid,omitempty"`
+	Purpose  string `json:"purpose,omitempty"`
+}
+
 // Record is one hold as the protocol and its readers see it, without large fields.
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
 	UUID string // identity of this hold; empty when the uuid key is missing, see Token
 
-	Owner    string
-	Hostname string
-	Purpose  string
-	PID      int64 // 0 when unknown
+	Holder
 
 	LockedAt     time.Time // holder's clock; zero when missing or unreadable, like the two deadlines
 	AlertAt      time.Time
