@@ -105,10 +105,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	} else if share.Kind != "" {
 		p.fact("kind", shareText(share))
 	}
-	p.fact("owner", text.Visible(doc.Owner))
-	p.fact("host", text.Visible(doc.Hostname))
-	p.fact("pid", number(doc.PID))
-	p.fact("purpose", text.Visible(doc.Purpose))
+	for _, fact := range doc.Facts() {
+		p.fact(fact.Label, text.Visible(fact.Value))
+	}
 	p.fact("locked", instant(doc.LockedAt, p.now))
 	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
 		p.fact("holder's clock", ahead+", at least")
