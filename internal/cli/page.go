@@ -108,6 +108,7 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	for _, fact := range doc.Facts() {
 		p.fact(fact.Label, text.Visible(fact.Value))
 	}
+	p.fact("purpose", text.Visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
 	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
 		p.fact("holder's clock", ahead+", at least")

@@ -45,6 +45,37 @@ const (
 	FieldDetached     = "detached"
 )
 
+// Holder is who holds a lock or waits for it, and what for. All of it may be unknown: empty or 0.
+type Holder struct {
+	Owner    string `json:"owner,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
+	PID      int64  `json:"pid,omitempty"`
+	Purpose  string `json:"purpose,omitempty"`
+}
+
+// Texts returns its texts, for readers that bound them or share their memory.
+func (h *Holder) Texts() []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
+
+// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove
+// its end. A client writes what it can learn; what it cannot is empty or 0.
+type Process struct {
+	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
+	BootID string `json:"boot_id,omitempty"`
+	// Start is when the process began, in clock ticks since boot: /proc/PID/stat, field 22.
+	Start int64 `json:"process_start,omitempty"`
+	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
+	PIDNamespace int64 `json:"pid_namespace,omitempty"`
+
+	// In Kubernetes, from the downward API.
+	PodNamespace string `json:"pod_namespace,omitempty"`
+	PodName      string `json:"pod_name,omitempty"`
+	PodUID       string `json:"pod_uid,omitempty"`
+	Container    string `json:"container,omitempty"`
+
+	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
+	Detached bool `json:"detached,omitempty"`
+}
+
 // Place is where a field stands in etcd.
 type Place int
 
@@ -60,7 +91,7 @@ const (
 type field struct {
 	name  string
 	place Place
-	label string // before its value, on a page about one lock; empty: the page shows it in a way of its own
+	label string // of a fact about the holder, on a page about one lock; empty: the page shows it in a way of its own
 	at    any    // a pointer to where it is kept; its type is the form of the field
 }
 
@@ -83,7 +114,7 @@ func table(d *Document, p *Process) fields {
 		{FieldOwner, Member, "owner", &d.Owner},
 		{FieldHostname, Member, "host", &d.Hostname},
 		{FieldPID, Member, "pid", &d.PID},
-		{FieldPurpose, Member, "purpose", &d.Purpose},
+		{FieldPurpose, Member, "", &d.Purpose},
 		{FieldLockedAt, Member, "", &d.LockedAt},
 		{FieldBacktrace, Member, "", &d.Backtrace},
 		{FieldClient, Member, "", &d.Client},
@@ -185,15 +216,38 @@ func ReservedFields(places ...Place) []string {
 // Fact is a field for people.
 type Fact struct{ Label, Value string }
 
-// Facts returns the fields that a page about one lock shows as they are, and their values, which may be empty.
-func (d *Document) Facts() []Fact {
+// Facts returns what a page about one lock shows of its holder as it is; a value may be empty. The purpose has a place
+// of its own there.
+func (h *Holder) Facts() []Fact {
 	var facts []Fact
-	for _, f := range table(d, &Process{}) {
+	for _, f := range table(&Document{Record: Record{Holder: *h}}, &Process{}) {
 		if f.label != "" {
 			facts = append(facts, Fact{f.label, f.text()})
 		}
 	}
 	return facts
+}
+
+// Members returns the members of the metadata document that the record tells, as text, without attributes.
+func (r *Record) Members() map[string]string {
+	process := r.Process
+	if process == nil {
+		process = &Process{}
+	}
+	return members(&Document{Record: *r}, process)
+}
+
+// Members returns the members of the metadata document that say this, as text.
+func (p *Process) Members() map[string]string { return members(&Document{}, p) }
+
+func members(d *Document, p *Process) map[string]string {
+	members := map[string]string{}
+	for _, f := range table(d, p) {
+		if text := f.text(); text != "" && f.place == Member {
+			members[f.name] = text
+		}
+	}
+	return members
 }
 
 // text is the value as a key of its own has it; empty if there is nothing to say.
@@ -202,15 +256,4 @@ func (f *field) text() string {
 		return fmt.Sprint(value)
 	}
 	return ""
-}
-
-// Members returns the members of the metadata document that say this, as text.
-func (p *Process) Members() map[string]string {
-	members := map[string]string{}
-	for _, f := range table(&Document{}, p) {
-		if text := f.text(); text != "" {
-			members[f.name] = text
-		}
-	}
-	return members
 }

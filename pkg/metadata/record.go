@@ -31,14 +31,6 @@ type Field struct {
 	Version        int64 // how often the key was written since it was created; 0 = unknown
 }
 
-// Holder is who holds a lock or waits for it, and what for. All of it may be unknown: empty or 0.
-type Holder struct {
-	Owner    string `json:"owner,omitempty"`
-	Hostname string `json:"hostname,omitempty"`
-	PID      int64  `json:"pid,omitempty"`
-	Purpose  string `json:"purpose,omitempty"`
-}
-
 // Record is one hold as the protocol and its readers see it, without large fields.
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
@@ -98,26 +90,6 @@ func (r *Record) Foreign() bool {
 		}
 	}
 	return false
-}
-
-// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove
-// its end. A client writes what it can learn; what it cannot is empty or 0.
-type Process struct {
-	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
-	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process began, in clock ticks since boot: /proc/PID/stat, field 22.
-	Start int64 `json:"process_start,omitempty"`
-	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
-	PIDNamespace int64 `json:"pid_namespace,omitempty"`
-
-	// In Kubernetes, from the downward API.
-	PodNamespace string `json:"pod_namespace,omitempty"`
-	PodName      string `json:"pod_name,omitempty"`
-	PodUID       string `json:"pod_uid,omitempty"`
-	Container    string `json:"container,omitempty"`
-
-	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
-	Detached bool `json:"detached,omitempty"`
 }
 
 // Alive is the holder's last alive call.

@@ -206,12 +206,12 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	if err != nil {
 		return settings{}, metadata.Draft{}, err
 	}
+	set.holder.Hostname = c.opts.Hostname
+	set.holder.PID = c.pid
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID:   uuid.NewString(),
-		Holder: metadata.Holder{Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose},
-		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
+		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
 		LockDelay: set.lockDelay,
 	}, nil
 }
