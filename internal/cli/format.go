@@ -66,18 +66,20 @@ func orNone(s string) string {
 	return s
 }
 
-func hostPID(r *metadata.Record) string {
-	host := shortText(r.Hostname)
-	if r.PID != 0 {
-		host += ":" + strconv.FormatInt(r.PID, 10)
+func hostPID(h *metadata.Holder) string {
+	host := shortText(h.Hostname)
+	if h.PID != 0 {
+		host += ":" + strconv.FormatInt(h.PID, 10)
 	}
 	return host
 }
 
 // who names the holder: "backup on db-1:4711 as reader".
-func who(r *metadata.Record) string {
-	name := shortText(r.Owner) + " on " + hostPID(r)
-	if share := shareText(metadata.ShareOf(r.Name, r.Attributes)); share != "" {
+func who(r *metadata.Record) string { return whoAs(&r.Holder, metadata.ShareOf(r.Name, r.Attributes)) }
+
+func whoAs(h *metadata.Holder, s metadata.Share) string {
+	name := shortText(h.Owner) + " on " + hostPID(h)
+	if share := shareText(s); share != "" {
 		name += " as " + share
 	}
 	return name

@@ -65,12 +65,11 @@ func (o *historyOptions) run(ctx context.Context) error {
 			}
 			continue
 		}
-		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
 			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
 			orNone(lookedAtBy(&e)),
-			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
+			shortText(e.Owner), hostPID(&e.Holder), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)

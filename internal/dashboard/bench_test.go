@@ -28,9 +28,10 @@ func crowd(n int) *scene {
 		}
 		name := fmt.Sprintf("service-%02d/tenant-%06d/nightly", i%50, i)
 		s.locks = append(s.locks, &metadata.Record{
-			Name: name, UUID: uuid(name), Owner: fmt.Sprintf("service-%02d", i%50),
-			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i),
-			Purpose: "nightly run", LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
+			Name: name, UUID: uuid(name),
+			Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50),
+				Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i), Purpose: "nightly run"},
+			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
 			AutoUnlockAt: s.now.Add(alert + time.Hour),
 			Token:        int64(i + 1), Revision: int64(i + 1), DeadlineRevision: int64(i + 1),
 		})

@@ -28,8 +28,8 @@ func withAudit(c *setup.Config) {
 // over adds a past hold to the scene: it began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
-	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing",
-		Hostname: "billing-1", PID: 3, Purpose: "nightly invoices",
+	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices"},
 		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
 	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
 	if how != metadata.EndedReleased {
@@ -59,7 +59,8 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
-	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token, Owner: "drm",
+	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
+		Holder:   metadata.Holder{Owner: "drm"},
 		LockedAt: released.LockedAt.Time}, nil)
 	forced := s.endings[firstKey(s, metadata.EndedForced)]
 	d.Ended(&metadata.Record{Name: forced.Lock, UUID: forced.UUID, Token: forced.Token}, nil) // etcd knows better

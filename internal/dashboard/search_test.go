@@ -16,7 +16,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	ok(t, d, "/history")
 	for i := range 8 {
 		name := "job/" + string(rune('a'+i))
-		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1), Owner: "jobs",
+		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1),
+			Holder:   metadata.Holder{Owner: "jobs"},
 			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
 	}
 	page := ok(t, d, "/history")

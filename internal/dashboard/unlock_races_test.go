@@ -74,7 +74,8 @@ func operate(t *testing.T) *operation {
 func (o *operation) take(lock, id, owner string) url.Values {
 	o.t.Helper()
 	now := time.Now()
-	fields, err := metadata.Draft{UUID: id, Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices",
+	fields, err := metadata.Draft{UUID: id,
+		Holder:   metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices"},
 		LockedAt: now,
 		AlertAt:  now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour)}.Fields()
 	if err != nil {

@@ -72,7 +72,8 @@ func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadata.Record {
 	w.Helper()
 	d := metadata.Draft{
-		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
+		UUID:     uuid,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute),
 		Backtrace: "main.main main.go:1\n",
 	}

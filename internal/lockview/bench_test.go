@@ -32,7 +32,7 @@ func held(b *testing.B, n int) (*clientv3.Client, *lockstore.Store) {
 			for i := worker; i < n; i += 32 {
 				h.take(name(i), uuid(i), func(d *metadata.Draft) {
 					d.Hostname = fmt.Sprintf("billing-%d", i%50)
-					d.PID = i%1000 + 1
+					d.PID = int64(i%1000 + 1)
 					d.Purpose = fmt.Sprintf("invoices of shard %d", i%100)
 				})
 			}

@@ -2,7 +2,7 @@ package lockview
 
 import (
 	"encoding/json"
-	"strconv"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -173,32 +173,10 @@ func expand(it item) *irregular {
 
 // canonicalDocument writes a metadata document that decodes to the same members as the one the record was read from.
 func canonicalDocument(r *metadata.Record) string {
-	members := make(map[string]any, len(r.Attributes)+5)
-	for name, value := range r.Attributes {
+	members := make(map[string]any, len(r.Attributes)+8)
+	maps.Copy(members, r.Attributes)
+	for name, value := range r.Members() {
 		members[name] = value
-	}
-	for name, value := range map[string]string{metadata.FieldOwner: r.Owner, metadata.FieldHostname: r.Hostname,
-		metadata.FieldPurpose: r.Purpose} {
-		if value != "" {
-			members[name] = value
-		}
-	}
-	switch {
-	case r.LockDelay > 0:
-		members[metadata.FieldLockDelay] = strconv.FormatInt(int64(r.LockDelay/time.Second), 10)
-	case r.LockDelay < 0:
-		members[metadata.FieldLockDelay] = "0"
-	}
-	if r.PID != 0 {
-		members[metadata.FieldPID] = strconv.FormatInt(r.PID, 10)
-	}
-	if !r.LockedAt.IsZero() {
-		members[metadata.FieldLockedAt] = metadata.FormatTime(r.LockedAt)
-	}
-	if r.Process != nil {
-		for name, value := range r.Process.Members() {
-			members[name] = value
-		}
 	}
 	b, err := json.Marshal(members)
 	if err != nil {

@@ -37,7 +37,7 @@ func newItem(r *metadata.Record, size int, own ownKeys, i *interner) item {
 	rec := *r
 	texts := rec.Name + rec.UUID
 	rec.Name, rec.UUID = texts[:len(rec.Name)], texts[len(rec.Name):]
-	for _, text := range []*string{&rec.Owner, &rec.Hostname, &rec.Purpose} {
+	for _, text := range rec.Texts() {
 		*text = i.text(*text)
 	}
 	if rec.Process != nil {

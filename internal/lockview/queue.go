@@ -87,9 +87,9 @@ func (q queues) of(lock string) []metadata.Waiter {
 func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
-	t.Owner = i.text(clip(t.Owner))
-	t.Hostname = i.text(clip(t.Hostname))
-	t.Purpose = i.text(clip(t.Purpose))
+	for _, text := range t.Texts() {
+		*text = i.text(clip(*text))
+	}
 	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
 		Seen: seen}
 }

@@ -319,7 +319,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 // unattended refuses what a hold without a process cannot have.
 func unattended(s *settings) {
 	switch {
-	case s.purpose == "":
+	case s.holder.Purpose == "":
 		s.problems = append(s.problems,
 			errors.New("a reservation needs a reason: no process can explain what the lock is held for"))
 	case s.maximumHold > 0:

@@ -68,7 +68,7 @@ type Client struct {
 	layout protocol.Layout
 	opts   Options
 	about  string // client member of the records
-	pid    int
+	pid    int64
 
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
@@ -106,7 +106,8 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	o.Prefix = layout.Prefix()
-	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(),
+		pid: int64(os.Getpid())}
 	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
@@ -202,11 +203,12 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	if err != nil {
 		return settings{}, metadata.Draft{}, err
 	}
+	set.holder.Hostname = c.opts.Hostname
+	set.holder.PID = c.pid
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
-		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
+		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
 		LockDelay: set.lockDelay,
 	}, nil
 }

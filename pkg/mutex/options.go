@@ -37,7 +37,7 @@ const (
 type Option func(*settings)
 
 type settings struct {
-	owner, purpose  string
+	holder          metadata.Holder // without the process, which the client knows
 	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
 	safetyMargin    time.Duration
@@ -61,10 +61,10 @@ type settings struct {
 }
 
 // Owner names the program or service that holds the lock. It overrides that of the client.
-func Owner(name string) Option { return func(s *settings) { s.owner = name } }
+func Owner(name string) Option { return func(s *settings) { s.holder.Owner = name } }
 
 // Purpose is one line that tells whoever is paged what this lock is for.
-func Purpose(text string) Option { return func(s *settings) { s.purpose = text } }
+func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose = text } }
 
 // AlertAfter is how long the work takes on a bad day. An alert is raised once this time has passed since the
 // acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
@@ -278,7 +278,7 @@ func Documents(d locktxn.Documents) Option {
 
 // settle applies the options in order, fills in the defaults and refuses contradictions.
 func settle(owner string, options ...[]Option) (settings, error) {
-	s := settings{owner: owner, backtraceDepth: DefaultBacktraceDepth}
+	s := settings{holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
 	for _, list := range options {
 		for _, o := range list {
 			if o != nil {

@@ -108,11 +108,7 @@ func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 
 // prepareTicket makes what others see of this waiter, before anything is sent that may put it.
 func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
-	}
+	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: b.wall}}
 	if end, ok := ctx.Deadline(); ok {
 		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
 	}

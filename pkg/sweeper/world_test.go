@@ -78,8 +78,8 @@ func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change 
 	s.set(func() {
 		s.revision++
 		r := metadata.Record{
-			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), Owner: "billing",
-			Hostname: "pod-1", PID: 42, Purpose: "test",
+			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision),
+			Holder:   metadata.Holder{Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test"},
 			LockedAt: now, AlertAt: now.Add(alertAfter), AutoUnlockAt: now.Add(unlockAfter),
 			Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
 		}

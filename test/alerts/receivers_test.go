@@ -393,8 +393,8 @@ var fixed = time.Date(2026, 3, 14, 3, 10, 0, 0, time.UTC)
 func late(now time.Time, name, owner string, ago time.Duration, change ...func(*metadata.Record)) *metadata.Record {
 	alert := now.Add(-ago)
 	r := &metadata.Record{
-		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: owner, Hostname: "worker-3",
-		Purpose:  "nightly invoices",
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
+		Holder:   metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly invoices"},
 		LockedAt: alert.Add(-time.Hour), AlertAt: alert, AutoUnlockAt: alert.Add(time.Hour),
 	}
 	for _, c := range change {
@@ -526,7 +526,8 @@ func TestWhatHasHappenedIsToldOnce(t *testing.T) {
 	one := push(t, am, nil, time.Second)
 	for owner, to := range map[string]string{"payments-settler": "payments", "search-indexer": "", "importer": "data",
 		"reports": ""} {
-		one.Ended(nil, &metadata.Ending{Lock: owner + "/job", Owner: owner, Hostname: "worker-3", Purpose: "nightly",
+		one.Ended(nil, &metadata.Ending{Lock: owner + "/job",
+			Holder:     metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly"},
 			Attributes: map[string]any{"team": to}, Ended: metadata.EndedAutoUnlocked,
 			EndedAt: metadata.Time{Time: now.Add(5*time.Second - 15*time.Minute)}})
 	}

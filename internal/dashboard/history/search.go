@@ -173,8 +173,7 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
-		Purpose: e.Purpose, Attributes: e.Attributes,
+	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
 		Acknowledged: e.Acknowledged}
 	row := s.row(&r, e.EndedAt.Time)
@@ -207,8 +206,8 @@ func (s *Store) Deeds(ctx context.Context, now time.Time) ([]Deed, error) {
 func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], error) {
 	return search(ctx, asked, all, (*Deed).Place,
 		func(d *Deed) bool {
-			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Owner: d.Actor, Hostname: d.Client,
-				Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}
+			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
+				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
 			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
 		})
 }

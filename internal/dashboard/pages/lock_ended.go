@@ -35,8 +35,8 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
-	v.Facts = known([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
-		{"host", e.Hostname}, {"last progress", e.Progress}})
+	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Holder)...)
+	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string
 		at    time.Time

@@ -151,7 +151,8 @@ func (w *world) identity(pid int) metadata.Process {
 func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*metadata.Draft)) locktxn.Hold {
 	w.Helper()
 	now := time.Now()
-	d := metadata.Draft{UUID: uuid.NewString(), Owner: "billing", Hostname: w.machine.Hostname, PID: pid,
+	d := metadata.Draft{UUID: uuid.NewString(),
+		Holder:   metadata.Holder{Owner: "billing", Hostname: w.machine.Hostname, PID: int64(pid)},
 		LockedAt: now, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour), Process: p}
 	for _, c := range change {
 		c(&d)
