@@ -51,7 +51,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
-			r.add(key.Lock, change{field: s.intern.name(key.ID), event: e})
+			r.add(key.Lock, change{field: s.intern.text(key.ID), event: e})
 		case protocol.KindForeign:
 			s.applyForeign(key, e)
 			if key.Lock != "" {
@@ -68,7 +68,11 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		case protocol.KindUnlocker:
 			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
-			restated = append(restated, s.state(key, eventStatement(key, e, v))...)
+			var st *metadata.Statement
+			if !e.Deleted {
+				st = decodeStatement(key, e.KV, s.intern, now)
+			}
+			restated = append(restated, s.state(key, st)...)
 		case protocol.KindDelay:
 			if e.Deleted {
 				delete(s.delays, key.Lock)
@@ -152,4 +156,53 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 	s.heed(after)
 	s.put(after, o)
 	return step{before, after}
+}
+
+// restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
+func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
+	for _, lock := range locks {
+		if news, ok := s.restate(lock); ok {
+			// a list that is being read may have the record without it
+			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
+			steps = append(steps, news)
+		}
+	}
+	return steps
+}
+
+// stamp sets the times at which the record was observed, and counts its problems, before any reader sees the record.
+// live means that the watch reported the step, not a list. Steps of one revision share now. The caller holds mu.
+func (v *View) stamp(s *step, now time.Duration, live bool) {
+	v.stats.count(s.before, s.after)
+	if s.before.rec != nil || s.after.rec != nil {
+		v.forgetLocks()
+	}
+	if s.after.rec == nil {
+		return
+	}
+	seen := &s.after.rec.Seen
+	*seen = metadata.Seen{First: now, Changed: now}
+	if live {
+		seen.Arrived = max(1, now)
+		seen.Followed = max(0, v.state.since.Sub(v.began))
+	}
+	if s.before.rec == nil || s.replaced() {
+		return
+	}
+	before := s.before.rec.Seen
+	seen.First = before.First
+	if !s.moved() {
+		seen.Changed = before.Changed
+	}
+	if s.before.rec.Written().Equal(s.after.rec.Written()) {
+		seen.Arrived, seen.Followed = before.Arrived, before.Followed
+	}
+}
+
+// touch notes that a key changed, for readers and for a running comparison. The caller holds mu.
+func (v *View) touch(key protocol.Key) {
+	if key.Kind == protocol.KindTicket {
+		v.queues = nil
+	}
+	v.touched.add(key)
 }

@@ -2,7 +2,6 @@ package lockview
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -96,100 +95,18 @@ func (s *snapshot) heed(it item) {
 	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
 }
 
-// heeded returns the record with what witnesses say of it now; news reports whether it did not have that.
-func (s *snapshot) heeded(it item) (rec *metadata.Record, news bool) {
-	death, suspicion := s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID]
-	if death == it.rec.Death && suspicion == it.rec.Suspicion {
-		return nil, false
-	}
-	copied := it.rec.Record
-	rec = &copied
-	rec.Heed(death, suspicion)
-	return rec, rec.Death != it.rec.Death || rec.Suspicion != it.rec.Suspicion
-}
-
 // restate attaches to a lock what witnesses say now; ok reports whether that is news.
 func (s *snapshot) restate(name string) (news step, ok bool) {
 	it, held := s.locks.get(name)
 	if !held {
 		return step{}, false
 	}
-	rec, ok := s.heeded(it)
-	if !ok {
+	kept := *it.rec // a copy
+	kept.Heed(s.stated.deaths[kept.UUID], s.stated.suspicions[kept.UUID])
+	if kept.Death == it.rec.Death && kept.Suspicion == it.rec.Suspicion {
 		return step{}, false
 	}
-	after := it.with(rec, int(it.rec.size))
+	after := item{rec: &kept}
 	s.locks.put(after)
 	return step{it, after}, true
-}
-
-// restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
-func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
-	for _, lock := range locks {
-		if news, ok := s.restate(lock); ok {
-			// a list that is being read may have the record without it
-			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
-			steps = append(steps, news)
-		}
-	}
-	return steps
-}
-
-// reconcileStatements replaces the statements by those of a list, except for what was touched meanwhile. It returns the
-// locks that the difference is about.
-func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
-	now := v.snap.stated
-	listed := b.snap.stated
-	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
-		before := now.of(protocol.Key{Kind: kind})
-		after := listed.of(protocol.Key{Kind: kind})
-		for id, known := range before {
-			st, ok := after[id]
-			switch {
-			case t.statements[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
-				after[id] = known // keeps when it was seen first
-			default:
-				locks = append(locks, known.Lock)
-			}
-		}
-		for id, st := range after {
-			switch _, known := before[id]; {
-			case known:
-			case t.statements[protocol.Key{Kind: kind, ID: id}]:
-				delete(after, id)
-			default:
-				locks = append(locks, st.Lock)
-			}
-		}
-		for id, st := range after {
-			if known := before[id]; known != nil && known != st {
-				locks = append(locks, st.Lock)
-			}
-		}
-	}
-	v.snap.stated = listed
-	slices.Sort(locks)
-	return slices.Compact(locks)
-}
-
-// statement decodes a statement; it returns nil if it cannot be read, or is about another hold than its key says.
-func statement(key protocol.Key, kv protocol.KV, v *View) *metadata.Statement {
-	st := protocol.ReadStatement(key.ID, kv)
-	if st == nil {
-		return nil
-	}
-	for _, text := range []*string{&st.Cause, &st.Signal, &st.Detail, &st.Witness, &st.By} {
-		*text = v.intern.text(clip(*text))
-	}
-	st.How = clip(st.How)
-	st.Seen = v.Clock()
-	return st
-}
-
-// eventStatement is what an event leaves of a statement; nil if that is nothing.
-func eventStatement(key protocol.Key, e *protocol.Event, v *View) *metadata.Statement {
-	if e.Deleted {
-		return nil
-	}
-	return statement(key, e.KV, v)
 }

@@ -54,7 +54,7 @@ func (b *builder) add(kv protocol.KV) {
 			b.surplus++
 			return
 		}
-		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.name(key.ID), CreateRevision: kv.CreateRevision,
+		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.text(key.ID), CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision})
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
@@ -69,7 +69,7 @@ func (b *builder) add(kv protocol.KV) {
 	case protocol.KindTicket:
 		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
 	case protocol.KindDeath, protocol.KindSuspicion:
-		b.snap.stated.list(key, statement(key, kv, b.view), len(kv.Key)+len(kv.Value))
+		b.snap.stated.list(key, decodeStatement(key, kv, b.snap.intern, b.view.Clock()), len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
 		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:
@@ -139,7 +139,7 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if o := v.snap.irregulars[b.lock]; o != nil {
 		return it, o.madeOf(b)
 	}
-	return it, b.surplus == 0 && canonicalMadeOf(it, b.fields)
+	return it, b.surplus == 0 && it.rec.madeOf(b.fields)
 }
 
 // madeOf compares revisions, because a key never has two values at one revision. Of the surplus, which is not kept, it
@@ -157,32 +157,4 @@ func (o *irregular) madeOf(b *builder) bool {
 		}
 	}
 	return i == len(o.fields) && surplus == o.surplus && (surplus == 0 || b.newest == o.newest)
-}
-
-func canonicalMadeOf(it item, fields []metadata.Field) bool {
-	r := it.rec
-	for _, f := range fields {
-		want := r.Token
-		switch f.Name {
-		case metadata.FieldUUID:
-		case metadata.FieldMetadata:
-			if it.rec.own != 0 {
-				return false
-			}
-		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
-			want = r.DeadlineRevision
-		case metadata.FieldAlive:
-			if want = r.DeadlineRevision; r.Alive == nil {
-				return false
-			}
-		default:
-			if it.rec.own == 0 || !it.rec.own.has(r.Attributes, f.Name) {
-				return false
-			}
-		}
-		if f.ModRevision != want {
-			return false
-		}
-	}
-	return len(fields) == it.rec.own.count(r.Attributes, r.Alive)
 }
