@@ -15,34 +15,31 @@ type group struct {
 	changes []change
 }
 
-// revision holds the events of one revision, grouped by lock.
-type revision struct {
+// grouped holds the events of one revision, by lock.
+type grouped struct {
 	groups  []group
 	byLock  map[string]int             // indexes into groups
 	endings map[string]*protocol.Event // history records by id
-	left    left
+	left    map[string]metadata.Waiter // that left their queues, by uuid
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
-func (r *revision) leaves(q *queue, ticket string) {
+func (r *grouped) leaves(q *queue, ticket string) {
 	if q == nil {
 		return
 	}
 	if w, waited := q.waiters[ticket]; waited {
 		if r.left == nil {
-			r.left = left{}
+			r.left = map[string]metadata.Waiter{}
 		}
 		r.left[w.UUID] = w
 	}
 }
 
-// left are the waiters that left their queues in one revision, by uuid.
-type left map[string]metadata.Waiter
-
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
 // the revision says about the holds that began and ended.
-func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told revision) {
-	var r revision
+func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told grouped) {
+	var r grouped
 	var restated []string
 	var moved []string // locks and shares that may have become free, or no longer are
 	for i := range events {
@@ -72,7 +69,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 			if !e.Deleted {
 				st = decodeStatement(key, e.KV, s.intern, now)
 			}
-			restated = append(restated, s.state(key, st)...)
+			restated = append(restated, s.applyStatement(key, st)...)
 		case protocol.KindDelay:
 			if e.Deleted {
 				delete(s.delays, key.Lock)
@@ -98,7 +95,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 }
 
 // add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.
-func (r *revision) add(lock string, c change) {
+func (r *grouped) add(lock string, c change) {
 	if n := len(r.groups); n > 0 && r.groups[n-1].lock == lock {
 		r.groups[n-1].changes = append(r.groups[n-1].changes, c)
 		return
@@ -161,10 +158,10 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 // restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
 func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
 	for _, lock := range locks {
-		if news, ok := s.restate(lock); ok {
+		if told, ok := s.restate(lock); ok {
 			// a list that is being read may have the record without it
 			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
-			steps = append(steps, news)
+			steps = append(steps, told)
 		}
 	}
 	return steps

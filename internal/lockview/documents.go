@@ -105,3 +105,38 @@ func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *inter
 	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
 	return Unlocker{Presence: *p, Arrived: arrived, revision: kv.ModRevision, heard: time.Now(), readable: true}
 }
+
+const (
+	// maxLoose is how many statements are kept that are about no lock that is held. One usually follows its record, but
+	// a list reads it first.
+	maxLoose = 10_000
+	// maxLooseBytes bounds the statements that a list keeps until it knows the locks.
+	maxLooseBytes = 64 << 20
+)
+
+// statements holds what witnesses say, by the uuid in the key.
+type statements struct {
+	deaths, suspicions map[string]*metadata.Statement
+	// loose is at least the number of statements that are about no lock, except of those whose lock went meanwhile.
+	loose int
+	bytes int // of those listed
+}
+
+func newStatements() statements {
+	return statements{deaths: map[string]*metadata.Statement{}, suspicions: map[string]*metadata.Statement{}}
+}
+
+// of returns the statements of the kind of key.
+func (s *statements) of(key protocol.Key) map[string]*metadata.Statement {
+	if key.Kind == protocol.KindDeath {
+		return s.deaths
+	}
+	return s.suspicions
+}
+
+// list takes in a statement that a list read.
+func (s *statements) list(key protocol.Key, st *metadata.Statement, size int) {
+	if s.bytes += size; st != nil && s.bytes <= maxLooseBytes {
+		s.of(key)[key.ID] = st
+	}
+}

@@ -111,13 +111,13 @@ func (x *index) remove(name string) {
 	}
 	x.count--
 	x.rank(x.chunks[chunk][pos].rec, nil)
-	left := slices.Delete(x.chunks[chunk], pos, pos+1)
-	x.chunks[chunk] = left
+	rest := slices.Delete(x.chunks[chunk], pos, pos+1)
+	x.chunks[chunk] = rest
 	switch {
-	case len(left) == 0:
+	case len(rest) == 0:
 		x.chunks = slices.Delete(x.chunks, chunk, chunk+1)
-	case chunk+1 < len(x.chunks) && len(left)+len(x.chunks[chunk+1]) < maxChunk/4:
-		x.chunks[chunk] = append(left, x.chunks[chunk+1]...)
+	case chunk+1 < len(x.chunks) && len(rest)+len(x.chunks[chunk+1]) < maxChunk/4:
+		x.chunks[chunk] = append(rest, x.chunks[chunk+1]...)
 		x.chunks = slices.Delete(x.chunks, chunk+1, chunk+2)
 	}
 }

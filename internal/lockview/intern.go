@@ -75,3 +75,11 @@ func remember[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	m[key] = value
 	return m
 }
+
+// keyNames are the keys of a canonical lock, sorted. Locks with the same keys share them.
+type keyNames struct{ names []string }
+
+func (k *keyNames) has(name string) bool {
+	_, found := slices.BinarySearch(k.names, name)
+	return found
+}

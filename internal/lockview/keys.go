@@ -26,23 +26,14 @@ type change struct {
 	event   *protocol.Event
 }
 
-func field(c change) metadata.Field {
-	return metadata.Field{
-		Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision,
-		ModRevision: c.event.ModRevision,
-	}
+// written returns the key as the event left it.
+func (c change) written() metadata.Field {
+	return metadata.Field{Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision,
+		ModRevision: c.event.ModRevision}
 }
 
 // maxCanonical leaves room for an alive key, so that a canonical lock stays below the size limit of a record.
 const maxCanonical = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
-
-// keyNames are the keys of a canonical lock, sorted. Locks with the same keys share them.
-type keyNames struct{ names []string }
-
-func (k *keyNames) has(name string) bool {
-	_, found := slices.BinarySearch(k.names, name)
-	return found
-}
 
 // keysOf returns the names of the keys of a lock, which decode to rec, if it is canonical.
 func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interner) (k *keyNames, canonical bool) {
@@ -67,7 +58,7 @@ func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interne
 			opaque++
 			continue
 		}
-		value, ours := written(rec, f.Name)
+		value, ours := valueOf(rec, f.Name)
 		if !ours {
 			value, ours = members[f.Name].(string)
 		}
@@ -93,8 +84,8 @@ func revisionOf(r *metadata.Record, name string) int64 {
 	return r.Token
 }
 
-// written returns what the protocol's transactions write into a key that they act on.
-func written(r *metadata.Record, name string) (value string, ok bool) {
+// valueOf returns what the protocol's transactions write into a key that they act on.
+func valueOf(r *metadata.Record, name string) (value string, ok bool) {
 	switch name {
 	case metadata.FieldUUID:
 		return r.UUID, true
@@ -145,7 +136,7 @@ func expand(it item) *irregular {
 	o := &irregular{}
 	var opaque string // the key that has the rest of the lock's size
 	for _, name := range it.rec.keys.names {
-		value, ours := written(r, name)
+		value, ours := valueOf(r, name)
 		switch {
 		case ours:
 		case isOpaque(name):
@@ -202,7 +193,7 @@ func extended(it item, changes []change, in *interner) (after item, ok bool) {
 		if c.foreign || c.event.Deleted {
 			return it, false
 		}
-		fields = append(fields, field(c))
+		fields = append(fields, c.written())
 	}
 	rec := it.rec.Record // a copy
 	now := metadata.DecodeRecord(rec.Name, fields)
@@ -223,7 +214,7 @@ func extended(it item, changes []change, in *interner) (after item, ok bool) {
 		keys = in.keys(append(slices.Clip(keys.names), metadata.FieldAlive))
 	}
 	for _, f := range fields {
-		before, _ := written(&rec, f.Name)
+		before, _ := valueOf(&rec, f.Name)
 		size += len(f.Value) - len(before)
 	}
 	rec.AlertAt = now.AlertAt
@@ -232,7 +223,7 @@ func extended(it item, changes []change, in *interner) (after item, ok bool) {
 	rec.DeadlineRevision = now.DeadlineRevision
 	rec.Revision = now.Revision
 	for _, f := range fields {
-		if value, _ := written(&rec, f.Name); value != f.Value {
+		if value, _ := valueOf(&rec, f.Name); value != f.Value {
 			return it, false
 		}
 	}

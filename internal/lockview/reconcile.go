@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// news is what a list revealed.
-type news struct {
+// findings are what a list revealed.
+type findings struct {
 	gone     []*metadata.Record // holds that are over
 	died     []*metadata.Record // holds whose holder is proven to have ended
 	differed int                // locks that differed
@@ -20,7 +20,7 @@ type news struct {
 
 // reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). The caller
 // holds mu.
-func (v *View) reconcile(b *builder, t *touched) (n news) {
+func (v *View) reconcile(b *builder, t *touched) (n findings) {
 	if t == nil {
 		t = newTouched()
 	}
@@ -151,7 +151,7 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 }
 
 // report reports what a list revealed.
-func (v *View) report(ctx context.Context, found news) {
+func (v *View) report(ctx context.Context, found findings) {
 	v.reportEnded(ctx, found.gone)
 	for _, r := range found.died {
 		v.opt.Died(r)

@@ -2,6 +2,7 @@ package lockview
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -55,7 +56,7 @@ func (s *snapshot) decodeChanges(name string, before item, changes []change) (it
 		case c.event.Deleted:
 			o.remove(c.field)
 		default:
-			o.set(truncate(field(c)))
+			o.set(truncate(c.written()))
 		}
 	}
 	if len(o.fields) == 0 {
@@ -69,7 +70,7 @@ func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
 	var fields []metadata.Field
 	for _, c := range changes {
 		if !c.foreign && !c.event.Deleted {
-			fields = append(fields, field(c))
+			fields = append(fields, c.written())
 		}
 	}
 	if _, known := s.foreign.in[name]; s.foreign.overflow && !known && len(fields) > 0 {
@@ -232,4 +233,73 @@ func (s *snapshot) taken(lock string) bool {
 		base, _, ok := metadata.ParseShare(r.Name)
 		return ok && base == lock && r.Token != 0
 	})
+}
+
+// applyStatement applies an event on a statement, and returns the locks that the old and the new one are about.
+func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (locks []string) {
+	all := s.stated.of(key)
+	if before := all[key.ID]; before != nil {
+		locks = append(locks, before.Lock)
+	}
+	delete(all, key.ID)
+	if st == nil {
+		return locks
+	}
+	if s.stated.loose++; s.stated.loose > maxLoose {
+		s.dropLoose()
+	}
+	all[key.ID] = st
+	return append(locks, st.Lock)
+}
+
+// dropLoose forgets the statements that are about no lock that is held.
+func (s *snapshot) dropLoose() {
+	s.stated.loose = 0
+	loose := func(_ string, st *metadata.Statement) bool { return s.isLoose(st) }
+	maps.DeleteFunc(s.stated.deaths, loose)
+	maps.DeleteFunc(s.stated.suspicions, loose)
+}
+
+func (s *snapshot) isLoose(st *metadata.Statement) bool {
+	it, held := s.locks.get(st.Lock)
+	return !held || it.rec.Death != st && it.rec.Suspicion != st
+}
+
+// boundLoose counts the statements that are about no lock, and forgets them if there are too many.
+func (s *snapshot) boundLoose() {
+	s.stated.loose = 0
+	for _, all := range []map[string]*metadata.Statement{s.stated.deaths, s.stated.suspicions} {
+		for _, st := range all {
+			if s.isLoose(st) {
+				s.stated.loose++
+			}
+		}
+	}
+	if s.stated.loose > maxLoose {
+		s.dropLoose()
+	}
+}
+
+// heed attaches to a record, which no reader has seen yet, what witnesses say of its hold.
+func (s *snapshot) heed(it item) {
+	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
+		return
+	}
+	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
+}
+
+// restate attaches to a lock what witnesses say now; ok reports whether that is news.
+func (s *snapshot) restate(name string) (told step, ok bool) {
+	it, held := s.locks.get(name)
+	if !held {
+		return step{}, false
+	}
+	kept := *it.rec // a copy
+	kept.Heed(s.stated.deaths[kept.UUID], s.stated.suspicions[kept.UUID])
+	if kept.Death == it.rec.Death && kept.Suspicion == it.rec.Suspicion {
+		return step{}, false
+	}
+	after := item{rec: &kept}
+	s.locks.put(after)
+	return step{it, after}, true
 }
