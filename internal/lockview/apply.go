@@ -45,6 +45,9 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
+		if !v.follows(key.Kind) {
+			continue
+		}
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
@@ -87,6 +90,9 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		}
 	}
 	for _, g := range r.groups {
+		if !v.wants(g) {
+			continue
+		}
 		steps = append(steps, s.applyLock(g.lock, g.changes))
 		moved = append(moved, g.lock)
 	}
@@ -202,4 +208,29 @@ func (v *View) touch(key protocol.Key) {
 		v.queues = nil
 	}
 	v.touched.add(key)
+}
+
+// follows reports whether the view keeps keys of this kind.
+func (v *View) follows(kind protocol.Kind) bool {
+	return v.opt.Keep == nil || kind == protocol.KindField || kind == protocol.KindDeath ||
+		kind == protocol.KindSuspicion
+}
+
+// wants reports whether the changes are of a lock that the view keeps. The caller holds mu.
+func (v *View) wants(g group) bool {
+	if v.opt.Keep == nil {
+		return true
+	}
+	if _, kept := v.snap.locks.get(g.lock); kept {
+		return true
+	}
+	var fields []metadata.Field
+	taken := false
+	for _, c := range g.changes {
+		if !c.event.Deleted {
+			fields = append(fields, c.written())
+			taken = taken || c.field == metadata.FieldUUID
+		}
+	}
+	return taken && v.opt.Keep(fields)
 }

@@ -46,7 +46,11 @@ func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 }
 
 func (b *builder) add(kv protocol.KV) {
-	switch key := b.snap.layout.Parse(kv.Key); key.Kind {
+	key := b.snap.layout.Parse(kv.Key)
+	if !b.view.follows(key.Kind) {
+		return
+	}
+	switch key.Kind {
 	case protocol.KindField:
 		b.switchTo(key.Lock)
 		b.newest = max(b.newest, kv.ModRevision)
@@ -93,7 +97,7 @@ func (b *builder) flush() {
 		b.snap.foreign.add(b.foreignKey, b.lock, b.foreign, held)
 	}
 	if held {
-		b.items = append(b.items, b.item())
+		b.finish()
 	}
 	clear(b.fields)
 	clear(b.values)
@@ -105,22 +109,26 @@ func (b *builder) flush() {
 	b.foreign = 0
 }
 
-// item returns the item of the lock being read.
-func (b *builder) item() item {
+// finish adds the lock being read, if it is wanted.
+func (b *builder) finish() {
 	if b.reuse {
 		if it, ok := b.view.unchanged(b); ok {
-			return it
+			b.items = append(b.items, it)
+			return
 		}
 	}
 	for i, value := range b.values {
 		b.fields[i].Value = string(value)
+	}
+	if keep := b.view.opt.Keep; keep != nil && !keep(b.fields) {
+		return
 	}
 	it, o := b.snap.decode(b.lock, b.fields, b.surplus)
 	if o != nil {
 		o.newest = b.newest
 		b.snap.irregulars[it.name()] = o
 	}
-	return it
+	b.items = append(b.items, it)
 }
 
 // unchanged returns the view's item of the lock being read, if it was decoded from the same keys.

@@ -99,7 +99,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 			v.stats.Puts++
 		}
 	}
-	if len(events) > 0 {
+	if len(steps) > 0 || len(events) > 0 && v.opt.Keep == nil {
 		v.announce()
 	}
 	v.mu.Unlock()

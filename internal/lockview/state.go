@@ -21,6 +21,8 @@ type Freshness struct {
 	Synced bool
 	// Revision is the revision that the snapshot shows.
 	Revision int64
+	// First is the revision of the first list; 0 before it.
+	First int64
 	// Highest is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
 	// fencing tokens may repeat.
 	Highest int64
@@ -34,16 +36,16 @@ type Freshness struct {
 
 // state is what Freshness is made of.
 type state struct {
-	synced            bool
-	revision, highest int64
-	heard, since      time.Time
-	cause             string
+	synced                   bool
+	revision, first, highest int64
+	heard, since             time.Time
+	cause                    string
 }
 
 // at returns what it says at a moment.
 func (s state) at(now time.Time) Freshness {
-	f := Freshness{Synced: s.synced, Revision: s.revision, Highest: s.highest, Heard: s.heard, Since: s.since,
-		Cause: s.cause}
+	f := Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
+		Since: s.since, Cause: s.cause}
 	if quiet := now.Sub(s.heard); s.synced && quiet > maxSilence {
 		f.Synced = false
 		f.Since = s.heard.Add(maxSilence)
@@ -56,6 +58,9 @@ func (s state) at(now time.Time) Freshness {
 func (s *state) hear(revision int64) {
 	s.heard = time.Now()
 	s.revision = revision
+	if s.first == 0 {
+		s.first = revision
+	}
 	s.highest = max(s.highest, revision)
 }
 

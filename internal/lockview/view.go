@@ -52,6 +52,9 @@ type Options struct {
 	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
 	// block either.
 	Died func(r *metadata.Record)
+	// Keep chooses the locks, by the keys that a list or a new hold has of them; nil: all. A view that chooses keeps
+	// nothing but records and statements.
+	Keep func([]metadata.Field) bool
 	// RelistEvery is how often the snapshot is compared with a new list. Zero: five minutes.
 	RelistEvery time.Duration
 	// Explain turns an error of the source into a sentence for operators. Nil: the error's own text.
