@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -168,23 +169,6 @@ func (p *player) allowed() (ops []clientv3.Op) {
 	return ops
 }
 
-func TestViewIsEtcdAfterARandomRun(t *testing.T) {
-	t.Parallel()
-	c := etcdtest.Start(t).Client(t)
-	store := lockstore.New(c, layout)
-	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
-	stop := busy(t, c)
-	until(t, v, "changes, and lists between them", func() bool {
-		s := v.Stats()
-		return s.Puts >= 2000 && s.Resyncs[lockview.ReasonPeriodic] >= 3
-	})
-	stop()
-	same(t, v, store)
-	if s := v.Stats(); s.Healed != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 // All values of the corpus in every field, on a real etcd: no other lock is lost, and nothing stops.
 func TestHostileRecordsHideNothing(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
@@ -208,4 +192,51 @@ func TestHostileRecordsHideNothing(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	same(t, v, store)
+}
+
+// The view follows random clients while the history is compacted all the time up to the newest revision, the connection
+// is cut again and again, and lists come between.
+func TestViewSurvivesCompactionAndCuts(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	admin := s.Client(t)
+	proxy := etcdtest.NewProxy(t, s.Endpoint())
+	store := lockstore.New(through(t, proxy.Endpoint()), layout)
+	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
+	stop := busy(t, admin)
+	compact := func() int64 {
+		resp, err := admin.Get(t.Context(), "now")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = admin.Compact(t.Context(), resp.Header.Revision) // fails if nothing was written since the last one
+		return resp.Header.Revision
+	}
+	for restarts := uint64(0); restarts < 2; restarts = v.Stats().WatchRestarts["compacted"] {
+		until(t, v, "changes, and lists between them", func() bool {
+			s := v.Stats()
+			return s.Puts >= 500*(restarts+1) && s.Resyncs[lockview.ReasonPeriodic] > restarts
+		})
+		proxy.Cut()
+		for seen := v.Fresh().Revision; compact() < seen+100; time.Sleep(time.Millisecond) {
+		}
+		proxy.Heal()
+		until(t, v, "a watch that was compacted", func() bool { return v.Stats().WatchRestarts["compacted"] > restarts })
+	}
+	stop()
+	same(t, v, store)
+	if s := v.Stats(); s.Healed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func through(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
 }

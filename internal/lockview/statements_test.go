@@ -1,7 +1,6 @@
 package lockview_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -271,73 +270,6 @@ func TestASuspicionIsNoProof(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		d.want(t, "a")
-	})
-}
-
-func TestAListFindsWhatTheWatchDidNotTell(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.setDeaf(true)
-		w.do(stated(death(t, w, "a")))
-		w.setDeaf(false)
-		for range 25 {
-			w.do(put("/other", ""))
-			time.Sleep(3 * time.Second)
-		}
-		if !v.Lock("a").Proven() || v.Stats().Healed != 1 {
-			t.Errorf("%+v, %d healed", v.Lock("a").Death, v.Stats().Healed)
-		}
-		d.want(t, "a")
-		compared2 := v.Stats().Healed
-		w.do(stated(death(t, w, "b")))
-		for range 25 {
-			w.do(put("/other", ""))
-			time.Sleep(3 * time.Second)
-		}
-		if got := v.Stats().Healed; got != compared2 {
-			t.Errorf("%d healed of nothing", got-compared2)
-		}
-	})
-}
-
-// Events during a list are newer than the list.
-func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.do(lock(t, "a", uuid(1))...)
-		w.do(lock(t, "b", uuid(2))...)
-		w.do(stated(death(t, w, "b")))
-		src := w.source()
-		read := make(chan struct{})
-		lists := 0
-		src.List = func(ctx context.Context, each func(protocol.KV)) (int64, error) {
-			revision, err := w.list(ctx, each)
-			if lists++; lists == 2 {
-				<-read
-			}
-			return revision, err
-		}
-		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
-		time.Sleep(90 * time.Second)
-		w.do(put("/other", "")) // begins the list
-		synctest.Wait()
-		before := v.Lock("a")
-		w.do(stated(death(t, w, "a")))
-		w.do(remove(layout.Death(uuid(2))))
-		synctest.Wait()
-		attached := viewed(v, "a")
-		close(read)
-		synctest.Wait()
-		w.do(put("/other", "x")) // ends it
-		synctest.Wait()
-		if v.Stats().Resyncs[lockview.ReasonPeriodic] != 1 {
-			t.Fatal("the list did not end")
-		}
-		if viewed(v, "a") != attached || !attached.Proven() || before.Death != nil || v.Lock("b").Death != nil {
-			t.Errorf("%+v, %+v", v.Lock("a").Death, v.Lock("b").Death)
-		}
-		if n := v.Stats().Healed; n != 0 {
-			t.Errorf("%d healed of nothing", n)
-		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package lockview_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -27,7 +28,11 @@ func TestHoldsThatEnd(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "before", uuid(1))...)
 		var ended []ending
-		v := run(t, w.source(), lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
+		src := w.source()
+		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
+			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
+		}
+		v := run(t, src, lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
 			how := ""
 			if e != nil {
 				how = e.Ended
@@ -59,6 +64,14 @@ func TestHoldsThatEnd(t *testing.T) {
 		}
 		if locks := v.Locks(); len(locks) != 1 || !reflect.DeepEqual(v.Lock("d"), locks[0]) || v.Lock("a") != nil {
 			t.Errorf("left: %v", locks)
+		}
+		w.setDeaf(true) // an end that nobody watches
+		w.do(removeAll(layout.Record("d")))
+		w.cut()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(ended); n != 6 || ended[5] != (ending{"d", uuid(6), "forced"}) {
+			t.Errorf("ended unwatched: %v", ended)
 		}
 	})
 }
@@ -522,4 +535,48 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	if _, total := v.Foreign(); total != 15_000 {
 		t.Errorf("%d foreign keys", total)
 	}
+}
+
+// A witness of one machine needs few of the locks, and nothing else.
+func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
+		w.do(lock(t, "a", uuid(1), ours)...)
+		w.do(lock(t, "b", uuid(2))...)
+		rest := []op{put(layout.Ticket("a", "1"), "{}"), put(layout.Unlocker("u"), "{}"), put(layout.Prefix()+"x", ""),
+			put(layout.Delay("b"), "{}"), put(layout.Record("a")+"x/y", ""), put(layout.Prefix()+"50%/uuid", uuid(9))}
+		w.do(rest...)
+		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute, Keep: func(fields []metadata.Field) bool {
+			return slices.ContainsFunc(fields, func(f metadata.Field) bool { return strings.Contains(f.Value, "ours") })
+		}})
+		want := func(when string, locks ...string) {
+			t.Helper()
+			synctest.Wait()
+			_, foreign := v.Foreign()
+			if got := placesOf(v.Shown()); !slices.Equal(got, locks) || len(v.Queues())+len(v.Delays())+foreign != 0 {
+				t.Errorf("%s: %v, %v, %v, %d foreign keys", when, got, v.Queues(), v.Delays(), foreign)
+			}
+		}
+		want("listed", "a")
+		changed := v.Changed()
+		w.do(lock(t, "c", uuid(3))...)
+		w.do(alive("b", 1)...)
+		w.do(removeAll(layout.Record("b")))
+		w.do(rest...)
+		want("what others do", "a")
+		if v.Changed() != changed {
+			t.Error("what others do is told as a change")
+		}
+		w.do(lock(t, "d", uuid(4), ours)...)
+		want("taken", "a", "d")
+		w.do(alive("d", 1)...)
+		w.do(stated(death(t, w, "d")), stated(death(t, w, "c")))
+		compared(t, v, w)
+		if r := v.Lock("d"); !r.Proven() || r.Alive == nil {
+			t.Errorf("%+v", r)
+		}
+		w.do(removeAll(layout.Record("a")))
+		want("released", "d")
+	})
 }
