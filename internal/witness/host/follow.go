@@ -34,8 +34,10 @@ func (w *Witness) compare(first int64, records []*metadata.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range records {
-		if h, ok := w.cfg.Machine.hold(r); ok && h.token > first && h.holder.boot != w.cfg.Machine.BootID {
-			w.duplicate(h) // it was taken since this machine booted
+		h, ok := w.cfg.Machine.hold(r)
+		written := h.token > first || r.Seen.Arrived != 0 // since this machine booted
+		if ok && written && h.holder.boot != w.cfg.Machine.BootID {
+			w.duplicate(h)
 		}
 	}
 	known := map[string]bool{}
@@ -63,7 +65,7 @@ func (w *Witness) update(h hold, stated bool) {
 		w.gone(h.lock)
 		w.locks[h.lock] = &held{hold: h}
 	case old.shown && !stated: // it was deleted, or expired
-		old.retract()
+		old.published = false
 		wake(w.publish)
 	}
 	w.locks[h.lock].shown = stated
@@ -103,9 +105,6 @@ func (w *Witness) duplicate(h hold) {
 		Msg("a lock was taken under a boot id that this machine had before its last reboot: another machine has a " +
 			"copy of the state directory, and reboots prove nothing about that boot any more")
 }
-
-// retract notices that etcd does not have the statement any more.
-func (l *held) retract() { l.published = false }
 
 // came adds a hold. It is called with mu.
 func (w *Witness) came(h hold) {

@@ -138,7 +138,7 @@ func (w *Witness) missing() {
 	defer w.mu.Unlock()
 	for _, l := range w.locks {
 		if l.published && !l.shown && time.Since(l.at) >= w.pauses.echo {
-			l.retract()
+			l.published = false
 			wake(w.publish)
 		}
 	}
