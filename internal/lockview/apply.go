@@ -21,6 +21,9 @@ type grouped struct {
 	byLock  map[string]int             // indexes into groups
 	endings map[string]*protocol.Event // history records by id
 	left    map[string]metadata.Waiter // that left their queues, by uuid
+
+	restated []string // locks of which witnesses say something else now
+	moved    []string // locks and shares that may have become free, or no longer are
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
@@ -40,8 +43,6 @@ func (r *grouped) leaves(q *queue, ticket string) {
 // the revision says about the holds that began and ended.
 func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told grouped) {
 	var r grouped
-	var restated []string
-	var moved []string // locks and shares that may have become free, or no longer are
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
@@ -57,36 +58,14 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 			if key.Lock != "" {
 				r.add(key.Lock, change{foreign: true, event: e})
 			}
-		case protocol.KindTicket:
-			r.leaves(s.queues[key.Lock], key.ID)
-			if e.Deleted {
-				s.queues.remove(key.Lock, key.ID)
-			} else {
-				s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
-			}
-			moved = append(moved, key.Lock)
-		case protocol.KindUnlocker:
-			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
 			var st *metadata.Statement
 			if !e.Deleted {
 				st = decodeStatement(key, e.KV, s.intern, now)
 			}
-			restated = append(restated, s.applyStatement(key, st)...)
-		case protocol.KindDelay:
-			if e.Deleted {
-				delete(s.delays, key.Lock)
-			} else {
-				s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
-			}
-			moved = append(moved, key.Lock)
-		case protocol.KindHistory:
-			if r.endings == nil {
-				r.endings = map[string]*protocol.Event{}
-			}
-			if !e.Deleted {
-				r.endings[key.ID] = e
-			}
+			r.restated = append(r.restated, s.applyStatement(key, st)...)
+		default:
+			s.applyOther(key, e, &r, now)
 		}
 	}
 	for _, g := range r.groups {
@@ -94,10 +73,40 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 			continue
 		}
 		steps = append(steps, s.applyLock(g.lock, g.changes))
-		moved = append(moved, g.lock)
+		r.moved = append(r.moved, g.lock)
 	}
-	s.noteFree(moved, now)
-	return append(steps, s.restateAll(v, restated)...), r
+	s.noteFree(r.moved, now)
+	return append(steps, s.restateAll(v, r.restated)...), r
+}
+
+// applyOther applies an event on a key that is beside the records.
+func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, now time.Duration) {
+	switch key.Kind {
+	case protocol.KindTicket:
+		r.leaves(s.queues[key.Lock], key.ID)
+		if e.Deleted {
+			s.queues.remove(key.Lock, key.ID)
+		} else {
+			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
+		}
+		r.moved = append(r.moved, key.Lock)
+	case protocol.KindDelay:
+		if e.Deleted {
+			delete(s.delays, key.Lock)
+		} else {
+			s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
+		}
+		r.moved = append(r.moved, key.Lock)
+	case protocol.KindUnlocker:
+		s.applyUnlocker(key.ID, e, time.Now())
+	case protocol.KindHistory:
+		if r.endings == nil {
+			r.endings = map[string]*protocol.Event{}
+		}
+		if !e.Deleted {
+			r.endings[key.ID] = e
+		}
+	}
 }
 
 // add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.

@@ -50,7 +50,8 @@ func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
 	return d
 }
 
-// decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read, or is about another hold than its key says.
+// decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read, or is about
+// another hold than its key says.
 func decodeStatement(key protocol.Key, kv protocol.KV, in *interner, seen time.Duration) *metadata.Statement {
 	st := protocol.ReadStatement(key.ID, kv)
 	if st == nil {

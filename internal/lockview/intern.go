@@ -57,6 +57,9 @@ func (i *interner) keys(names []string) *keyNames {
 		slices.Sort(names)
 	}
 	all := strings.Join(names, "/")
+	if len(all) > metadata.MaxTextBytes { // no two locks are like that
+		return &keyNames{names}
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	known := i.keyNames[all]
@@ -78,8 +81,3 @@ func remember[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 
 // keyNames are the keys of a canonical lock, sorted. Locks with the same keys share them.
 type keyNames struct{ names []string }
-
-func (k *keyNames) has(name string) bool {
-	_, found := slices.BinarySearch(k.names, name)
-	return found
-}

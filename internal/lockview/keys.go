@@ -44,14 +44,13 @@ func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interne
 	for i, f := range fields {
 		names[i] = f.Name
 	}
-	k = in.keys(names)
 	var members map[string]any
-	if !k.has(metadata.FieldMetadata) {
+	if !slices.Contains(names, metadata.FieldMetadata) {
 		members = membersOf(rec)
 	}
 	opaque := 0
 	for _, f := range fields {
-		if f.ModRevision != revisionOf(rec, f.Name) || f.Name == metadata.FieldUUID && f.CreateRevision != f.ModRevision {
+		if f.ModRevision != revisionOf(rec, f.Name) { // the token's, unless somebody wrote another uuid
 			return nil, false
 		}
 		if isOpaque(f.Name) {
@@ -66,7 +65,10 @@ func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interne
 			return nil, false
 		}
 	}
-	return k, opaque <= 1
+	if opaque > 1 {
+		return nil, false
+	}
+	return in.keys(names), true
 }
 
 // isOpaque reports whether the record does not tell the value of a key, or not as it is written. Its size follows from

@@ -221,7 +221,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 		for seen := v.Fresh().Revision; compact() < seen+100; time.Sleep(time.Millisecond) {
 		}
 		proxy.Heal()
-		until(t, v, "a watch that was compacted", func() bool { return v.Stats().WatchRestarts["compacted"] > restarts })
+		until(t, v, "a compacted watch", func() bool { return v.Stats().WatchRestarts["compacted"] > restarts })
 	}
 	stop()
 	same(t, v, store)

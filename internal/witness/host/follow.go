@@ -91,8 +91,8 @@ func (w *Witness) fails(trouble *string, what string, err error) {
 	*trouble = sentence
 }
 
-// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said of
-// that any more. It is called with mu.
+// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said
+// of that any more. It is called with mu.
 func (w *Witness) duplicate(h hold) {
 	w.cfg.Machine.Earlier = slices.DeleteFunc(slices.Clone(w.cfg.Machine.Earlier),
 		func(boot string) bool { return boot == h.holder.boot })
