@@ -145,37 +145,6 @@ func TestAStatementInAListIsAttachedWhateverTheOrder(t *testing.T) {
 	})
 }
 
-func TestOnlyAStatementAboutThisHoldIsBelieved(t *testing.T) {
-	for _, c := range []struct {
-		what   string
-		change func(*metadata.Statement)
-		proven bool
-	}{
-		{"all is right", func(*metadata.Statement) {}, true},
-		{"another uuid", func(s *metadata.Statement) { s.UUID = uuid(7) }, false},
-		{"a token of before", func(s *metadata.Statement) { s.Token-- }, false},
-		{"a token to come", func(s *metadata.Statement) { s.Token++ }, false},
-		{"a stranger's lock", func(s *metadata.Statement) { s.Lock = "b" }, false},
-		{"no lock", func(s *metadata.Statement) { s.Lock = "" }, false},
-		{"an unknown cause", func(s *metadata.Statement) { s.Cause = "old_age" }, false},
-		{"a suspicion", func(s *metadata.Statement) { s.Cause = metadata.CausePodDeleted }, false},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-				st := death(t, w, "a", c.change)
-				w.do(stated(st), put(layout.Death(uuid(1)), protocol.Marshal(st)))
-				synctest.Wait()
-				for _, of := range []string{"a", "b"} {
-					if got := v.Lock(of).Proven(); got != (c.proven && of == "a") {
-						t.Errorf("%s is proven dead: %v", of, got)
-					}
-				}
-				differ(t, "against a list", show(v), w.truth())
-			})
-		})
-	}
-}
-
 func TestWhatIsNoStatementIsNotRead(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
 		st := death(t, w, "a")
@@ -222,38 +191,6 @@ func TestAHolderThatCallsAliveDisputesItsDeath(t *testing.T) {
 			t.Error("it is forgotten in a list")
 		}
 		d.want(t, "a")
-	})
-}
-
-func TestTheEndOfADetachedHolderProvesNothing(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.do(lock(t, "reserved", uuid(3), func(d *metadata.Draft) { d.Process.Detached = true })...)
-		w.do(stated(death(t, w, "reserved")))
-		synctest.Wait()
-		if r := v.Lock("reserved"); r.Proven() || r.Death == nil {
-			t.Errorf("%+v", r)
-		}
-		d.want(t)
-	})
-}
-
-func TestADeathOfAHoldThatIsOverSaysNothingOfTheNext(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		st := death(t, w, "a")
-		w.do(removeAll(layout.Record("a")))
-		w.do(lock(t, "a", uuid(9))...)
-		w.do(stated(st))
-		synctest.Wait()
-		if v.Lock("a").Death != nil {
-			t.Error("the next holder is dead")
-		}
-		w.do(stated(death(t, w, "a")))
-		w.do(append([]op{removeAll(layout.Record("a"))}, put("/other", ""))...)
-		w.do(lock(t, "a", uuid(9))...) // not even if the uuid comes again
-		synctest.Wait()
-		if v.Lock("a").Death != nil {
-			t.Error("the next holder with the same uuid is dead")
-		}
 	})
 }
 

@@ -250,67 +250,6 @@ func TestAListStampsAllLocksAlike(t *testing.T) {
 	}
 }
 
-func TestQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		ticket := func(lock, id string) op {
-			return put(layout.Ticket(lock, id),
-				`{"uuid":"`+id+`","owner":"catalog"}`)
-		}
-		w.do(ticket("a", "z"))
-		w.do(ticket("a", "b"))
-		v := run(t, w.source(), lockview.Options{})
-		synctest.Wait()
-		w.do(ticket("a", "a"))
-		w.do(ticket("b", "c"))
-		w.do(put(layout.Ticket("b", "broken"), "{"))
-		w.do(remove(layout.Ticket("a", "b")))
-		w.do(ticket("a", "z")) // written again, keeps its place
-		synctest.Wait()
-		ids := func(lock string) (ids []string) {
-			for _, waiter := range v.Waiters(lock) {
-				ids = append(ids, waiter.ID)
-			}
-			return ids
-		}
-		if a, b := ids("a"), ids("b"); !slices.Equal(a, []string{"z", "a"}) ||
-			!slices.Equal(b, []string{"c", "broken"}) || ids("c") != nil {
-			t.Errorf("a: %v, b: %v", a, b)
-		}
-		if all := v.Queues(); len(all) != 2 || len(all["a"]) != 2 || all["a"][0].Owner != "catalog" {
-			t.Errorf("%v", all)
-		}
-	})
-}
-
-func TestUnlockers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		presence := func(id string, revision int64) op {
-			return put(layout.Unlocker(id),
-				protocol.Marshal(metadata.Presence{ID: id, Hostname: "h", Now: metadata.Time{Time: time.Now()},
-					Revision: revision}))
-		}
-		w.do(presence("u2", 1))
-		w.do(presence("u1", 1))
-		v := run(t, w.source(), lockview.Options{})
-		synctest.Wait()
-		time.Sleep(time.Second)
-		w.do(presence("u1", 2))
-		synctest.Wait()
-		all := v.Unlockers()
-		if len(all) != 2 || all[0].ID != "u1" || !all[0].Arrived.Equal(time.Now()) || all[0].Revision != 2 ||
-			!all[1].Arrived.IsZero() {
-			t.Errorf("%+v", all)
-		}
-		w.do(remove(layout.Unlocker("u1")))
-		synctest.Wait()
-		if all := v.Unlockers(); len(all) != 1 || all[0].ID != "u2" {
-			t.Errorf("%+v", all)
-		}
-	})
-}
-
 // A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,9 +275,16 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 			}
 		}
 		check("after the list nobody knows how old the record is", running("left"))
+		if u := v.Unlockers()[0]; !u.Arrived.IsZero() {
+			t.Errorf("when a listed record arrived is said: %+v", u)
+		}
 		for range 30 {
 			time.Sleep(time.Second)
 			write("u1")
+		}
+		synctest.Wait()
+		if u := v.Unlockers()[0]; !u.Arrived.Equal(time.Now()) || u.Revision != w.now()-1 {
+			t.Errorf("the newest record is %+v", u)
 		}
 		check("though a list was compared with, only one still writes", running("u1"))
 		w.do(put(layout.Unlocker("junk"), "not json either"))
@@ -350,6 +296,10 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 		check("while nothing is heard from etcd nobody is given up", running("left", "u1"))
 		w.do(put(layout.Field("a", "note"), "a sign of life"))
 		check("etcd is there, and nobody writes any more", running())
+		write("u2")
+		check("another one", running("u2"))
+		w.do(remove(layout.Unlocker("u2")))
+		check("one that ended", running())
 	})
 }
 
