@@ -29,7 +29,7 @@ type Config struct {
 	Policy    func() staleness.Policy // by which locks are judged now
 
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
+	// Survey returns those of Locks that are due soon; nil: all. SeriesAll needs all of them anyway.
 	Survey func(staleness.Moment) staleness.Survey
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
@@ -90,7 +90,7 @@ func New(c Config) *Collector {
 		c.Now = time.Now
 	}
 	if c.Survey == nil || c.Series == SeriesAll {
-		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{Unsettled: c.Locks()} }
+		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	limit := 0
 	if c.Series == SeriesAll {

@@ -36,21 +36,21 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
-// survey leaves out the locks that are settled.
+// survey leaves out the locks that are idle.
 func (w *world) survey(now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
-	var unsettled []*metadata.Record
+	var dueSoon []*metadata.Record
 	for _, r := range w.locks {
 		if s.Oldest.IsZero() || !r.LockedAt.IsZero() && r.LockedAt.Before(s.Oldest) {
 			s.Oldest = r.LockedAt
 		}
-		if staleness.SettledUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
-			s.Settled++
+		if staleness.IdleUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
+			s.Idle++
 		} else {
-			unsettled = append(unsettled, r)
+			dueSoon = append(dueSoon, r)
 		}
 	}
-	s.Unsettled = slices.Values(unsettled)
+	s.DueSoon = slices.Values(dueSoon)
 	return s
 }
 

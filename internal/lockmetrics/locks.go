@@ -33,19 +33,19 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	return queues
 }
 
-// locks judges every lock that is not settled once, counts the states and exports the most overdue ones.
+// locks judges every lock that is due soon once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	states := staleness.States()
 	counts := make([]int, len(states))
 	survey := c.c.Survey(now)
-	counts[slices.Index(states, staleness.Held)] = survey.Settled
+	counts[slices.Index(states, staleness.Held)] = survey.Idle
 	acknowledged := 0
 	oldest := survey.Oldest
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	policy := c.c.Policy()
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
-	for r := range survey.Unsettled {
+	for r := range survey.DueSoon {
 		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
 		oldest = earlier(oldest, r.LockedAt)

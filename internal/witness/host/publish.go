@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	speakers  = 8 // statements on their way at the same time
-	lastRetry = 30 * time.Second
+	publishers = 8 // statements on their way at the same time
+	lastRetry  = 30 * time.Second
 )
 
-// speakUp states what is to be stated, until etcd has it or the hold is over.
-func (w *Witness) speakUp(ctx context.Context) {
+// publishAll states what is to be stated, until etcd has it or the hold is over.
+func (w *Witness) publishAll(ctx context.Context) {
 	again := w.pauses.retry
 	for {
 		var later <-chan time.Time
@@ -29,7 +29,7 @@ func (w *Witness) speakUp(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.speak:
+		case <-w.publish:
 		case <-later:
 		}
 	}
@@ -38,9 +38,9 @@ func (w *Witness) speakUp(ctx context.Context) {
 // stateAll states everything once, and reports whether nothing is left to do.
 func (w *Witness) stateAll(ctx context.Context) (done bool) {
 	var all sync.WaitGroup
-	free := make(chan struct{}, speakers)
+	free := make(chan struct{}, publishers)
 	var failed atomic.Bool
-	for _, l := range w.unsaid() {
+	for _, l := range w.unpublished() {
 		free <- struct{}{}
 		if failed.Load() { // the others would have to wait for etcd, too
 			break
@@ -53,7 +53,7 @@ func (w *Witness) stateAll(ctx context.Context) (done bool) {
 		})
 	}
 	all.Wait()
-	return len(w.unsaid()) == 0
+	return len(w.unpublished()) == 0
 }
 
 // mayStateAgain asks whether statements are possible if the last word was that they are not, and nothing is left to
@@ -66,20 +66,18 @@ func (w *Witness) mayStateAgain(ctx context.Context) bool {
 		return true
 	}
 	err := w.cfg.Prove(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if ctx.Err() == nil {
 		w.mayState(err)
 	}
 	return err == nil
 }
 
-// unsaid returns the holds whose holders have ended, and of which etcd does not know it.
-func (w *Witness) unsaid() (all []*held) {
+// unpublished returns the holds whose holders have ended, and of which etcd does not know it.
+func (w *Witness) unpublished() (all []*held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.locks {
-		if l.statement != nil && !l.said {
+		if l.statement != nil && !l.published {
 			all = append(all, l)
 		}
 	}
@@ -89,17 +87,15 @@ func (w *Witness) unsaid() (all []*held) {
 // state states the end of one holder, and reports whether that is done.
 func (w *Witness) state(ctx context.Context, l *held) (done bool) {
 	s := *l.statement
-	w.mu.Lock()
-	lost := l.lost
-	w.mu.Unlock()
 	err := w.cfg.State(ctx, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err == nil:
 		w.mute = ""
-		l.said = l.lost == lost
-		w.tell(l)
+		l.published = true
+		l.at = time.Now()
+		w.report(l)
 	case errors.Is(err, metadata.ErrChanged):
 		if w.locks[s.Lock] == l {
 			w.gone(s.Lock)
@@ -114,12 +110,12 @@ func (w *Witness) state(ctx context.Context, l *held) (done bool) {
 	return true
 }
 
-// tell logs and counts a statement that etcd has. It is called with mu.
-func (w *Witness) tell(l *held) {
-	if l.told { // stated again
+// report logs and counts a statement that etcd has. It is called with mu.
+func (w *Witness) report(l *held) {
+	if l.reported { // stated again
 		return
 	}
-	l.told = true
+	l.reported = true
 	s := l.statement
 	w.counts.stated[s.Cause]++
 	event := w.cfg.Log.Info().Str("lock", s.Lock).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
@@ -130,4 +126,20 @@ func (w *Witness) tell(l *held) {
 		event = event.Int("exit_code", *s.ExitCode)
 	}
 	event.Msg(s.How)
+}
+
+// missing retracts what was published and is not shown by the view, though it has had the time: it was gone before the
+// view could show it. To state something again does no harm.
+func (w *Witness) missing() {
+	if _, cause := w.cfg.Fresh(); cause != "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.locks {
+		if l.published && !l.shown && time.Since(l.at) >= w.pauses.echo {
+			l.published = false
+			wake(w.publish)
+		}
+	}
 }

@@ -7,37 +7,37 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Survey is what there is to judge among many locks: those that are not settled. Whoever judges all of them every few
+// Survey is what there is to judge among many locks: those that are due soon. Whoever judges all of them every few
 // seconds need not look at the others.
 type Survey struct {
-	Unsettled iter.Seq[*metadata.Record]
-	Settled   int       // how many locks are left out, all of them [Held]
-	Oldest    time.Time // the earliest LockedAt of all locks; zero if none says
+	DueSoon iter.Seq[*metadata.Record]
+	Idle    int       // how many locks are left out, all of them [Held]
+	Oldest  time.Time // the earliest LockedAt of all locks; zero if none says
 }
 
 const (
-	// SettledAhead is how long before its auto-unlock a lock is no longer settled.
-	SettledAhead = 2 * time.Minute
-	// SettledTolerance is how far the wall clock may move against the monotonic one before what [SettledUntil] said no
+	// IdleAhead is how long before its auto-unlock a lock is no longer idle.
+	IdleAhead = 2 * time.Minute
+	// IdleTolerance is how far the wall clock may move against the monotonic one before what [IdleUntil] said no
 	// longer holds.
-	SettledTolerance = time.Second
+	IdleTolerance = time.Second
 )
 
-// SettledUntil returns until when, on the monotonic clock, the lock is settled; 0 if it is not. Until then, unless its
+// IdleUntil returns until when, on the monotonic clock, the lock is idle; 0 if it is not. Until then, unless its
 // record changes, [Judge] says that it is held and nothing more: nobody has stated or acknowledged anything, the
-// holder's clock is not off, and the auto-unlock is more than [SettledAhead] away.
-func SettledUntil(r *metadata.Record, p Policy, now Moment) time.Duration {
+// holder's clock is not off, and the auto-unlock is more than [IdleAhead] away.
+func IdleUntil(r *metadata.Record, p Policy, now Moment) time.Duration {
 	if r.Death != nil || r.Suspicion != nil || r.Acknowledged != nil {
 		return 0
 	}
 	until := Never
-	for _, off := range [...]time.Duration{-SettledTolerance, SettledTolerance} {
+	for _, off := range [...]time.Duration{-IdleTolerance, IdleTolerance} {
 		moment := Moment{Wall: now.Wall.Add(off), Mono: now.Mono}
 		d := inEffect(r, p, moment)
 		if d.state(moment.Wall) != Held || mayBeOff(r, p, moment) {
 			return 0
 		}
-		until = min(until, moment.mono(d.alert), moment.mono(d.unlock)-SettledAhead)
+		until = min(until, moment.mono(d.alert), moment.mono(d.unlock)-IdleAhead)
 	}
 	until -= time.Second // deadlines of the default policy are rounded to it
 	if until <= now.Mono {

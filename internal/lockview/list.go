@@ -46,7 +46,11 @@ func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 }
 
 func (b *builder) add(kv protocol.KV) {
-	switch key := b.snap.layout.Parse(kv.Key); key.Kind {
+	key := b.snap.layout.Parse(kv.Key)
+	if !b.view.follows(key.Kind) {
+		return
+	}
+	switch key.Kind {
 	case protocol.KindField:
 		b.switchTo(key.Lock)
 		b.newest = max(b.newest, kv.ModRevision)
@@ -54,7 +58,7 @@ func (b *builder) add(kv protocol.KV) {
 			b.surplus++
 			return
 		}
-		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.name(key.ID), CreateRevision: kv.CreateRevision,
+		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.text(key.ID), CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision})
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
@@ -69,7 +73,7 @@ func (b *builder) add(kv protocol.KV) {
 	case protocol.KindTicket:
 		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
 	case protocol.KindDeath, protocol.KindSuspicion:
-		b.snap.stated.list(key, statement(key, kv, b.view), len(kv.Key)+len(kv.Value))
+		b.snap.stated.list(key, decodeStatement(key, kv, b.snap.intern, b.view.Clock()), len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
 		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:
@@ -93,7 +97,7 @@ func (b *builder) flush() {
 		b.snap.foreign.add(b.foreignKey, b.lock, b.foreign, held)
 	}
 	if held {
-		b.items = append(b.items, b.item())
+		b.finish()
 	}
 	clear(b.fields)
 	clear(b.values)
@@ -105,22 +109,26 @@ func (b *builder) flush() {
 	b.foreign = 0
 }
 
-// item returns the item of the lock being read.
-func (b *builder) item() item {
+// finish adds the lock being read, if it is wanted.
+func (b *builder) finish() {
 	if b.reuse {
 		if it, ok := b.view.unchanged(b); ok {
-			return it
+			b.items = append(b.items, it)
+			return
 		}
 	}
 	for i, value := range b.values {
 		b.fields[i].Value = string(value)
+	}
+	if keep := b.view.opt.Keep; keep != nil && !keep(b.fields) {
+		return
 	}
 	it, o := b.snap.decode(b.lock, b.fields, b.surplus)
 	if o != nil {
 		o.newest = b.newest
 		b.snap.irregulars[it.name()] = o
 	}
-	return it
+	b.items = append(b.items, it)
 }
 
 // unchanged returns the view's item of the lock being read, if it was decoded from the same keys.
@@ -139,7 +147,7 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if o := v.snap.irregulars[b.lock]; o != nil {
 		return it, o.madeOf(b)
 	}
-	return it, b.surplus == 0 && canonicalMadeOf(it, b.fields)
+	return it, b.surplus == 0 && it.rec.madeOf(b.fields)
 }
 
 // madeOf compares revisions, because a key never has two values at one revision. Of the surplus, which is not kept, it
@@ -157,32 +165,4 @@ func (o *irregular) madeOf(b *builder) bool {
 		}
 	}
 	return i == len(o.fields) && surplus == o.surplus && (surplus == 0 || b.newest == o.newest)
-}
-
-func canonicalMadeOf(it item, fields []metadata.Field) bool {
-	r := it.rec
-	for _, f := range fields {
-		want := r.Token
-		switch f.Name {
-		case metadata.FieldUUID:
-		case metadata.FieldMetadata:
-			if it.rec.own != 0 {
-				return false
-			}
-		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
-			want = r.DeadlineRevision
-		case metadata.FieldAlive:
-			if want = r.DeadlineRevision; r.Alive == nil {
-				return false
-			}
-		default:
-			if it.rec.own == 0 || !it.rec.own.has(r.Attributes, f.Name) {
-				return false
-			}
-		}
-		if f.ModRevision != want {
-			return false
-		}
-	}
-	return len(fields) == it.rec.own.count(r.Attributes, r.Alive)
 }

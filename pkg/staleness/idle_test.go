@@ -13,7 +13,7 @@ import (
 func anyRecord(random *rand.Rand, now time.Duration) *metadata.Record {
 	near := func() time.Duration {
 		const century = 100 * 365 * 24 * time.Hour
-		edges := [...]time.Duration{0, 30 * time.Second, SettledAhead, 5 * time.Minute, time.Hour, century}
+		edges := [...]time.Duration{0, 30 * time.Second, IdleAhead, 5 * time.Minute, time.Hour, century}
 		d := edges[random.IntN(len(edges))] + time.Duration(random.Int64N(int64(6*time.Second))) - 3*time.Second
 		if random.IntN(3) == 0 {
 			return -d
@@ -53,10 +53,10 @@ func anyRecord(random *rand.Rand, now time.Duration) *metadata.Record {
 	return r
 }
 
-func TestNothingIsMissedInALockThatIsSettled(t *testing.T) {
+func TestNothingIsMissedInALockThatIsIdle(t *testing.T) {
 	const now = 400 * 24 * time.Hour
 	random := rand.New(rand.NewPCG(1, 2))
-	settled := 0
+	idle := 0
 	for range 300_000 {
 		policy := DefaultPolicy()
 		policy.ClockSkew = time.Duration(random.IntN(3)) * 20 * time.Second
@@ -65,23 +65,23 @@ func TestNothingIsMissedInALockThatIsSettled(t *testing.T) {
 			policy.DefaultAutoUnlockAfter = time.Duration(random.IntN(2)) * 3 * time.Hour
 		}
 		r := anyRecord(random, now)
-		until := SettledUntil(r, policy, at(now))
+		until := IdleUntil(r, policy, at(now))
 		if until == 0 {
 			continue
 		}
-		settled++
+		idle++
 		if until <= now || r.Death != nil || r.Suspicion != nil {
-			t.Fatalf("settled until %v, at %v: %+v", until, now, r)
+			t.Fatalf("idle until %v, at %v: %+v", until, now, r)
 		}
 		for range 3 {
 			m := at(now + time.Duration(random.Int64N(int64(min(until-now, 3*time.Hour)))))
-			m.Wall = m.Wall.Add(time.Duration(random.Int64N(int64(2*SettledTolerance))) - SettledTolerance)
+			m.Wall = m.Wall.Add(time.Duration(random.Int64N(int64(2*IdleTolerance))) - IdleTolerance)
 			v := Judge(r, policy, m)
 			if v.State != Held || v.ClockOff != 0 || !v.AbandonedAt.IsZero() || r.AcknowledgedAt(m.Wall) != nil {
-				t.Fatalf("at %v, settled until %v: %+v\n%+v", m, until, v, r)
+				t.Fatalf("at %v, idle until %v: %+v\n%+v", m, until, v, r)
 			}
-			if unlock := v.AutoUnlockAt; !unlock.IsZero() && unlock.Sub(m.Wall) < SettledAhead-2*SettledTolerance {
-				t.Fatalf("at %v, settled until %v: auto-unlock at %v\n%+v", m, until, unlock, r)
+			if unlock := v.AutoUnlockAt; !unlock.IsZero() && unlock.Sub(m.Wall) < IdleAhead-2*IdleTolerance {
+				t.Fatalf("at %v, idle until %v: auto-unlock at %v\n%+v", m, until, unlock, r)
 			}
 			d := Decide(r, policy, Conditions{Forward: true, Writable: true, Fresh: true}, m)
 			if d.HeldBack != Deadline && !v.AutoUnlockAt.IsZero() {
@@ -89,12 +89,12 @@ func TestNothingIsMissedInALockThatIsSettled(t *testing.T) {
 			}
 		}
 	}
-	if settled < 5_000 {
-		t.Errorf("only %d were settled: nothing was tested", settled)
+	if idle < 5_000 {
+		t.Errorf("only %d were idle: nothing was tested", idle)
 	}
 }
 
-func TestAnOrdinaryLockIsSettledUntilShortlyBeforeItAlerts(t *testing.T) {
+func TestAnOrdinaryLockIsIdleUntilShortlyBeforeItAlerts(t *testing.T) {
 	r := lock(func(r *metadata.Record) {
 		r.AlertAt = start.Add(time.Hour)
 		r.AutoUnlockAt = start.Add(2 * time.Hour)
@@ -119,14 +119,14 @@ func TestAnOrdinaryLockIsSettledUntilShortlyBeforeItAlerts(t *testing.T) {
 		{"the auto-unlock comes first", lock(func(r *metadata.Record) {
 			r.AlertAt = start.Add(2 * time.Hour)
 			r.AutoUnlockAt = start.Add(time.Hour)
-		}), time.Hour - SettledAhead - 2*time.Second},
+		}), time.Hour - IdleAhead - 2*time.Second},
 		{"it alerts in a moment", lock(func(r *metadata.Record) {
 			r.AlertAt = start.Add(2 * time.Second)
 			r.AutoUnlockAt = start.Add(time.Hour)
 		}), 0},
 		{"a lock that nobody can judge is not", lock(noUUID), 0},
 	} {
-		if got := SettledUntil(c.r, DefaultPolicy(), at(0)); got != c.want {
+		if got := IdleUntil(c.r, DefaultPolicy(), at(0)); got != c.want {
 			t.Errorf("%s: until %v, want %v", c.name, got, c.want)
 		}
 	}
