@@ -21,8 +21,8 @@ func commandPage(root *cobra.Command) string {
 
 <!-- Written by ` + "`make docs`" + ` from the program itself. -->
 
-Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recipes see [locks in scripts](shell.md), for
-the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
+For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, on one page, but for the members of JSON,
+which are in [the JSON of a lock](json.md). For recipes see [locks in scripts](shell.md).
 
 | command | |
 |---|---|
@@ -59,7 +59,11 @@ func write(b *strings.Builder, c *cobra.Command) {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	}
 	if c.Long != "" {
-		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(c.Long))
+		text, _, members := strings.Cut(c.Long, "JSON: one object per line. Members are added ")
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(text))
+		if members {
+			b.WriteString("\nJSON: one object per line, with the members of [the JSON of a lock](json.md).\n")
+		}
 	}
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindented(c.Example))
