@@ -33,7 +33,9 @@ which are in [the JSON of a lock](json.md). For recipes see [locks in scripts](s
 	for _, c := range commands(root) {
 		write(&b, c)
 	}
-	fmt.Fprintf(&b, "\n## Flags of all commands\n\n%s", flags.Table(root))
+	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
+		"(flags.md#all-daemons). Besides, or with another default:\n\n")
+	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags(daemonTables())))
 	return b.String()
 }
 
