@@ -34,7 +34,8 @@ which are in [the JSON of a lock](json.md). For recipes see [locks in scripts](s
 		write(&b, c)
 	}
 	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
-		"(flags.md#all-daemons). Besides, or with another default:\n\n")
+		"(flags.md#all-daemons). Commands that take a NAME have `--escaped` (`MUTEXCTL_ESCAPED`): read the name in\n" +
+		"the form that mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). Besides, or with another default:\n\n")
 	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags(daemonTables())))
 	return b.String()
 }
@@ -70,8 +71,14 @@ func write(b *strings.Builder, c *cobra.Command) {
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindented(c.Example))
 	}
-	if table := flags.OwnTable(c); table != "" {
-		fmt.Fprintf(b, "\n%s", table)
+	var own string
+	for line := range strings.Lines(flags.OwnTable(c)) {
+		if !strings.HasPrefix(line, "| `--escaped` ") { // said once, at the end
+			own += line
+		}
+	}
+	if own != "" && own != head {
+		fmt.Fprintf(b, "\n%s", own)
 	}
 }
 
