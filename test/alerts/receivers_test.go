@@ -36,7 +36,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-var updatePage = flag.Bool("update", false, "write the messages into docs/howto/receivers.md")
+var updatePage = flag.Bool("update", false, "write the messages into docs/howto/receivers.md and testdata")
 
 // receivers record what Alertmanager sends to Slack, PagerDuty, Opsgenie, a webhook and a mail server.
 type receivers struct {
@@ -439,7 +439,7 @@ func transcript(now time.Time, text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// shows expects a message on the page of the receivers, or writes it there.
+// shows expects a message on the page of the receivers or in the file of all others, or writes it there.
 func (r *receivers) shows(now time.Time, name string, m message) {
 	r.Helper()
 	r.showsText(name, transcript(now, m.readable(r.T)))
@@ -447,21 +447,23 @@ func (r *receivers) shows(now time.Time, name string, m message) {
 
 func (r *receivers) showsText(name, got string) {
 	r.Helper()
-	const page = "docs/howto/receivers.md"
-	text := read(r.T, page)
 	begin := "<!-- message: " + name + " -->\n```text\n"
-	before, rest, found := strings.Cut(text, begin)
-	shown, after, ended := strings.Cut(rest, "```\n")
-	if !found || !ended {
-		r.Fatalf("the page has no place for the message %s", name)
-	}
-	if *updatePage {
-		if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
-			r.Fatal(err)
+	for _, page := range []string{"docs/howto/receivers.md", "test/alerts/testdata/messages.txt"} {
+		before, rest, found := strings.Cut(read(r.T, page), begin)
+		shown, after, ended := strings.Cut(rest, "```\n")
+		switch {
+		case !found || !ended:
+			continue
+		case *updatePage:
+			if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
+				r.Fatal(err)
+			}
+		case got != shown:
+			r.Errorf("%s shows for %s\n%s\nit is\n%s", page, name, shown, got)
 		}
-	} else if got != shown {
-		r.Errorf("%s shows for %s\n%s\nit is\n%s", page, name, shown, got)
+		return
 	}
+	r.Fatalf("no page has a place for the message %s", name)
 }
 
 // TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the
