@@ -2,31 +2,24 @@ package locks
 
 import "github.com/clustermutex/unlocker/pkg/metadata"
 
-// EndedWord is how a hold ended, for people.
+// EndedWord is how a hold ended, in a word.
 func EndedWord(ended string) string {
-	switch ended {
-	case metadata.EndedAutoUnlocked:
-		return "auto-unlocked"
-	case metadata.EndedAbandoned:
-		return "abandoned"
-	case metadata.EndedForced:
-		return "force-unlocked"
-	case metadata.EndedReleased:
-		return "released"
-	case metadata.EndedYielded:
-		return "yielded"
-	}
-	return "ended"
+	words, _ := metadata.EndingOf(ended)
+	return words.Word
 }
 
-// alerted is the word that finds the holds for which people were alerted, however they ended.
-const alerted = "alerted"
+// EndedTerm is the term that finds the holds which ended so.
+func EndedTerm(word string) string { return "ended:" + word }
 
-// endedWords are the words for how a hold can have ended.
-func endedWords() []string {
-	return []string{EndedWord(metadata.EndedReleased), EndedWord(metadata.EndedYielded),
-		EndedWord(metadata.EndedAutoUnlocked), EndedWord(metadata.EndedAbandoned), EndedWord(metadata.EndedForced),
-		alerted}
+// Alerted is the word that finds the holds for which people were alerted, however they ended.
+const Alerted = "alerted"
+
+// endedWords are the words that say which holds are meant.
+func endedWords() (words []string) {
+	for _, e := range metadata.Endings() {
+		words = append(words, e.Word)
+	}
+	return append(words, Alerted)
 }
 
 // HadAlerted reports whether people were alerted before the hold ended.

@@ -13,9 +13,6 @@ type Group struct {
 	Rows []*Row // the first ones, in the order of the result
 }
 
-// Late is how many need a person.
-func (g *Group) Late() int { return g.Alerting + g.Abandoned + g.Expired }
-
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50
 
@@ -34,7 +31,7 @@ func (r *Result) ByOwner() []*Group {
 		r.groups = byOwner(r.Rows)
 		slices.SortFunc(r.groups, func(a, b *Group) int {
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
-				cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
+				cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
 				cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
 		})
 	})
@@ -51,7 +48,7 @@ func byOwner(rows []*Row) (groups []*Group) {
 			groups = append(groups, g)
 		}
 		g.add(r)
-		if r.Display.urgency() < g.Display.urgency() {
+		if r.Display.Urgency() < g.Display.Urgency() {
 			g.Display = r.Display
 		}
 		if len(g.Rows) < maxGroupRows {

@@ -16,21 +16,16 @@ func (v verdict) icon(all locks.Counts) site.Icon {
 		}
 		return strconv.Itoa(n)
 	}
-	switch look := locks.DisplayState(v.Level); look {
-	case locks.Expired:
-		return site.Icon{Look: look, Text: number(all.Expired)}
-	case locks.Abandoned:
-		return site.Icon{Look: look, Text: number(all.Abandoned)}
-	case locks.Alerting:
-		return site.Icon{Look: look, Text: number(all.Alerting)}
-	case locks.Expiring:
-		return site.Icon{Look: look, Text: number(all.Expiring)}
-	case "warn":
-		return site.Icon{Look: locks.Malformed, Text: number(all.Malformed)}
+	look := locks.DisplayState(v.Level)
+	switch v.Level {
+	case "calm":
+		return site.Icon{Look: locks.Held}
 	case "bad":
 		return site.Icon{Look: locks.Alerting}
+	case "warn":
+		look = locks.Malformed
 	}
-	return site.Icon{Look: locks.Held}
+	return site.Icon{Look: look, Text: number(all.In(look))}
 }
 
 // iconShape is the drawing of an icon; # is where the text goes.

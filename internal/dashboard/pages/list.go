@@ -233,7 +233,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	if v.Icon.Look != "stale" {
 		v.Icon = v.Verdict.icon(s.All)
 	}
-	if urgent := s.All.Alerting + s.All.Abandoned + s.All.Expired; urgent > 0 {
+	if urgent := s.All.Late(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
 	v.NextAt = s.Next.UnixMilli()

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // fillControls adds what filters and sorts.
@@ -36,10 +37,8 @@ func (p *Pages) fillControls(v *listPage, r *site.Request, s *locks.Snapshot, l 
 
 // fillCounts adds how many locks are in each state, and how many processes wait.
 func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
-	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
-		{Look: locks.Expiring, N: c.Expiring},
-		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed},
-		{Look: locks.Abandoned, N: c.Abandoned}} {
+	for _, state := range metadata.States() {
+		count := countView{Look: state.State, N: c.In(state.State)}
 		word := "state:" + string(count.Look)
 		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word

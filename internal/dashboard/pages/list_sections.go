@@ -4,6 +4,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // groupView is a section of a list: an owner and the locks of it.
@@ -11,14 +12,28 @@ type groupView struct {
 	Owner string
 	Look  locks.DisplayState
 	N     int
-	Late  int // alerting
-	Dead  int // abandoned
-	Gone  int // expired
+	In    []stateCount // of its locks that need a person
 	Waits int
 	Open  bool // it is the only one
 	URL   string
 	Rest  int // locks that are not shown here
 	Table table
+}
+
+// stateCount is how many locks are in a state.
+type stateCount struct {
+	State staleness.State
+	N     int
+}
+
+// troubles counts the locks that are not just held.
+func troubles(c *locks.Counts) (all []stateCount) {
+	for _, s := range staleness.States() {
+		if s != staleness.Held {
+			all = append(all, stateCount{s, c.In(s)})
+		}
+	}
+	return all
 }
 
 // maxGroups is how many sections a page has.
@@ -30,8 +45,8 @@ func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *l
 	left := l.Limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
-			Dead: g.Abandoned, Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
+		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total,
+			In: troubles(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
 			view.URL = l.link(p.site.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -257,7 +258,7 @@ func (b *banner) holder() phrase.Sentence {
 	}
 	heard := b.at.Lasting(r.Alive.At)
 	switch silence := b.at.AsOf.Sub(r.Alive.At); {
-	case r.Display.Troubled():
+	case locks.Troubled(r.Display):
 		said = said.Say(", silent for ").Time(heard)
 	case silence > r.Verdict().AlertAt.Sub(b.at.AsOf): // too long to call it working
 		said = said.Say(", alive ").Time(heard).Say(" ago")
@@ -272,9 +273,9 @@ func (b *banner) holder() phrase.Sentence {
 
 // sharers says how a lock is taken that several can hold, and which of them is the trouble.
 func (b *banner) sharers() phrase.Sentence {
-	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
+	said := phrase.Say(phrase.Capital(locks.UseOf(b.worst.Holders).Words()))
 	r := b.worst.Row()
-	if r.Display.Troubled() {
+	if locks.Troubled(r.Display) {
 		said = by(said.Say("; one "+string(r.Display)+", held"), " by ", r.Owner, r.Hostname)
 	}
 	return said.Say(".")
@@ -349,18 +350,16 @@ func (b *banner) rest() phrase.Sentence {
 	if b.worst != nil && len(b.cycles) == 0 && len(b.unclaimed) == 0 {
 		named = b.worst.Row().Display
 	}
-	for _, c := range []struct {
-		n     int
-		state locks.DisplayState
-	}{{b.all.Expired, locks.Expired}, {b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting},
-		{b.all.Malformed, locks.Malformed}} {
+	counts := troubles(&b.all)
+	slices.SortFunc(counts, func(a, b stateCount) int { return a.State.Compare(b.State) })
+	for _, c := range counts {
 		more := ""
-		if c.state == named {
-			c.n--
+		if c.State == named {
+			c.N--
 			more = "more "
 		}
-		if c.n > 0 {
-			parts = append(parts, phrase.Thousands(c.n)+" "+more+string(c.state))
+		if c.N > 0 {
+			parts = append(parts, phrase.Thousands(c.N)+" "+more+string(c.State))
 		}
 	}
 	var said phrase.Sentence

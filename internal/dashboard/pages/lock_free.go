@@ -102,7 +102,8 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
-	s = s.Say(", " + locks.EndedWord(e.Ended))
+	how, _ := metadata.EndingOf(e.Ended)
+	s = s.Say(", " + text.Visible(text.Clip(how.Verb, site.MaxWordShown)))
 	if e.By != "" {
 		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
 	}

@@ -54,7 +54,7 @@ const (
 func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *trend {
 	points, source, since := p.waited(r, lock.Name)
 	over := spanOf(since, r.Now)
-	t := &trend{Source: source, Title: capital(strings.TrimPrefix(string(over), "in the "))}
+	t := &trend{Source: source, Title: phrase.Capital(strings.TrimPrefix(string(over), "in the "))}
 	t.draw(points, p.site.Trends.Since(), over)
 	var holds []trends.Hold
 	for i := range lock.Shares {

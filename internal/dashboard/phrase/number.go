@@ -1,6 +1,9 @@
 package phrase
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Plural is "1 lock" or "2 locks".
 func Plural(n int, one, many string) string {
@@ -25,4 +28,12 @@ func Known(n int64) string {
 		return ""
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// Capital is a text whose first letter is a capital.
+func Capital[S ~string](s S) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // ParseTemplates reads all templates, once. Each page is a file that fills the layout.
@@ -63,6 +64,27 @@ func functions(u URLs) template.FuncMap {
 		"clock":        phrase.TimeOfDay,
 		"thousands":    phrase.Thousands,
 		"plural":       phrase.Plural,
+		"capital":      phrase.Capital[metadata.State],
+		"endedIcon":    EndedIcon,
+		"states":       metadata.States,
 		"heldBack":     phrase.HeldBack,
 	}
+}
+
+// EndedIcon is the icon of how a hold ended, which is told by its word.
+func EndedIcon(word string) string {
+	for _, e := range metadata.Endings() {
+		if e.Word != word {
+			continue
+		}
+		switch e.Ended {
+		case metadata.EndedAutoUnlocked:
+			return "stale"
+		case metadata.EndedAbandoned:
+			return "abandoned"
+		case metadata.EndedForced:
+			return "bad"
+		}
+	}
+	return "released"
 }
