@@ -38,7 +38,7 @@ func (a *API) list(r *site.Request) (list, error) {
 	if err != nil {
 		return list{}, err
 	}
-	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found, "")
+	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
 	return l, nil
 }
 

@@ -2,7 +2,6 @@ package site
 
 import (
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -48,20 +47,6 @@ func matchesTag(lists []string, etag string) bool {
 // Heard is the header that says when etcd was last heard, so that a reader who has this version knows how fresh it is.
 func Heard(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.Heard)}
-}
-
-// Setting is the answer with a cookie; an empty one is not set.
-func (a Answer) Setting(cookie string) Answer {
-	if cookie == "" {
-		return a
-	}
-	header := maps.Clone(a.Header)
-	if header == nil {
-		header = map[string]string{}
-	}
-	header["Set-Cookie"] = cookie
-	a.Header = header
-	return a
 }
 
 // Redirect leads a reader to another address.
