@@ -39,7 +39,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	if !on.MatchString(ok(t, d, "/history?q=ended:released")) {
 		t.Error("a chip that is on does not say so, or does not lead back")
 	}
-	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 yielded 0 auto-unlocked", "1 hold of 10")
+	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 yielded 0 auto-unlocked",
+		"1 hold of 10")
 	wantWords(t, ok(t, d, "/history?q=ended:stolen"),
 		"Left out ended:stolen: no such end: released yielded auto-unlocked abandoned force-unlocked alerted.")
 	wantWords(t, ok(t, d, "/?q=ended:released"), "No lock matches.")

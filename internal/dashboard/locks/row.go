@@ -112,7 +112,7 @@ func (r *Row) In(cluster string) *Row {
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	v := staleness.Judge(r.Record, p, at)
-	r.Display = DisplayState(v.State)
+	r.Display = v.State
 	r.next = v.Next
 	r.overdue = false
 	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
@@ -170,7 +170,7 @@ func (r *Row) state() staleness.State {
 	if r.Display == Expiring {
 		return staleness.Held
 	}
-	return staleness.State(r.Display)
+	return r.Display
 }
 
 // alertAt is that of the verdict.
