@@ -242,13 +242,16 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 }
 
 // Actions is what operators did, newest first.
-func (s *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+func (s *Store) Actions(ctx context.Context, now time.Time) ([]Action, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b protocol.Action) int {
+	actions := make([]Action, len(all))
+	for i := range all {
+		actions[i] = Action{&all[i], s.source.Cluster, s}
+	}
+	slices.SortStableFunc(actions, func(a, b Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
 	})
-	return all, err
+	return actions, err
 }
 
 // Forget has etcd asked anew, because somebody has just written to it.

@@ -41,26 +41,26 @@ type sortKey struct {
 
 // Sort returns rows, which come sorted by name, in this order.
 func (o Order) Sort(rows []*Row) []*Row {
-	places := make([]sortKey, len(rows))
+	keys := make([]sortKey, len(rows))
 	inPieces(len(rows), minPiece, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])
-			places[i] = sortKey{p.At, o.textKey(p.Text), int32(p.Group), int32(i)}
+			keys[i] = sortKey{p.At, o.textKey(p.Text), int32(p.Group), int32(i)}
 			if o.By == "name" {
-				places[i].at, places[i].text = int64(i), ""
+				keys[i].at, keys[i].text = int64(i), ""
 			}
 		}
 		return struct{}{}
 	})
 	sorted := make([]*Row, len(rows))
-	slices.SortFunc(places, o.comparePlaces)
-	for i, p := range places {
+	slices.SortFunc(keys, o.compareKeys)
+	for i, p := range keys {
 		sorted[i] = rows[p.index]
 	}
 	return sorted
 }
 
-func (o Order) comparePlaces(a, b sortKey) int {
+func (o Order) compareKeys(a, b sortKey) int {
 	if a.group != b.group {
 		return cmp.Compare(a.group, b.group)
 	}

@@ -15,37 +15,37 @@ import (
 
 // rowView is one lock in the list.
 type rowView struct {
-	Look     locks.DisplayState
-	Version  string // changes with anything it shows
-	Name     string
-	Head     string // of the name, which may be cut in the middle
-	Tail     string
-	Odd      bool // the name has characters that need care
-	URL      string
-	Owner    string
-	OwnerURL string
-	Host     string
-	HostURL  string
-	Held     *phrase.Moment
-	Alert    *phrase.Moment
-	Late     bool // the alert is past
-	Unlock   *phrase.Moment
-	Waiters  string
-	Longest  *phrase.Moment
-	Share    string // what the holder has of a lock that several can hold
-	Clock    string // the holder's clock, where it is off
-	Extra    []extra
-	Away     bool // its cluster is, while others are not
-	Wide     int  // columns that the second line spans
-	More     bool // there is a second line
-	Purpose  string
-	Problem  string
-	Ended    phrase.Sentence // what witnesses say of the holder
-	Doubt    phrase.Sentence // what they only suspect
-	Looked   *lookedView     // who looks at the lock; nil = nobody
-	Frame    string          // of the program's own code, where it is known
-	Alive    *phrase.Moment
-	Progress string
+	Look      locks.DisplayState
+	Version   string // changes with anything it shows
+	Name      string
+	Head      string // of the name, which may be cut in the middle
+	Tail      string
+	Odd       bool // the name has characters that need care
+	URL       string
+	Owner     string
+	OwnerURL  string
+	Host      string
+	HostURL   string
+	Held      *phrase.Moment
+	Alert     *phrase.Moment
+	Late      bool // the alert is past
+	Unlock    *phrase.Moment
+	Waiters   string
+	Longest   *phrase.Moment
+	Share     string // what the holder has of a lock that several can hold
+	Clock     string // the holder's clock, where it is off
+	Extra     []extra
+	Away      bool // its cluster is, while others are not
+	Wide      int  // columns that the second line spans
+	More      bool // there is a second line
+	Purpose   string
+	Problem   string
+	Ended     phrase.Sentence // what witnesses say of the holder
+	Suspected phrase.Sentence // what they only suspect
+	Looked    *lookedView     // who looks at the lock; nil = nobody
+	Frame     string          // of the program's own code, where it is known
+	Alive     *phrase.Moment
+	Progress  string
 }
 
 func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
@@ -88,7 +88,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	v.Ended = witnessed(r.Record, at)
-	v.Doubt = suspected(r.Record, at)
+	v.Suspected = suspected(r.Record, at)
 	v.Looked = newLookedView(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
@@ -101,7 +101,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
-		v.Doubt != nil || v.Looked != nil
+		v.Suspected != nil || v.Looked != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.

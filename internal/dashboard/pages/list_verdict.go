@@ -45,7 +45,7 @@ type banner struct {
 	all       locks.Counts
 	worst     *locks.Impact // nil where nothing is wrong and nobody waits
 	cycles    []deadlock.Cycle
-	unclaimed []claimless // free, and nobody in their queues takes them
+	unclaimed []unclaimedLock // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
 	unlockers func(*locks.Row) []setup.Unlocker
 	// clusterOf is a cluster for people; empty where there is only one.
@@ -124,7 +124,7 @@ func (b *banner) free() phrase.Sentence {
 }
 
 // longestUnclaimed is the lock that nobody takes for the longest time; nil: there is none.
-func longestUnclaimed(all []claimless) (longest *claimless) {
+func longestUnclaimed(all []unclaimedLock) (longest *unclaimedLock) {
 	for i := range all {
 		if l := &all[i]; longest == nil || l.Since.Before(longest.Since) {
 			longest = l
@@ -133,20 +133,20 @@ func longestUnclaimed(all []claimless) (longest *claimless) {
 	return longest
 }
 
-// claimless is a lock that nobody takes, and the addresses of its cluster.
-type claimless struct {
+// unclaimedLock is a lock that nobody takes, and the addresses of its cluster.
+type unclaimedLock struct {
 	unclaimed.Lock
 	urls site.URLs
 }
 
 // unclaimedIn are the locks that nobody takes, in the clusters that the caller may see and that are not stale.
-func unclaimedIn(r *site.Request) (all []claimless) {
+func unclaimedIn(r *site.Request) (all []unclaimedLock) {
 	for _, part := range r.Each() {
 		if part.Viewpoint().Stale {
 			continue
 		}
 		for _, l := range part.Site.Unclaimed() {
-			all = append(all, claimless{l, part.Site.URLs})
+			all = append(all, unclaimedLock{l, part.Site.URLs})
 		}
 	}
 	return all

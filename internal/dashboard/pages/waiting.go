@@ -125,7 +125,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		longest = locks.Earlier(longest, one.longest)
 	}
 	v.Longest = v.Lasting(longest)
-	free := map[[2]string]claimless{}
+	free := map[[2]string]unclaimedLock{}
 	for _, l := range unclaimedIn(r) {
 		free[[2]string{l.urls.Cluster, l.Name}] = l
 	}

@@ -78,8 +78,8 @@ func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, k
 	}
 }
 
-// doubt says what a witness says that proves nothing, and why; nil where there is nothing.
-func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+// suspicion says what a witness says that proves nothing, and why; nil where there is nothing.
+func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
 	case r.Disputed():
 		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
