@@ -18,7 +18,7 @@ type total struct {
 
 // totalOf sums up rows.
 func totalOf(rows []*Row) (all total) {
-	for _, part := range inPieces(len(rows), minPiece, func(from, to int) (part total) {
+	for _, part := range inChunks(len(rows), minChunk, func(from, to int) (part total) {
 		for _, r := range rows[from:to] {
 			part.counts.add(r)
 			part.version += r.Fingerprint

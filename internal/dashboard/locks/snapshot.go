@@ -125,7 +125,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := queuesOf(queues)
-	inPieces(len(locks), minPiece, func(from, to int) struct{} {
+	inChunks(len(locks), minChunk, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			s.Rows[i] = by.row(locks[i], waiting, at)
 		}

@@ -42,7 +42,7 @@ type sortKey struct {
 // Sort returns rows, which come sorted by name, in this order.
 func (o Order) Sort(rows []*Row) []*Row {
 	keys := make([]sortKey, len(rows))
-	inPieces(len(rows), minPiece, func(from, to int) struct{} {
+	inChunks(len(rows), minChunk, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])
 			keys[i] = sortKey{p.At, o.textKey(p.Text), int32(p.Group), int32(i)}
