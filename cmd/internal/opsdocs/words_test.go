@@ -1,6 +1,7 @@
 package opsdocs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,15 @@ import (
 
 // States and endings have one word each. What operators read has all of them, and no other.
 func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
+	var judged []metadata.State
+	for _, s := range metadata.States() {
+		if s.State != metadata.StateExpiring { // which is held, too
+			judged = append(judged, s.State)
+		}
+	}
+	if !slices.Equal(judged, staleness.States()) {
+		t.Errorf("locks are judged to be %v, and there are words for %v", staleness.States(), judged)
+	}
 	page := read(t, "docs/dashboard.md")
 	board := read(t, "deploy/grafana/locks.json")
 	named := map[string]bool{}
@@ -35,7 +45,8 @@ func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
 			t.Errorf("the board of locks says %s, not %s", e.Ended, e.Word)
 		}
 	}
-	for _, word := range []string{string(metadata.StateUnclaimed), "auto-unlocked"} {
+	autoUnlocked, _ := metadata.EndingOf(metadata.EndedAutoUnlocked)
+	for _, word := range []string{string(metadata.StateUnclaimed), autoUnlocked.Word} {
 		if !named[alertOf(word)] {
 			t.Errorf("there is no alert %s", alertOf(word))
 		}

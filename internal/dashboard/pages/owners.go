@@ -46,7 +46,8 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	groups := found.ByOwner()
 	for _, g := range groups {
 		o := ownerView{Name: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, Total: g.Total,
-			In: troubles(&g.Counts), Waiters: g.Waiting, Late: g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
+			In: troubles(&g.Counts), Waiters: g.Waiting, Late: g.Late(),
+			Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
 			o.URL = p.site.URLs.To("", "q", locks.ParseQuery(q.OnlyClusters()).With(locks.Exactly("owner", g.Owner)))
 		}
