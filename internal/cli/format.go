@@ -126,21 +126,18 @@ func stateColour(s staleness.State) term.Colour {
 }
 
 func endingSentence(e *metadata.Ending) string {
-	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedYielded: "released",
-		metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced:       "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
-	}[e.Ended]
-	if words == "" {
-		words = "ended (" + text.Visible(e.Ended) + ")"
+	words, known := metadata.EndingOf(e.Ended)
+	said := words.Verb
+	if !known {
+		said = "ended (" + text.Visible(e.Ended) + ")"
 	}
 	if e.By != "" {
-		words += " by " + text.Visible(e.By)
+		said += " by " + text.Visible(e.By)
 	}
 	if e.Why != "" {
-		words += " (" + text.Prose(e.Why) + ")"
+		said += " (" + text.Prose(e.Why) + ")"
 	}
-	return words
+	return said
 }
 
 // orZero is the value, or the zero value if it is not known.

@@ -194,8 +194,7 @@ func (p *page) fields(fields []metadata.Field) {
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {
-		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(),
-			state) {
+		if next := judge(r, now).State; next.Urgency() < state.Urgency() {
 			state = next
 		}
 	}

@@ -42,7 +42,7 @@ func TestALockInItsDelaySaysWhoWasBeforeAndUntilWhen(t *testing.T) {
 	held := ok(t, s.dashboard(t, delayed(s, stuck)), "/lock?name="+stuck) // a share of it, or a client that ignored it
 	wantWords(t, held, want+stuck+" ends it).")
 	api := ok(t, s.dashboard(t, delayed(s, stuck)), "/api/v1/lock?name="+stuck)
-	for _, member := range []string{`"delays":[{"name":"` + stuck + `"`, `"how":"forced"`, `"revision":"99"`,
+	for _, member := range []string{`"delays":[{"name":"` + stuck + `"`, `"how":"force-unlocked"`, `"revision":"99"`,
 		`"until_in_seconds":26`} {
 		if !strings.Contains(api, member) {
 			t.Errorf("the API does not say %s: %s", member, api)

@@ -171,6 +171,15 @@ func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
 			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
 			s.change(func() { s.tick(time.Minute) })
 		}
+		if young := ok(t, d, "/lock?name="+stuck); strings.Contains(young, `class="trend"`) {
+			t.Errorf("a lock of half an hour has a day behind it: %s", words(young))
+		}
+		s.change(func() {
+			s.tick(10 * time.Second)
+			s.endings["earlier"] = &metadata.Ending{Lock: stuck, UUID: "earlier", Ended: metadata.EndedForced,
+				LockedAt: metadata.Time{Time: s.now.Add(-61 * time.Minute)},
+				EndedAt:  metadata.Time{Time: s.now.Add(-60 * time.Minute)}}
+		})
 		const two = "At most 2 waited since 03:12 UTC, at 03:12 UTC; now 2."
 		page("Since 03:12 UTC "+two, "Prometheus has no samples of this lock. "+own,
 			"Held: most in the hour from 03:00 UTC", "Waited for: most in the hour from 03:00 UTC")

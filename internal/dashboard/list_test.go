@@ -59,7 +59,7 @@ func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
 		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
 		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
-		"5 locks 2 held 2 alerting 0 expiring 0 expired 1 malformed 0 abandoned 2 waiting (longest 9m)", "1–5 of 5")
+		"5 locks 2 held 2 alerting 0 expiring 0 abandoned 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
 	if !strings.Contains(page,
 		`<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
 		t.Error("the countdown has no absolute time in UTC to go on from")

@@ -94,12 +94,20 @@ type Ending struct {
 	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
+// how a hold ended, in the word for it; what is not known stays as it is.
+func how(ended string) *string {
+	if words, known := metadata.EndingOf(ended); known {
+		return &words.Word
+	}
+	return Known(ended)
+}
+
 // NewEnding describes how a hold ended.
 func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
 		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token),
 		Holder: Holder{Who: newWho(e.Holder), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
-		How:    Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
+		How:    how(e.Ended), By: Known(e.By), Why: Known(e.Why),
 		Asked: newRequest(e.Asked, now), Extended: newExtended(e.Extended, now),
 		Acknowledged: newAcknowledged(e.Acknowledged, now),
 	}

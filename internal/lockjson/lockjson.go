@@ -8,7 +8,6 @@ package lockjson
 
 import (
 	"encoding/base64"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -149,8 +148,7 @@ func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
 }
 
 func (l *Lock) add(holder *Lock) {
-	order := staleness.States()
-	if l.State == nil || slices.Index(order, *holder.State) > slices.Index(order, *l.State) {
+	if l.State == nil || holder.State.Urgency() < l.State.Urgency() {
 		l.State = holder.State
 		l.Summary = holder.Summary
 		l.Description = holder.Description

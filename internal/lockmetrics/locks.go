@@ -202,15 +202,6 @@ func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
 	}
 }
 
-// How a hold ended, as values of a label.
-const (
-	endReleased   = "released"
-	endYielded    = "yielded"
-	endAutoUnlock = "auto_unlock"
-	endAbandoned  = "abandoned"
-	endForced     = "forced"
-)
-
 func holdBuckets() []float64 {
 	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
 }
@@ -222,8 +213,8 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 		Help:      "How long locks were held, by how the hold ended.",
 		Buckets:   holdBuckets(),
 	}, []string{"ended"})
-	for _, ended := range []string{endReleased, endYielded, endAutoUnlock, endAbandoned, endForced} {
-		held.WithLabelValues(ended)
+	for _, words := range metadata.Endings() {
+		held.WithLabelValues(words.Word)
 	}
 	return held
 }
@@ -235,28 +226,22 @@ func (c *Collector) Taken(r *metadata.Record, w metadata.Waiter) { c.byLock.take
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
 	ended, after := endOf(r, ending), lasted(r, now)
-	c.held.WithLabelValues(ended).Observe(after.Seconds())
-	if ended == endReleased || ended == endYielded {
+	c.held.WithLabelValues(ended.Word).Observe(after.Seconds())
+	if ended.Ended == metadata.EndedReleased || ended.Ended == metadata.EndedYielded {
 		c.byLock.ended(r, after)
 	}
 }
 
-func endOf(r *metadata.Record, ending *metadata.Ending) string {
+// endOf is how the hold ended. What cannot be read was written by an operator's tool.
+func endOf(r *metadata.Record, ending *metadata.Ending) metadata.EndingWords {
 	if ending == nil {
-		released := metadata.Released(r, time.Time{})
-		ending = &released
+		ending = new(metadata.Released(r, time.Time{}))
 	}
-	switch ending.Ended {
-	case metadata.EndedReleased:
-		return endReleased
-	case metadata.EndedYielded:
-		return endYielded
-	case metadata.EndedAutoUnlocked:
-		return endAutoUnlock
-	case metadata.EndedAbandoned:
-		return endAbandoned
+	words, known := metadata.EndingOf(ending.Ended)
+	if !known {
+		words, _ = metadata.EndingOf(metadata.EndedForced)
 	}
-	return endForced
+	return words
 }
 
 // lasted returns how long r was held: since its holder took it or, if that time is missing or in the future, since it

@@ -25,15 +25,6 @@ type Waiter struct {
 	Seen time.Duration `json:"-"`
 }
 
-// How a hold ended. All but the first two are written to etcd.
-const (
-	EndedReleased     = "released"
-	EndedYielded      = "yielded"       // released by its holder after somebody had asked it to finish
-	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
-	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
-	EndedForced       = "forced"        // by an operator
-)
-
 // Ending records how an unlocker or an operator ended a hold.
 type Ending struct {
 	Lock  string `json:"lock"`

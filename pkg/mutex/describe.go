@@ -73,18 +73,9 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 
 // describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
+	words, _ := metadata.EndingOf(e.Ended)
 	var b strings.Builder
-	switch e.Ended {
-	case metadata.EndedForced:
-		b.WriteString("force-unlocked")
-	case metadata.EndedAutoUnlocked:
-		b.WriteString("auto-unlocked")
-	case metadata.EndedAbandoned:
-		b.WriteString("auto-unlocked as abandoned")
-	default:
-		b.WriteString(or(plain(e.Ended), "ended"))
-	}
-	b.WriteString(" by " + or(plain(e.By), "somebody unknown"))
+	b.WriteString(plain(words.Verb) + " by " + or(plain(e.By), "somebody unknown"))
 	if !e.EndedAt.IsZero() {
 		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}

@@ -533,7 +533,7 @@ func TestWhatHasHappenedIsToldOnce(t *testing.T) {
 			Attributes: map[string]any{"team": to}, Ended: metadata.EndedAutoUnlocked,
 			EndedAt: metadata.Time{Time: now.Add(5*time.Second - 15*time.Minute)}})
 	}
-	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was removed by the unlocker."))
+	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was auto-unlocked."))
 	r.wants("/slack#payments", "was removed")
 	r.wants("payments-on-call@example.org", "was removed")
 	r.wants("/opsgenie/v2/alerts", "was removed")

@@ -38,7 +38,7 @@ func (a *API) list(r *site.Request) (list, error) {
 	if err != nil {
 		return list{}, err
 	}
-	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found, "")
+	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
 	return l, nil
 }
 
@@ -175,9 +175,9 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
-	j := summaryJSON{Verdict: a.pages.Verdict(r, l.snapshot, r.Viewpoint()).String(), Held: c.Held,
-		Alerting: c.Alerting, Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired,
-		Malformed: c.Malformed}
+	j := summaryJSON{Verdict: a.pages.Verdict(r, l.snapshot, r.Viewpoint()).String(), Held: c.In(locks.Held),
+		Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring), Abandoned: c.In(locks.Abandoned),
+		Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	if a.site.Config.Queues != nil {

@@ -181,34 +181,24 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// Deed is what an operator did, and where.
-type Deed struct {
+// Action is what an operator did, and where.
+type Action struct {
 	*protocol.Action
 	Cluster string // empty where there is only one
 	store   *Store
 }
 
-// Place is where the deed stands in the audit trail.
-func (d *Deed) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
+// Place is where the action stands in the audit trail.
+func (a *Action) Place() Cursor { return Cursor{a.At.Time, a.Token, a.Cluster} }
 
-// Deeds is what operators did, newest first, as [Store.Actions].
-func (s *Store) Deeds(ctx context.Context, now time.Time) ([]Deed, error) {
-	all, err := s.Actions(ctx, now)
-	deeds := make([]Deed, len(all))
-	for i := range all {
-		deeds[i] = Deed{&all[i], s.source.Cluster, s}
-	}
-	return deeds, err
-}
-
-// SearchDeeds finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
+// SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], error) {
-	return search(ctx, asked, all, (*Deed).Place,
-		func(d *Deed) bool {
-			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
-				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
-			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
+func SearchActions(ctx context.Context, asked Request, all []Action) (Page[Action], error) {
+	return search(ctx, asked, all, (*Action).Place,
+		func(a *Action) bool {
+			r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Holder: metadata.Holder{
+				Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}}
+			return asked.Query.Matches(a.store.row(&r, a.At.Time), a.At.Time)
 		})
 }
 

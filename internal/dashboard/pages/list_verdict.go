@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -44,7 +45,7 @@ type banner struct {
 	all       locks.Counts
 	worst     *locks.Impact // nil where nothing is wrong and nobody waits
 	cycles    []deadlock.Cycle
-	unclaimed []claimless // free, and nobody in their queues takes them
+	unclaimed []unclaimedLock // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
 	unlockers func(*locks.Row) []setup.Unlocker
 	// clusterOf is a cluster for people; empty where there is only one.
@@ -123,7 +124,7 @@ func (b *banner) free() phrase.Sentence {
 }
 
 // longestUnclaimed is the lock that nobody takes for the longest time; nil: there is none.
-func longestUnclaimed(all []claimless) (longest *claimless) {
+func longestUnclaimed(all []unclaimedLock) (longest *unclaimedLock) {
 	for i := range all {
 		if l := &all[i]; longest == nil || l.Since.Before(longest.Since) {
 			longest = l
@@ -132,20 +133,20 @@ func longestUnclaimed(all []claimless) (longest *claimless) {
 	return longest
 }
 
-// claimless is a lock that nobody takes, and the addresses of its cluster.
-type claimless struct {
+// unclaimedLock is a lock that nobody takes, and the addresses of its cluster.
+type unclaimedLock struct {
 	unclaimed.Lock
 	urls site.URLs
 }
 
 // unclaimedIn are the locks that nobody takes, in the clusters that the caller may see and that are not stale.
-func unclaimedIn(r *site.Request) (all []claimless) {
+func unclaimedIn(r *site.Request) (all []unclaimedLock) {
 	for _, part := range r.Each() {
 		if part.Viewpoint().Stale {
 			continue
 		}
 		for _, l := range part.Site.Unclaimed() {
-			all = append(all, claimless{l, part.Site.URLs})
+			all = append(all, unclaimedLock{l, part.Site.URLs})
 		}
 	}
 	return all
@@ -257,7 +258,7 @@ func (b *banner) holder() phrase.Sentence {
 	}
 	heard := b.at.Lasting(r.Alive.At)
 	switch silence := b.at.AsOf.Sub(r.Alive.At); {
-	case r.Display.Troubled():
+	case locks.Troubled(r.Display):
 		said = said.Say(", silent for ").Time(heard)
 	case silence > r.Verdict().AlertAt.Sub(b.at.AsOf): // too long to call it working
 		said = said.Say(", alive ").Time(heard).Say(" ago")
@@ -272,9 +273,9 @@ func (b *banner) holder() phrase.Sentence {
 
 // sharers says how a lock is taken that several can hold, and which of them is the trouble.
 func (b *banner) sharers() phrase.Sentence {
-	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
+	said := phrase.Say(phrase.Capital(locks.UseOf(b.worst.Holders).Words()))
 	r := b.worst.Row()
-	if r.Display.Troubled() {
+	if locks.Troubled(r.Display) {
 		said = by(said.Say("; one "+string(r.Display)+", held"), " by ", r.Owner, r.Hostname)
 	}
 	return said.Say(".")
@@ -349,18 +350,16 @@ func (b *banner) rest() phrase.Sentence {
 	if b.worst != nil && len(b.cycles) == 0 && len(b.unclaimed) == 0 {
 		named = b.worst.Row().Display
 	}
-	for _, c := range []struct {
-		n     int
-		state locks.DisplayState
-	}{{b.all.Expired, locks.Expired}, {b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting},
-		{b.all.Malformed, locks.Malformed}} {
+	counts := troubles(&b.all)
+	slices.SortFunc(counts, func(a, b stateCount) int { return a.State.Compare(b.State) })
+	for _, c := range counts {
 		more := ""
-		if c.state == named {
-			c.n--
+		if c.State == named {
+			c.N--
 			more = "more "
 		}
-		if c.n > 0 {
-			parts = append(parts, phrase.Thousands(c.n)+" "+more+string(c.state))
+		if c.N > 0 {
+			parts = append(parts, phrase.Thousands(c.N)+" "+more+string(c.State))
 		}
 	}
 	var said phrase.Sentence

@@ -30,7 +30,7 @@ type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState
 	Death     phrase.Sentence // how the holder ended and what follows; nil where that is not known
-	Doubt     phrase.Sentence // what a witness says that proves nothing
+	Suspected phrase.Sentence // what a witness says that proves nothing
 	Blocked   phrase.Sentence // who waits, and since when the holder has been silent
 	Sentence  phrase.Sentence
 	Diagnosis phrase.Sentence // what is probably the matter with the holder; nil where nothing is known
@@ -111,7 +111,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Unread = lock.Unread
 	v.Recorded = p.site.Config.Waiters != nil
 	v.Death = p.deathSentence(row, at)
-	v.Doubt = doubt(row.Record, at)
+	v.Suspected = suspicion(row.Record, at)
 	v.Blocked = blocked(row, at, v.Recorded)
 	unlockers, _ := p.site.Unlockers()
 	v.Sentence = HolderSentence(row, at, lock.Document.Fields, unlockers)

@@ -11,7 +11,7 @@ import (
 
 // endedView is how a hold ended.
 type endedView struct {
-	Word  string // released, auto_unlocked, forced, for people
+	Word  string
 	When  *phrase.Moment
 	By    string
 	Why   string

@@ -28,12 +28,9 @@ type freePage struct {
 	Commands []Command
 }
 
-// unclaimedLook is the look of a lock that nobody takes although somebody waits.
-const unclaimedLook = locks.DisplayState("unclaimed")
-
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
-	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: "free", Asked: lock.AskedHold != "",
+	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
 		Unread: lock.Unread, Recorded: p.site.Config.Waiters != nil, Delays: p.delayViews(r, lock.Name)}
 	at := lock.Viewpoint(r.Viewpoint())
 	v.Follows = true
@@ -49,7 +46,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Sentence = phrase.Say("This lock is not among the last known ones, and etcd could not be asked: ").
 			Value(lock.Unread).Say(".")
 	} else if taken := p.site.UnclaimedLock(lock.Name); taken != nil && len(v.Waiters) > 0 && len(v.Delays) == 0 {
-		v.Look = unclaimedLook
+		v.Look = metadata.StateUnclaimed
 		v.Icon = site.Icon{Look: locks.Alerting}
 		v.Sentence = UnclaimedSentence(*taken, at)
 	} else {
@@ -102,7 +99,8 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
-	s = s.Say(", " + locks.EndedWord(e.Ended))
+	how, _ := metadata.EndingOf(e.Ended)
+	s = s.Say(", " + text.Visible(text.Clip(how.Verb, site.MaxWordShown)))
 	if e.By != "" {
 		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
 	}

@@ -14,7 +14,7 @@ import (
 // blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
 func blocked(r *locks.Row, at phrase.Viewpoint, counted bool) phrase.Sentence {
 	said := WaitingSentence(*r.Queue, at, counted)
-	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !r.Display.Troubled() {
+	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !locks.Troubled(r.Display) {
 		return said
 	}
 	return said.When(said != nil, " ").Say("Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")

@@ -1,8 +1,6 @@
 package pages
 
 import (
-	"strings"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -48,7 +46,7 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 		return nil
 	}
 	said := howItEnded(r.Death, at)
-	said[0].Text = capital(said[0].Text)
+	said[0].Text = phrase.Capital(said[0].Text)
 	unlockers, known := p.site.Unlockers()
 	return append(said.Say(". "), afterDeath(r, at, unlockers, known)...)
 }
@@ -80,8 +78,8 @@ func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, k
 	}
 }
 
-// doubt says what a witness says that proves nothing, and why; nil where there is nothing.
-func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+// suspicion says what a witness says that proves nothing, and why; nil where there is nothing.
+func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
 	case r.Disputed():
 		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
@@ -98,11 +96,4 @@ func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return said.Say(". Nothing is unlocked because of that.")
 	}
 	return nil
-}
-
-func capital(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }

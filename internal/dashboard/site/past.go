@@ -37,15 +37,15 @@ func (s *Site) Holds(r *Request) ([]history.Hold, Unread) {
 	return history.Newest(lists, (*history.Hold).Place), unread
 }
 
-// Deeds is what operators did in all clusters of which the caller may see that, newest first.
-func (s *Site) Deeds(r *Request) ([]history.Deed, Unread) {
-	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.Deed, error) {
-		return part.Site.History.Deeds(r.Context(), r.Now)
+// Actions is what operators did in all clusters of which the caller may see that, newest first.
+func (s *Site) Actions(r *Request) ([]history.Action, Unread) {
+	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.Action, error) {
+		return part.Site.History.Actions(r.Context(), r.Now)
 	})
 	if len(lists) == 1 {
 		return lists[0], unread
 	}
-	return history.Newest(lists, (*history.Deed).Place), unread
+	return history.Newest(lists, (*history.Action).Place), unread
 }
 
 // fromEach asks all clusters at once in which the caller has the permission. One that does not answer holds up the
