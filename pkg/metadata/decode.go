@@ -276,7 +276,8 @@ func (d *decoder) number(name, value string) int64 {
 	return n
 }
 
-// boolean takes what is not false for true: only the holder itself can know better.
+// boolean takes what cannot be read for true, which is the careful reading of detached: the end of the process then
+// proves nothing.
 func (d *decoder) boolean(name, value string) bool {
 	if value != "true" && value != "false" {
 		d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))

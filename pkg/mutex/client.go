@@ -208,8 +208,8 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
-		LockDelay: set.lockDelay,
+		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes,
+		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil
 }
 
