@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -20,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
@@ -153,6 +155,45 @@ func (s *scene) config() setup.Config {
 		// as httptest calls itself
 		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"},
 	}
+}
+
+// act is what an operator's action does in a test.
+type act func(on protocol.Subject, a protocol.Action) error
+
+// acts is an operator of a test, by verb.
+type acts map[protocol.Verb]act
+
+// Do implements [setup.Operator].
+func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.Subject,
+	a protocol.Action) (out protocol.Outcome, err error) {
+	if v == protocol.ActionForceUnlock {
+		out.Ending = protocol.Forced(on.Hold, a, on.Follows).Ending
+	}
+	if m[v] == nil {
+		return out, errors.New("not in this test")
+	}
+	return out, m[v](on, a)
+}
+
+// operates switches these verbs on.
+func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
+	all, _ := c.Operator.(acts)
+	all = maps.Clone(all)
+	if all == nil {
+		all = acts{}
+	}
+	for _, v := range verbs {
+		all[v] = do
+		switch access.Permission(v.Facts().Right) {
+		case access.Unlock:
+			c.Enabled.Unlock = true
+		case access.Acknowledge:
+			c.Enabled.Acknowledge = true
+		default:
+			c.Enabled.Gentle = true
+		}
+	}
+	c.Operator = all
 }
 
 // read makes a closure safe beside [scene.change].

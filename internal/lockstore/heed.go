@@ -12,23 +12,23 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// heedAtOnce is how many holds one request asks about, with two of the 128 operations that etcd allows for each.
-const heedAtOnce = 60
+// holdsAtOnce is how many holds one request asks about, with two of the 128 operations that etcd allows for each.
+const holdsAtOnce = 60
 
-// Heed reads what witnesses say of these holds, and sets it in their records.
-func (s *Store) Heed(ctx context.Context, records ...*metadata.Record) error {
+// ApplyStatements reads what witnesses say of these holds, and sets it in their records.
+func (s *Store) ApplyStatements(ctx context.Context, records ...*metadata.Record) error {
 	records = slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool {
 		return !metadata.IsUUID(r.UUID) // and so the end of no key
 	})
-	for some := range slices.Chunk(records, heedAtOnce) {
-		if err := s.heed(ctx, some); err != nil {
+	for some := range slices.Chunk(records, holdsAtOnce) {
+		if err := s.applyStatements(ctx, some); err != nil {
 			return fmt.Errorf("read what witnesses say of lock %q: %w", some[0].Name, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) heed(ctx context.Context, records []*metadata.Record) error {
+func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var reads []clientv3.Op

@@ -33,7 +33,7 @@ func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
 	for i := range look.Shares {
 		holders = append(holders, &look.Shares[i].Record)
 	}
-	if err := s.Heed(ctx, holders...); err != nil {
+	if err := s.ApplyStatements(ctx, holders...); err != nil {
 		return Look{}, err
 	}
 	return look, nil

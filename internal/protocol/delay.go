@@ -48,7 +48,7 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Seconds > 0 {
 		words += " of " + text.Duration(time.Duration(d.Seconds)*time.Second)
 	}
-	words += " after the hold of " + person(d.Owner)
+	words += " after the hold of " + Person(d.Owner)
 	if d.Hostname != "" {
 		words += " on " + text.Visible(text.Clip(d.Hostname, maxShown))
 	}
@@ -56,7 +56,7 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Ended == metadata.EndedForced {
 		how = ", force-unlocked"
 		if d.By != "" {
-			how += " by " + person(d.By)
+			how += " by " + Person(d.By)
 		}
 	}
 	words += how + since(d.At.Time, now)

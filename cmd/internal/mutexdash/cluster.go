@@ -1,8 +1,6 @@
 package mutexdash
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
@@ -188,61 +187,10 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		config.Links = append(config.Links, link)
 	}
-	if o.access.forceUnlock {
-		config.ForceUnlock = c.forceUnlock
-		config.EndDelay = c.endDelay
-	}
-	if o.access.gentle {
-		config.AskHolder = c.askHolder
-		config.Extend = c.extend
-	}
-	if o.access.acknowledge {
-		config.Acknowledge = c.acknowledge
-		config.Withdraw = c.withdraw
-	}
+	config.Operator = c.store
+	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, Gentle: o.access.gentle,
+		Acknowledge: o.access.acknowledge}
 	return config, nil
-}
-
-// forceUnlock removes a hold.
-func (c *cluster) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
-	return outcome(c.store.ForceUnlock(ctx, removal, a))
-}
-
-// endDelay ends a lock delay.
-func (c *cluster) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
-	return outcome(c.store.EndDelay(ctx, d, a))
-}
-
-// askHolder asks a holder to finish.
-func (c *cluster) askHolder(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.AskHolder(ctx, record, a))
-}
-
-// extend gives a holder more time.
-func (c *cluster) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.Extend(ctx, record, a))
-}
-
-// acknowledge records that somebody looks at a lock.
-func (c *cluster) acknowledge(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.Acknowledge(ctx, record, a))
-}
-
-// withdraw ends that before its time.
-func (c *cluster) withdraw(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.WithdrawAcknowledgement(ctx, record, a))
-}
-
-// outcome is an error of the store as the dashboard knows it.
-func outcome(err error) error {
-	var refused *lockstore.RefusedError
-	switch {
-	case errors.As(err, &refused):
-		return &setup.RefusedError{Why: refused.Error()}
-	case errors.Is(err, lockstore.ErrUnknown):
-		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
-	}
-	return err
 }
 
 // members are the endpoints of etcd as pages show them.

@@ -1,12 +1,13 @@
 package actions
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // usualTime is the amount of time that forms suggest.
@@ -16,24 +17,24 @@ const usualTime = 30 * time.Minute
 func (o *Operation) command(asked Request) string {
 	reason, ticket := oneLine(asked.Reason), oneLine(asked.Ticket)
 	flags := site.OfHold(asked.Hold, reason, ticket)
-	name := o.action
-	switch {
-	case o.action == protocol.ActionExtend:
-		flags = append([]string{flags[0], flags[1], "--by", asked.time()}, flags[2:]...)
-	case o.action == protocol.ActionAcknowledge && asked.Withdraw:
-		name = "ack"
-		flags = append(flags[:2], "--withdraw")
-	case o.action == protocol.ActionAcknowledge:
-		name = "ack"
-		flags = append(flags[:2], "--for", asked.time())
-		if reason != "" {
-			flags = append(flags, "--note", reason)
-		}
-		if ticket != "" {
-			flags = append(flags, "--ticket", ticket)
+	seen, why := flags[:2:2], flags[2:]
+	if o.Why == "note" {
+		why = nil
+		for _, f := range [][2]string{{"--note", reason}, {"--ticket", ticket}} {
+			if f[1] != "" {
+				why = append(why, f[:]...)
+			}
 		}
 	}
-	return o.site.Mutexctl(name, asked.Name, flags...)
+	switch {
+	case asked.Undo:
+		flags = append(seen, "--withdraw")
+	case o.lengthFlag != "":
+		flags = slices.Concat(seen, []string{"--" + o.lengthFlag, asked.time()}, why)
+	default:
+		flags = append(seen, why...)
+	}
+	return o.site.Mutexctl(cmp.Or(o.wording.command, string(o.verb)), asked.Name, flags...)
 }
 
 // time is the amount of time as the command line takes it: what was typed, or what forms suggest if nobody can read it.

@@ -9,9 +9,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// gentlePage asks for what takes nothing away from the holder: a request to finish, more time for it, or that somebody
+// markPage asks for what takes nothing away from the holder: a request to finish, more time for it, or that somebody
 // looks at the lock.
-type gentlePage struct {
+type markPage struct {
 	site.Page
 	Name      string
 	Shown     string // the name in visible characters
@@ -22,7 +22,7 @@ type gentlePage struct {
 	Alive     *phrase.Moment
 	Progress  string
 	Done      []string // what was done to the hold before
-	Words     gentleWords
+	Words     formWords
 	Choices   []timeChoice // empty where no time is needed
 	Own       string       // time of one's own choice
 	OwnChosen bool
@@ -43,16 +43,6 @@ type gentlePage struct {
 	Acknowledger string
 }
 
-// gentleWords are the words of a form.
-type gentleWords struct {
-	Title   string // before the name of the lock
-	Tab     string // the same in the title of the tab
-	Effects []string
-	HowLong string // the question for the time; empty where none is needed
-	Why     string // the question for the reason
-	Do      string // the button
-}
-
 // timeChoice is an amount of time that can be given with one click.
 type timeChoice struct {
 	Value, Text string
@@ -62,18 +52,18 @@ type timeChoice struct {
 // otherTime is the choice of an amount that is typed.
 const otherTime = "own"
 
-// gentleForm asks whether, and why.
-func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, _ string,
+// markForm asks whether, and why.
+func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
 	from := pages.FromView(o.site.URLs, r)
-	v := gentlePage{Page: o.site.Page(r, o.words.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
 		Look:    row.Display,
-		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.words,
+		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.form,
 		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
 		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
 		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.minReason > 0,
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.MinWhy > 0,
 		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Follows = true
@@ -85,32 +75,21 @@ func (o *Operation) gentleForm(r *site.Request, lock *site.Lock, typed Request, 
 		v.Alive = v.Age(row.Alive.At)
 		v.Progress = row.Alive.Progress
 	}
-	if o.checkTime != nil {
+	if o.Time != nil {
 		v.fillTimes(typed.More)
 	}
-	if now := row.Acknowledged; now != nil && o == o.Acknowledge {
+	if now := row.Acknowledged; now != nil && o.Undo != "" {
 		v.Withdraw = now.Revision
-		v.Acknowledger = protocol.Acknowledger(now)
+		v.Acknowledger = protocol.Person(now.By)
 	}
-	err := o.possibleNow(row, r)
-	if err != nil {
-		return site.Answer{}, err
+	if err := o.verb.PossibleNow(row.Record, r.Now); err != nil { // then the form could not do anything
+		return site.Answer{}, notPossible(err.Error())
 	}
 	return o.site.Render("gentle", v)
 }
 
-// possibleNow refuses the form where it could not do anything.
-func (o *Operation) possibleNow(row *locks.Row, r *site.Request) error {
-	a := protocol.Action{Seconds: 1}
-	a.At.Time = r.Now
-	if err := o.possible(row.Record, a); err != nil {
-		return notPossible(err.Error())
-	}
-	return nil
-}
-
 // fillTimes offers amounts of time. What was typed before stays chosen.
-func (v *gentlePage) fillTimes(typed string) {
+func (v *markPage) fillTimes(typed string) {
 	v.OwnChosen = typed != ""
 	for _, c := range []timeChoice{{"15m", "15 minutes", false}, {"30m", "30 minutes", false}, {"1h", "1 hour", false},
 		{"2h", "2 hours", false}} {

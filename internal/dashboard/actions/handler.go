@@ -11,39 +11,24 @@ import (
 
 // Handler does what operators want, for people and for programs.
 type Handler struct {
-	Unlock, Ask, Extend, Acknowledge, EndDelay *Operation
-
-	site    *site.Site
-	traces  *backtraces.Store
-	api     *api.API
-	metrics *metrics
-	notices chan []byte // that wait to be sent
+	operations []*Operation
+	site       *site.Site
+	traces     *backtraces.Store
+	api        *api.API
+	told       results     // notices
+	notices    chan []byte // that wait to be sent
 }
 
 // New returns the handler of a site. Conflicts show programs the lock as the API does.
 func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
-	h := &Handler{site: s, traces: t, api: a, metrics: newMetrics(s.Config.Notify != nil),
+	h := &Handler{site: s, traces: t, api: a, told: newNotices(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
-	h.Unlock = h.newUnlock()
-	h.Ask = h.newAsk()
-	h.Extend = h.newExtend()
-	h.Acknowledge = h.newAcknowledge()
-	for _, o := range []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge} {
-		o.show = o.showHold
-		o.perform = o.performOnHold
-		o.after = o.afterHold
-	}
-	h.EndDelay = h.newEndDelay()
-	for _, o := range h.All() {
-		o.rate.many = o.many
-	}
+	h.operations = newOperations(h)
 	return h
 }
 
 // All are the operations.
-func (h *Handler) All() []*Operation {
-	return []*Operation{h.Unlock, h.Ask, h.Extend, h.Acknowledge, h.EndDelay}
-}
+func (h *Handler) All() []*Operation { return h.operations }
 
 // Refused notes a request that was refused before its body was read.
 func (o *Operation) Refused(r *site.Request, err error) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -48,7 +47,7 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
 		}
 		return unknown
-	case errors.Is(cause, setup.ErrUnknown) && ours.Ended != "":
+	case errors.Is(cause, protocol.ErrUnknown) && ours.Ended != "":
 		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
@@ -104,7 +103,7 @@ func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, er
 	default:
 		result = "denied"
 	}
-	o.count(result)
+	o.results.count(result)
 	c := r.Caller
 	event := o.site.Config.Log.Info()
 	if err != nil {
@@ -120,7 +119,7 @@ func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, er
 	if asked.seconds > 0 {
 		event = event.Int64("seconds", asked.seconds)
 	}
-	event.Str("audit", o.actionOf(asked)).Str("result", result).Str("audit_id", a.ID).
+	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
 		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// deed is what somebody else did to a hold. The zero deed is none.
-type deed struct {
+// others are what somebody else did to a hold. Zero: nothing.
+type others struct {
 	by  string // as the record has it
 	who string // the same for people
 	did string // after "has"
@@ -18,7 +18,7 @@ type deed struct {
 // one: it would replace what the person has not read, or give more time on top of more time. A second click is no
 // second action. Programs say what they want without a form.
 func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Request) error {
-	if asked.Looked == 0 || o.meanwhile == nil {
+	if asked.Looked == 0 {
 		return nil
 	}
 	switch done := o.meanwhile(d, asked); {
@@ -33,35 +33,28 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 	}
 }
 
-// missed reports whether a field was written after the form was shown.
-func (r *Request) missed(d *metadata.Document, field string) bool {
-	i := slices.IndexFunc(d.Fields, func(f metadata.Field) bool { return f.Name == field })
-	return i >= 0 && d.Fields[i].ModRevision > r.Looked
-}
-
-func askedMeanwhile(d *metadata.Document, asked *Request) deed {
-	if d.Asked == nil || !asked.missed(d, metadata.FieldAsked) {
-		return deed{}
+// meanwhile is what somebody else did to the hold since the form was shown. That a holder moves its deadline whenever it
+// reports that it is alive does not count.
+func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
+	if o.Mark.By == nil {
+		return others{}
 	}
-	return deed{d.Asked.By, protocol.Asker(d.Asked), "asked the holder to finish"}
-}
-
-// extendedMeanwhile does not count that a holder moves its deadline whenever it reports that it is alive.
-func extendedMeanwhile(d *metadata.Document, asked *Request) deed {
+	by, left := o.Mark.By(&d.Record)
+	at := revisionOf(d, o.Mark.Field)
 	switch {
-	case d.Extended != nil && asked.missed(d, metadata.FieldExtended):
-		return deed{d.Extended.By, protocol.Extender(d.Extended), "given it more time"}
-	case d.Alive == nil && asked.missed(d, metadata.FieldAutoUnlockAt):
-		return deed{"", "The holder", "extended the lock"}
+	case left && (at > asked.Looked || asked.Undo && at != asked.Mark):
+		return others{by, protocol.Person(by), o.did}
+	case o.verb == protocol.ActionExtend && d.Alive == nil && revisionOf(d, metadata.FieldAutoUnlockAt) > asked.Looked:
+		return others{"", "The holder", "extended the lock"}
 	}
-	return deed{}
+	return others{}
 }
 
-func acknowledgedMeanwhile(d *metadata.Document, asked *Request) deed {
-	now := d.Acknowledged
-	if now == nil || !asked.missed(d, metadata.FieldAcknowledged) &&
-		(!asked.Withdraw || asked.Acknowledged == now.Revision) {
-		return deed{}
+// revisionOf is when a field was written; 0 = it is not there.
+func revisionOf(d *metadata.Document, field string) int64 {
+	i := slices.IndexFunc(d.Fields, func(f metadata.Field) bool { return f.Name == field })
+	if i < 0 {
+		return 0
 	}
-	return deed{now.By, protocol.Acknowledger(now), "acknowledged the lock"}
+	return d.Fields[i].ModRevision
 }

@@ -61,12 +61,12 @@ type confirmForm struct {
 }
 
 // fill keeps what was typed before, and says what was wrong with it.
-func (f *confirmForm) fill(typed Request, name string, wrong *FieldError) {
+func (o *Operation) fill(f *confirmForm, typed Request, name string, wrong *FieldError) {
+	f.MinReason = o.MinWhy
 	f.Typed = site.BoxText(name)
 	f.Reason = site.BoxText(oneLine(typed.Reason))
 	f.Ticket = site.BoxText(oneLine(typed.Ticket))
 	f.Wrong = wrong
-	f.MinReason = minReason
 	f.MaxReason = site.MaxReason
 	f.MaxTicket = site.MaxTicket
 }
@@ -124,10 +124,15 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 		asked := r.URL.Query().Get("hold")
 		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need, lock.Row.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need(), lock.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	a, err := o.form(r, lock, typed, name, wrong)
+	var a site.Answer
+	if o.LetsIn {
+		a, err = o.unlockForm(r, lock, typed, name, wrong)
+	} else {
+		a, err = o.markForm(r, lock, typed, wrong)
+	}
 	return asForm(a, wrong), err
 }
 
@@ -149,7 +154,7 @@ func asForm(a site.Answer, wrong *FieldError) site.Answer {
 func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
 	wrong *FieldError) (site.Answer, error) {
 	v := o.unlockPage(r, lock)
-	v.fill(typed, name, wrong)
+	o.fill(&v.confirmForm, typed, name, wrong)
 	return o.site.Render("unlock", v)
 }
 
@@ -199,7 +204,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 	if err == nil {
 		err = o.admit(r)
 	}
-	if err == nil && o.typed && name != asked.Name && name != text.Visible(asked.Name) {
+	if err == nil && o.LetsIn && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
@@ -291,9 +296,9 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	} else if asked.More == otherTime {
 		asked.More = cmp.Or(own, otherTime)
 	}
-	if seen := form.Get("withdraw"); seen != "" && o == o.Acknowledge {
-		asked.Withdraw = true
-		if asked.Acknowledged, err = strconv.ParseInt(seen, 10, 64); err != nil {
+	if seen := form.Get("withdraw"); seen != "" && o.Undo != "" {
+		asked.Undo = true
+		if asked.Mark, err = strconv.ParseInt(seen, 10, 64); err != nil {
 			return asked, "", site.BadBody("The form does not say which acknowledgement is withdrawn.")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -168,7 +169,7 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case row.Misplaced:
 		v.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as " +
 			"below, when you know that nobody works under it."
-	case p.site.Config.ForceUnlock == nil:
+	case !p.site.Config.On(protocol.ActionForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):

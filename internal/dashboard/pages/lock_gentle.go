@@ -4,15 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// GentleLink leads to what an operator can do without taking anything away.
-type GentleLink struct{ Text, URL string }
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
 func DoneTo(r *metadata.Record, now time.Time) []string {
@@ -44,18 +39,4 @@ func (p *Pages) fillGentle(v *lockPage, r *site.Request, lock *site.Lock) {
 	}
 	v.Gentle = GentleLinks(p.site, r, lock.Row)
 	v.Framed = len(p.site.Config.FrameAncestors) > 0
-}
-
-// GentleLinks lead to what the caller may do for the holder of the lock, where it makes sense.
-func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
-	var links []GentleLink
-	from := FromView(s.URLs, r)
-	if s.Config.Extend != nil && r.Caller.MayFor(access.Extend, row.Owner) &&
-		protocol.CheckMoreTime(row.Record, time.Second, r.Now) == nil {
-		links = append(links, GentleLink{"Give more time…", s.URLs.Act("extend", row.Name, row.UUID, from)})
-	}
-	if s.Config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Record) == nil {
-		links = append(links, GentleLink{"Ask to finish…", s.URLs.Act("ask", row.Name, row.UUID, from)})
-	}
-	return links
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -170,7 +171,7 @@ func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) +
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
 func (p *Pages) about(r *site.Request) []fact {
 	force := "off"
-	if p.site.Config.ForceUnlock != nil {
+	if p.site.Config.On(protocol.ActionForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
 	rights := make([]string, len(r.Caller.Rights))

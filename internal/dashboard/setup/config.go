@@ -25,6 +25,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
+// Operator does what operators want: [*lockstore.Store] does.
+type Operator interface {
+	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
+	// over, a [*protocol.RefusedError] when it makes no sense, and [protocol.ErrUnknown] when nobody can tell what
+	// became of it; after any other error nothing was done.
+	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
+}
+
 // Cluster is one of several etcd clusters that a dashboard shows.
 type Cluster struct {
 	Name   string // in addresses, queries, permissions and metrics: letters, digits, -, _ and .
@@ -82,25 +90,9 @@ type Config struct {
 	// Now is the wall clock.
 	Now func() time.Time
 
-	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error
-	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
-	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
-
-	// EndDelay ends a lock delay and records the action, in one transaction. Nil switches that off. Its error is
-	// [metadata.ErrChanged] when that delay is over, [ErrUnknown] when nobody can tell what became of it.
-	EndDelay func(ctx context.Context, d *metadata.Delay, a protocol.Action) error
-
-	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record
-	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock and
-	// [*RefusedError].
-	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-
-	// Acknowledge records for the action's Seconds that somebody looks at a hold, with the action's Reason as the note,
-	// and Withdraw ends that before its time; both record the action, in one transaction. Nil switches both off. Their
-	// errors are those of AskHolder.
-	Acknowledge func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-	Withdraw    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
+	// Operator does what operators want. Enabled says what of it is switched on.
+	Operator Operator
+	Enabled  access.Actions
 
 	// Notify tells somebody outside of what an operator did, in JSON. Nil: nobody is told. Its error must not hold
 	// secrets, such as an address.
@@ -205,17 +197,14 @@ func (c *Config) Check() error {
 	if err := checkAlertmanager(c.Alertmanager); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.Check(c.actions()); err != nil {
+	if err := c.Access.Check(c.Enabled); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil
 }
 
-// actions are those that are switched on.
-func (c *Config) actions() access.Actions {
-	return access.Actions{Unlock: c.ForceUnlock != nil || c.EndDelay != nil,
-		Gentle: c.AskHolder != nil || c.Extend != nil, Acknowledge: c.Acknowledge != nil}
-}
+// On reports whether operators can do that here.
+func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Facts().Right)) }
 
 // checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
 func checkAncestors(list []string) error {
@@ -231,11 +220,3 @@ func checkAncestors(list []string) error {
 	}
 	return nil
 }
-
-// RefusedError says why an action makes no sense for a hold. Nothing was done.
-type RefusedError struct{ Why string } // a sentence
-
-func (e *RefusedError) Error() string { return e.Why }
-
-// ErrUnknown says that nobody can tell yet whether an action was done.
-var ErrUnknown = errors.New("outcome unknown")
