@@ -86,7 +86,8 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != strings.Replace(link, what+"?", "lock?", 1) {
 			t.Fatalf("%s is answered with %d %v %s", what, w.Code, w.Header(), words(w.Body.String()))
 		}
-		if len(done) != 1 || string(done[0].Action) != what || done[0].Actor != "chief" || done[0].Seconds != c.seconds ||
+		if len(done) != 1 || string(done[0].Action) != what || done[0].Actor != "chief" ||
+			done[0].Seconds != c.seconds ||
 			done[0].Reason != "the deploy waits" || done[0].UUID != uuid(stuck) || done[0].Ticket != "OPS-12" {
 			t.Errorf("%s did %+v", what, done)
 		}

@@ -234,7 +234,8 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 		}, http.StatusSeeOther, "Done."},
 		"still there": {func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
 			"The hold is still there, but the request may still be on its way."},
-		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway }, http.StatusGatewayTimeout,
+		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
+			http.StatusGatewayTimeout,
 			"Look at the lock before you try again."},
 		"somebody else did": {func(s *scene, r *metadata.Record, other metadata.Ending) {
 			other.By = "eu-1"

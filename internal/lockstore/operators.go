@@ -69,14 +69,11 @@ func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action)
 	if err := checkSize(document); err != nil {
 		return err
 	}
-	lease := clientv3.LeaseID(clientv3.NoLease)
-	if mark.Leased {
-		var err error
-		if lease, err = s.grant(ctx, a.Seconds); err != nil {
-			return err
-		}
+	lease, err := s.leaseOf(ctx, mark, a)
+	if err != nil {
+		return err
 	}
-	err := s.act(ctx, r, a,
+	err = s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
 			return locktxn.Mark(s.layout, hold(r), mark.Field, document, lease, audit)
 		},
@@ -118,11 +115,14 @@ func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Act
 		})
 }
 
-// grant returns a lease for one key. It is not shared: such marks are rare, and each ends at a time of its own.
-func (s *Store) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+// leaseOf returns the lease of a mark. It is not shared: such marks are rare, and each ends at a time of its own.
+func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
+	if !mark.Leased {
+		return clientv3.NoLease, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.etcd.Grant(ctx, seconds)
+	resp, err := s.etcd.Grant(ctx, a.Seconds)
 	switch {
 	case err == nil:
 		return resp.ID, nil

@@ -251,8 +251,8 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)
-			for what, refused := range map[protocol.Verb]bool{protocol.ActionAsk: c.ask, protocol.ActionExtend: c.extends,
-				protocol.ActionAcknowledge: c.acknowledges} {
+			for what, refused := range map[protocol.Verb]bool{protocol.ActionAsk: c.ask,
+				protocol.ActionExtend: c.extends, protocol.ActionAcknowledge: c.acknowledges} {
 				r := w.hold(string(what), uuid(1))
 				a := wanted(what, r)
 				c.change(r, &a)

@@ -15,26 +15,21 @@ const usualTime = 30 * time.Minute
 
 // command is the command line that does what was typed into the form, to the hold that was seen.
 func (o *Operation) command(asked Request) string {
-	reason, ticket := oneLine(asked.Reason), oneLine(asked.Ticket)
-	flags := site.OfHold(asked.Hold, reason, ticket)
-	seen, why := flags[:2:2], flags[2:]
-	if o.Why == "note" {
+	flags := site.OfHold(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
+	seen, why := flags[:2], flags[2:]
+	var length []string
+	if o.lengthFlag != "" {
+		length = []string{"--" + o.lengthFlag, asked.time()}
+	}
+	if o.Why == "note" { // which may be left out
+		why = site.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
+	}
+	if asked.Undo {
+		length = []string{"--withdraw"}
 		why = nil
-		for _, f := range [][2]string{{"--note", reason}, {"--ticket", ticket}} {
-			if f[1] != "" {
-				why = append(why, f[:]...)
-			}
-		}
 	}
-	switch {
-	case asked.Undo:
-		flags = append(seen, "--withdraw")
-	case o.lengthFlag != "":
-		flags = slices.Concat(seen, []string{"--" + o.lengthFlag, asked.time()}, why)
-	default:
-		flags = append(seen, why...)
-	}
-	return o.site.Mutexctl(cmp.Or(o.wording.command, string(o.verb)), asked.Name, flags...)
+	name := cmp.Or(o.wording.command, string(o.verb))
+	return o.site.Mutexctl(name, asked.Name, slices.Concat(seen, length, why)...)
 }
 
 // time is the amount of time as the command line takes it: what was typed, or what forms suggest if nobody can read it.

@@ -33,8 +33,8 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 	}
 }
 
-// meanwhile is what somebody else did to the hold since the form was shown. That a holder moves its deadline whenever it
-// reports that it is alive does not count.
+// meanwhile is what somebody else did to the hold since the form was shown. It does not count that a holder moves its
+// deadline whenever it reports that it is alive.
 func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
 	if o.Mark.By == nil {
 		return others{}
