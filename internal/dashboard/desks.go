@@ -119,14 +119,11 @@ func together(all []setup.Config) setup.Config {
 	front.Cluster = setup.Cluster{}
 	front.Links = nil
 	front.Endpoints = nil
-	front.Members = nil
-	front.Foreign = nil
-	front.Unlockers = nil // those that the caller may know of are those of the parts of a request
+	front.Members = func() []setup.Member { return nil }
+	front.Foreign = func() ([]string, int) { return nil, 0 }
+	front.Unlockers = func() []setup.Unlocker { return nil }
 	for i := range all {
 		front.Endpoints = append(front.Endpoints, all[i].Endpoints...)
-		if all[i].Queues != nil {
-			front.Queues = all[i].Queues // says that waiters are known; each part of a request has its own
-		}
 	}
 	return front
 }

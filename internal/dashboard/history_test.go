@@ -210,8 +210,6 @@ func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
 	}
 	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
 	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-	wantWords(t, ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues = nil }), "/waiting"),
-		"Waiters are not recorded.")
 }
 
 func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {

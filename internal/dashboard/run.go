@@ -31,7 +31,7 @@ func (c *desk) fetch(ctx context.Context) {
 		fresh := c.site.Config.Fresh()
 		c.site.History.Observe(now, fresh)
 		live := fresh.Level(now) == locks.Live
-		if c.site.Config.Queues != nil && live && c.site.Trends.Due(now) {
+		if live && c.site.Trends.Due(now) {
 			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.Clock(), fresh)))
 		}
 		if !c.site.Config.HideBacktraces && live {

@@ -25,6 +25,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -129,6 +130,8 @@ func (s *scene) config() setup.Config {
 		Queues:       func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:      func(lock string) []metadata.Waiter { return s.queues[lock] },
 		Unlockers:    func() []setup.Unlocker { return s.unlockers },
+		Delays:       func(string) []metadata.Delay { return nil },
+		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
 		Members:      func() []setup.Member { return s.members },
 		Foreign:      func() ([]string, int) { return s.foreign, len(s.foreign) },

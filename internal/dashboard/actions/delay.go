@@ -17,15 +17,14 @@ import (
 // delayPage asks a person whether the lock delay shall end.
 type delayPage struct {
 	site.Page
-	Name     string
-	Words    string // what delay it is
-	Purpose  string
-	Host     string         // of the former holder
-	Until    *phrase.Moment // when it ends by itself; nil where that is not known, or never
-	Whole    bool           // the delay is that of a share: there may be others
-	Next     *pages.WaiterView
-	Waiters  int
-	Recorded bool // waiters are
+	Name    string
+	Words   string // what delay it is
+	Purpose string
+	Host    string         // of the former holder
+	Until   *phrase.Moment // when it ends by itself; nil where that is not known, or never
+	Whole   bool           // the delay is that of a share: there may be others
+	Next    *pages.WaiterView
+	Waiters int
 	confirmForm
 }
 
@@ -53,7 +52,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 		return site.Answer{}, err
 	}
 	v := delayPage{Page: o.site.Page(r, "end the lock delay of "+lock), Name: lock,
-		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose, Recorded: o.site.Config.Waiters != nil,
+		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose,
 		Host: site.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
@@ -65,13 +64,11 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
 	}
-	if v.Recorded {
-		whole := o.lockOf(r, lock)
-		v.Whole = whole != lock
-		if queue := pages.WaiterViews(o.site.Config.Waiters(whole), v.Viewpoint); len(queue) > 0 {
-			v.Next = &queue[0]
-			v.Waiters = len(queue)
-		}
+	whole := o.lockOf(r, lock)
+	v.Whole = whole != lock
+	if queue := pages.WaiterViews(o.site.Config.Waiters(whole), v.Viewpoint); len(queue) > 0 {
+		v.Next = &queue[0]
+		v.Waiters = len(queue)
 	}
 	a, err := o.site.Render("end-delay", v)
 	return asForm(a, wrong), err

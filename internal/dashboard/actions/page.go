@@ -34,7 +34,6 @@ type unlockPage struct {
 	Whole    *pages.WholeLock // of which the hold is a part
 	Share    string
 	Delay    string // the lock delay that follows; empty for none
-	Recorded bool   // waiters are
 	AutoSoon *phrase.Moment
 	Gentle   []pages.GentleLink
 	Commands []pages.Command
@@ -167,7 +166,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
-	unlockers, known := h.site.Unlockers()
+	unlockers := h.site.Unlockers()
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, unlockers)
 	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
@@ -178,11 +177,10 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	awaited := (len(unlockers) > 0 || !known) && pages.Spared(row.Name, unlockers) == nil
+	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
-	v.Recorded = h.site.Config.Waiters != nil
 	v.Share = row.Share.Words()
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
 	if delay := row.Record.DelayOf(h.site.Config.Policy().LockDelay); delay > 0 {

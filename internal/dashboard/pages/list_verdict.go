@@ -27,14 +27,12 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r),
+		cycles: s.Cycles(), unclaimed: unclaimedIn(r),
 		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
-	unlockers, known := r.Unlockers()
-	b.unattended = known && len(unlockers) == 0
+	b.unattended = len(r.Unlockers()) == 0
 	b.unlockers = func(row *locks.Row) []setup.Unlocker {
 		part, _ := r.Part(row.Cluster)
-		alive, _ := part.Site.Unlockers()
-		return alive
+		return part.Site.Unlockers()
 	}
 	return b.verdict()
 }
@@ -51,7 +49,6 @@ type banner struct {
 	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.
 	unattended bool
-	counted    bool // waiters are recorded
 	at         phrase.Viewpoint
 	urls       site.URLs
 }
@@ -236,7 +233,7 @@ func (b *banner) impact() phrase.Sentence {
 	default:
 		said = said.Say(" is about to be auto-unlocked")
 	}
-	return said.When(b.counted, "; nobody waits").Say(".")
+	return said.Say("; nobody waits.")
 }
 
 // holder says who holds that lock, and when it was last heard of.

@@ -51,7 +51,6 @@ type lockPage struct {
 	RawTrace  string
 	Delays    []delayView
 	Waiters   []WaiterView
-	Recorded  bool // waiters are
 	Commands  []Command
 	Links     []choice
 	Copies    []copyView
@@ -110,12 +109,10 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Unread = lock.Unread
-	v.Recorded = p.site.Config.Waiters != nil
 	v.Death = p.deathSentence(row, at)
 	v.Doubt = doubt(row.Record, at)
-	v.Blocked = blocked(row, at, v.Recorded)
-	unlockers, _ := p.site.Unlockers()
-	v.Sentence = HolderSentence(row, at, lock.Document.Fields, unlockers)
+	v.Blocked = blocked(row, at)
+	v.Sentence = HolderSentence(row, at, lock.Document.Fields, p.site.Unlockers())
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {
@@ -128,7 +125,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = withoutDeadline(row, unlockers)
+		v.Fate = withoutDeadline(row, p.site.Unlockers())
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)

@@ -85,9 +85,6 @@ func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 
 // Delays are the lock delays of a lock and of its shares.
 func (s *Site) Delays(name string) []metadata.Delay {
-	if s.Config.Delays == nil {
-		return nil
-	}
 	return s.Config.Delays(name)
 }
 
@@ -115,12 +112,11 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 		return answer{document, revision}, err
 	})
 	document := found.document
-	if s.Config.Waiters != nil {
-		l.InLine = s.Config.Waiters(locks.ShareOf(document.Name, document.Attributes).QueueName(name))
-		if err != nil && l.Row != nil {
-			l.InLine = s.Config.Waiters(l.Row.Share.QueueName(name))
-		}
+	share := locks.ShareOf(document.Name, document.Attributes)
+	if err != nil && l.Row != nil {
+		share = l.Row.Share
 	}
+	l.InLine = s.Config.Waiters(share.QueueName(name))
 	if err != nil {
 		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
 			l.Unread = err.Error()
@@ -155,9 +151,6 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
-	if s.Config.Ending == nil {
-		return s.History.Remembered(name, hold)
-	}
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
 		return s.Config.Ending(ctx, hold)
 	})

@@ -39,14 +39,9 @@ func (s *Site) Here(query string) string {
 	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
 }
 
-// Unlockers returns the unlockers of the cluster that are alive, and whether that is known. Of a site of several
-// clusters it is not: ask [Request.Unlockers], which looks at what the caller may view.
-func (s *Site) Unlockers() (alive []setup.Unlocker, known bool) {
-	if s.Config.Unlockers == nil {
-		return nil, false
-	}
-	return s.Config.Unlockers(), true
-}
+// Unlockers returns the unlockers of the cluster that are alive. Of a site of several clusters ask [Request.Unlockers],
+// which looks at what the caller may view.
+func (s *Site) Unlockers() []setup.Unlocker { return s.Config.Unlockers() }
 
 // NotRead says that etcd could not be asked.
 func (s *Site) NotRead(err error) error {
