@@ -18,7 +18,7 @@ import (
 // delayed gives the dashboard one lock delay: of the lock of this name.
 func delayed(s *scene, name string) func(*setup.Config) {
 	return func(c *setup.Config) {
-		c.Delays = func(lock string) []metadata.Delay {
+		of(c).delays = func(lock string) []metadata.Delay {
 			if lock != name {
 				return nil
 			}

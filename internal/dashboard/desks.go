@@ -21,6 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -97,11 +98,11 @@ func newDesk(config setup.Config, u site.URLs, templates map[string]*template.Te
 	}
 	c := &desk{
 		site: &site.Site{Config: config, URLs: u, Templates: templates,
-			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
+			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
 				Policy: config.Policy, Cluster: u.Cluster}),
-			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
+			History: history.NewStore(history.Source{History: config.Store.History, Audit: config.Store.Audit,
 				Relists: config.Relists, Log: config.Log, Cluster: u.Cluster})},
-		traces: backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
+		traces: backtraces.NewStore(config.Store.Get, stacktrace.NewReader(config.Sources)),
 	}
 	if config.Waited != nil {
 		c.site.Remember = trends.NewRemote(config.Waited)
@@ -119,14 +120,21 @@ func together(all []setup.Config) setup.Config {
 	front.Cluster = setup.Cluster{}
 	front.Links = nil
 	front.Endpoints = nil
+	front.View = inFront{front.View}
 	front.Members = func() []setup.Member { return nil }
-	front.Foreign = func() ([]string, int) { return nil, 0 }
-	front.Unlockers = func() []setup.Unlocker { return nil }
 	for i := range all {
 		front.Endpoints = append(front.Endpoints, all[i].Endpoints...)
 	}
 	return front
 }
+
+// inFront is the view of what shows several clusters: what is in one of them is for the parts of a request, which know
+// what the caller may see.
+type inFront struct{ setup.View }
+
+func (inFront) Unlockers() []protocol.Unlocker { return nil }
+
+func (inFront) Foreign() ([]string, int) { return nil, 0 }
 
 // desks are those of the clusters.
 func (d *Dashboard) desks() []*desk {
@@ -230,7 +238,7 @@ func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata
 // known snapshot is worth most then.
 func (d *Dashboard) Ready() bool {
 	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
-		return c.site.Config.Fresh().Level(c.site.Config.Now()) != locks.Never
+		return c.site.Fresh().Level(c.site.Config.Now()) != locks.Never
 	})
 }
 

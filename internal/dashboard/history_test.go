@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -304,7 +303,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	s.away = errAway
 	asked := 0
 	d := s.dashboard(t, func(c *setup.Config) {
-		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
+		of(c).history = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
 		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: ")
@@ -348,7 +347,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	}
 	for _, path := range []string{"/waiting", "/owners"} {
 		unloaded := newScene()
-		unloaded.fresh = locks.Freshness{Cause: "connection refused"}
+		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
 		}

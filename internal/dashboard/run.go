@@ -28,14 +28,14 @@ func (d *Dashboard) Run(ctx context.Context) error {
 func (c *desk) fetch(ctx context.Context) {
 	for {
 		now := c.site.Config.Now()
-		fresh := c.site.Config.Fresh()
+		fresh := c.site.Fresh()
 		c.site.History.Observe(now, fresh)
 		live := fresh.Level(now) == locks.Live
 		if live && c.site.Trends.Due(now) {
-			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.Clock(), fresh)))
+			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh)))
 		}
 		if !c.site.Config.HideBacktraces && live {
-			c.traces.Fetch(ctx, c.site.SnapshotAt(now, c.site.Config.Clock(), fresh))
+			c.traces.Fetch(ctx, c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh))
 		}
 		select {
 		case <-ctx.Done():

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -52,10 +51,11 @@ func operate(t *testing.T) *operation {
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
 	config.Now = time.Now
-	config.Locks = func() []*metadata.Record { return nil }
+	from := of(&config)
+	from.shown = func() []*metadata.Record { return nil }
 	config.Access = behindProxy(t)
-	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
-	config.Document, config.Ending = o.store.Get, o.store.Ending
+	from.fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} }
+	from.get, from.ending = o.store.Get, o.store.Ending
 	config.Operator = o
 	config.Enabled.Unlock = true
 	if o.Dashboard, err = dashboard.New(config); err != nil {

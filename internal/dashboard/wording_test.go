@@ -32,7 +32,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 			t.Error("the status says that an unlocker holds back")
 		}
 		s.unlockers = append(s.unlockers,
-			setup.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
+			protocol.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
 		if text := words(ok(t, s.dashboard(t), "/")); strings.Contains(text, "Auto-unlock is") {
 			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
 		}

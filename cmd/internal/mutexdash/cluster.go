@@ -13,7 +13,6 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
@@ -140,32 +139,12 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.Locks = view.Shown
-	config.Clock = view.Clock
-	config.Queues = view.Queues
-	config.Waiters = view.Waiters
-	config.Foreign = view.Foreign
-	config.Delays = view.DelaysAbout
+	config.View = shown{view, c.trouble}
+	config.Store = c.store
+	config.Operator = c.store
 	config.Unclaimed = c.unclaimed
 	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
-	config.Unlockers = func() []setup.Unlocker {
-		var alive []setup.Unlocker
-		for _, u := range view.Unlockers() {
-			alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
-		}
-		return alive
-	}
 	config.Members = func() []setup.Member { return members(c.health.Last()) }
-	config.Fresh = func() locks.Freshness {
-		f := view.Fresh()
-		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard,
-			Pulse: lockstore.Pulse, Since: f.Since,
-			Class: string(c.trouble.Class()), Cause: wiring.Cause(f, c.trouble)}
-	}
-	config.Document = c.store.Get
-	config.Ending = c.store.Ending
-	config.History = c.store.History
-	config.Audit = c.store.Audit
 	config.Relists = func() (n uint64) {
 		for reason, lists := range view.Stats().Resyncs {
 			if reason != lockview.ReasonPeriodic {
@@ -187,10 +166,24 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		config.Links = append(config.Links, link)
 	}
-	config.Operator = c.store
 	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, Gentle: o.access.gentle,
 		Acknowledge: o.access.acknowledge}
 	return config, nil
+}
+
+// shown is a view that knows why it is not current.
+type shown struct {
+	*lockview.View
+	trouble *etcdconn.Trouble
+}
+
+// Fresh implements [setup.View].
+func (s shown) Fresh() protocol.Freshness {
+	f := s.View.Fresh()
+	f.Pulse = lockstore.Pulse
+	f.Class = string(s.trouble.Class())
+	f.Cause = wiring.Cause(f, s.trouble)
+	return f
 }
 
 // members are the endpoints of etcd as pages show them.

@@ -66,7 +66,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 	}
 	whole := o.lockOf(r, lock)
 	v.Whole = whole != lock
-	if queue := pages.WaiterViews(o.site.Config.Waiters(whole), v.Viewpoint); len(queue) > 0 {
+	if queue := pages.WaiterViews(o.site.Config.View.Waiters(whole), v.Viewpoint); len(queue) > 0 {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}

@@ -19,7 +19,7 @@ import (
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := h.site.Config.Document(ctx, name)
+	document, _, err := h.site.Config.Store.Get(ctx, name)
 	return document, err
 }
 

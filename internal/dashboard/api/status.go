@@ -64,7 +64,7 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 	}
 	if !r.Several() {
-		_, total := a.site.Config.Foreign()
+		_, total := a.site.Config.View.Foreign()
 		j.Foreign = &total
 	}
 	return Answer(r, j)

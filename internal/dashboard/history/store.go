@@ -96,7 +96,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 
 // Observe notes gaps in the watch.
 func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
-	if fresh.Heard.IsZero() || s.source.Relists == nil {
+	if fresh.Heard.IsZero() {
 		return
 	}
 	relists := s.source.Relists()
@@ -128,9 +128,6 @@ type recent[T any] struct {
 
 // get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
 func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
-	if read == nil {
-		return nil, nil
-	}
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {

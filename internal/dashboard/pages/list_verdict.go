@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -30,7 +31,7 @@ func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint)
 		cycles: s.Cycles(), unclaimed: unclaimedIn(r),
 		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
 	b.unattended = len(r.Unlockers()) == 0
-	b.unlockers = func(row *locks.Row) []setup.Unlocker {
+	b.unlockers = func(row *locks.Row) []protocol.Unlocker {
 		part, _ := r.Part(row.Cluster)
 		return part.Site.Unlockers()
 	}
@@ -44,7 +45,7 @@ type banner struct {
 	cycles    []deadlock.Cycle
 	unclaimed []claimless // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
-	unlockers func(*locks.Row) []setup.Unlocker
+	unlockers func(*locks.Row) []protocol.Unlocker
 	// clusterOf is a cluster for people; empty where there is only one.
 	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.

@@ -77,7 +77,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		name := text.Clip(l.Name, site.MaxNameShown)
 		v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
 	}
-	v.Foreign, v.ForeignN = p.site.Config.Foreign()
+	v.Foreign, v.ForeignN = p.site.Config.View.Foreign()
 	if v.Members = p.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}

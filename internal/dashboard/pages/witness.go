@@ -54,7 +54,7 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 
 // afterDeath says what becomes of a lock whose holder has ended. alone says that nothing else on the page tells that no
 // unlocker is running.
-func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, alone bool) phrase.Sentence {
+func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker, alone bool) phrase.Sentence {
 	if len(unlockers) == 0 {
 		if alone && !at.Stale {
 			return phrase.Say("No unlocker is running: unlock it by hand.")

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // A dashboard of several clusters has a site for each, which knows of no other, and one that shows them together. A
@@ -43,7 +43,8 @@ func together(parts []*Request, now time.Time) (all locks.Freshness) {
 		case others == locks.Never, others == locks.Stale && ours != locks.Stale,
 			others == locks.Stale && f.Heard.After(all.Heard),
 			ours != locks.Stale && f.Heard.Before(all.Heard):
-			all = locks.Freshness{Heard: f.Heard, Pulse: f.Pulse, Since: f.Since, Class: f.Class, Cause: f.Cause}
+			all = f
+			all.Revision = 0 // there is one of each
 		}
 	}
 	all.Synced = !slices.ContainsFunc(parts, func(r *Request) bool { return !r.Fresh.Synced })
@@ -106,7 +107,7 @@ func (r *Request) At(cluster string) phrase.Viewpoint {
 }
 
 // Unlockers returns the unlockers that are alive in the clusters that the caller may view.
-func (r *Request) Unlockers() (alive []setup.Unlocker) {
+func (r *Request) Unlockers() (alive []protocol.Unlocker) {
 	for _, part := range r.Each() {
 		alive = append(alive, part.Site.Unlockers()...)
 	}
