@@ -12,11 +12,11 @@ import (
 )
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
-	return d.handleIn(&d.desk, need, do)
+	return d.handleIn(&d.server, need, do)
 }
 
 // handleIn answers requests about the locks of a cluster.
-func (d *Dashboard) handleIn(c *desk, need access.Permission, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleIn(c *server, need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
 		if err := c.site.Admit(made.Caller, need); err != nil {
@@ -34,7 +34,7 @@ const (
 )
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(c *desk, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(c *server, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
 		refused := o.May(made.Caller)

@@ -17,8 +17,8 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	desk             // what is shown: one cluster, or several together
-	clusters []*desk // each of several; nil where there is only one
+	server             // what is shown: one cluster, or several together
+	clusters []*server // each of several; nil where there is only one
 	hosts    hosts
 	urls     site.URLs
 	route    string // prefix under which requests arrive
@@ -53,7 +53,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.furnish(all, templates)
+	d.build(all, templates)
 	d.handler, err = d.routes()
 	return d, err
 }
@@ -95,7 +95,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
 	if d.clusters == nil {
-		d.lockRoutes(mux, &d.desk)
+		d.lockRoutes(mux, &d.server)
 		d.bookmarks(mux)
 	} else {
 		d.clusterRoutes(mux)
@@ -118,7 +118,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 }
 
 // lockRoutes are the addresses of what belongs to the locks of one cluster.
-func (d *Dashboard) lockRoutes(mux *chi.Mux, c *desk) {
+func (d *Dashboard) lockRoutes(mux *chi.Mux, c *server) {
 	route := d.route + c.path()
 	get := func(path string, need access.Permission, do site.Action) {
 		mux.Get(route+path, d.handleIn(c, need, do))

@@ -25,9 +25,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// desk is what answers requests about one cluster, or about several together. Nothing at the desk of a cluster knows
-// that there are others.
-type desk struct {
+// server answers requests about one cluster, or about several together. That of a cluster does not know that there are
+// others.
+type server struct {
 	site    *site.Site
 	traces  *backtraces.Store
 	pages   *pages.Pages
@@ -71,32 +71,32 @@ func checkAll(all []setup.Config) error {
 	return nil
 }
 
-// furnish makes the desk of each cluster, and that of all together.
-func (d *Dashboard) furnish(all []setup.Config, templates map[string]*template.Template) {
+// build makes the server of each cluster, and that of all together.
+func (d *Dashboard) build(all []setup.Config, templates map[string]*template.Template) {
 	if len(all) == 1 {
-		d.desk = *newDesk(all[0], d.urls, templates)
+		d.server = *newServer(all[0], d.urls, templates)
 		return
 	}
 	site.Colour(all)
 	front := &site.Site{Config: together(all), URLs: d.urls, Templates: templates}
 	traces := map[string]*backtraces.Store{}
 	for _, config := range all {
-		c := newDesk(config, d.urls.In(config.Cluster.Name), templates)
+		c := newServer(config, d.urls.In(config.Cluster.Name), templates)
 		d.clusters = append(d.clusters, c)
 		front.Parts = append(front.Parts, c.site)
 		traces[config.Cluster.Name] = c.traces
 	}
-	d.desk = desk{site: front, traces: backtraces.Together(stacktrace.NewReader(all[0].Sources), traces)}
+	d.server = server{site: front, traces: backtraces.Together(stacktrace.NewReader(all[0].Sources), traces)}
 	d.pages = pages.New(d.site, d.traces)
 	d.api = api.New(d.site, d.pages)
 }
 
-// newDesk makes the desk of a cluster.
-func newDesk(config setup.Config, u site.URLs, templates map[string]*template.Template) *desk {
+// newServer makes the server of a cluster.
+func newServer(config setup.Config, u site.URLs, templates map[string]*template.Template) *server {
 	if u.Cluster != "" {
 		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
 	}
-	c := &desk{
+	c := &server{
 		site: &site.Site{Config: config, URLs: u, Templates: templates,
 			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
 				Policy: config.Policy, Cluster: u.Cluster}),
@@ -136,16 +136,16 @@ func (inFront) Unlockers() []protocol.Unlocker { return nil }
 
 func (inFront) Foreign() ([]string, int) { return nil, 0 }
 
-// desks are those of the clusters.
-func (d *Dashboard) desks() []*desk {
+// servers are those of the clusters.
+func (d *Dashboard) servers() []*server {
 	if d.clusters == nil {
-		return []*desk{&d.desk}
+		return []*server{&d.server}
 	}
 	return d.clusters
 }
 
 // path is where the locks of the cluster are, below the prefix.
-func (c *desk) path() string {
+func (c *server) path() string {
 	if c.site.URLs.Cluster == "" {
 		return ""
 	}
@@ -214,7 +214,7 @@ func (d *Dashboard) lockOfOne(r *site.Request) (site.Answer, error) {
 			return c.api.ServeLock(part)
 		}
 	}
-	return site.Answer{}, errors.New("a cluster without a desk")
+	return site.Answer{}, errors.New("a cluster without a server")
 }
 
 // whichCluster refuses a request that does not say which cluster it means.
@@ -227,7 +227,7 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) { d.Ended
 
 // EndedIn is [Dashboard.Ended] for one of several clusters.
 func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata.Ending) {
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		if c.site.URLs.Cluster == cluster || d.clusters == nil {
 			c.site.History.See(r, ending, c.site.Config.Now())
 		}
@@ -237,7 +237,7 @@ func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata
 // Ready reports whether there is anything to show, of one cluster at least. It stays true when etcd is away: the last
 // known snapshot is worth most then.
 func (d *Dashboard) Ready() bool {
-	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
 		return c.site.Fresh().Level(c.site.Config.Now()) != locks.Never
 	})
 }

@@ -47,7 +47,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // wantsJSON reports whether a program asked.
 func (d *Dashboard) wantsJSON(r *http.Request) bool {
-	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
 		return strings.HasPrefix(r.URL.Path, d.route+c.path()+"api/")
 	}) || strings.HasPrefix(r.URL.Path, d.route+"api/")
 }

@@ -50,7 +50,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 
 // letsIn reports whether the path is that of a form which lets another in, in one of the clusters.
 func (d *Dashboard) letsIn(path string) bool {
-	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
 		return slices.ContainsFunc(c.actions.All(), func(o *actions.Operation) bool {
 			return o.LetsIn && path == d.route+c.path()+o.Page()
 		})
@@ -106,7 +106,7 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		for _, o := range c.actions.All() {
 			path := strings.TrimPrefix(r.URL.Path, d.route+c.path())
 			if !isRead(r) && (path == o.Page() || path == o.API()) {

@@ -16,7 +16,7 @@ const runEvery = 3 * time.Second
 // without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		running.Go(func() { c.actions.Run(ctx) })
 		running.Go(func() { c.fetch(ctx) })
 	}
@@ -25,7 +25,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 }
 
 // fetch fetches what pages about a cluster may need.
-func (c *desk) fetch(ctx context.Context) {
+func (c *server) fetch(ctx context.Context) {
 	for {
 		now := c.site.Config.Now()
 		fresh := c.site.Fresh()
