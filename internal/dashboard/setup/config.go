@@ -1,5 +1,5 @@
-// Package setup joins a dashboard to its sources and says how it presents itself. The dashboard knows neither etcd nor the
-// view, but what it needs of them.
+// Package setup joins a dashboard to its sources and says how it presents itself. The dashboard knows neither etcd nor
+// the view, but what it needs of them.
 package setup
 
 import (
