@@ -151,3 +151,12 @@ func orZero[T any](v *T) T {
 // textColumns is the most that owner, host and purpose take in a table. Lock names may take more, because they are
 // copied from there.
 const textColumns = 40
+
+// acknowledged is who looks at the hold in r, and for how much longer; empty if nobody does.
+func acknowledged(r *metadata.Record, now time.Time) string {
+	a := r.AcknowledgedAt(now)
+	if a == nil {
+		return ""
+	}
+	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
+}

@@ -260,21 +260,21 @@ func BenchmarkViewersOfLocks(b *testing.B) {
 // countReads counts the requests to etcd.
 func countReads(n *atomic.Int64) func(*setup.Config) {
 	return func(c *setup.Config) {
-		document, ending := c.Document, c.Ending
-		history, audit := c.History, c.Audit
-		c.Document = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
+		document, ending := of(c).get, of(c).ending
+		history, audit := of(c).history, of(c).audit
+		of(c).get = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
 			n.Add(1)
 			return document(ctx, lock)
 		}
-		c.Ending = func(ctx context.Context, hold string) (*metadata.Ending, error) {
+		of(c).ending = func(ctx context.Context, hold string) (*metadata.Ending, error) {
 			n.Add(1)
 			return ending(ctx, hold)
 		}
-		c.History = func(ctx context.Context, limit int) ([]metadata.Ending, error) {
+		of(c).history = func(ctx context.Context, limit int) ([]metadata.Ending, error) {
 			n.Add(1)
 			return history(ctx, limit)
 		}
-		c.Audit = func(ctx context.Context, limit int) ([]protocol.Action, error) {
+		of(c).audit = func(ctx context.Context, limit int) ([]protocol.Action, error) {
 			n.Add(1)
 			return audit(ctx, limit)
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -211,8 +210,6 @@ func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
 	}
 	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
 	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-	wantWords(t, ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues = nil }), "/waiting"),
-		"Waiters are not recorded.")
 }
 
 func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
@@ -307,7 +304,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	s.away = errAway
 	asked := 0
 	d := s.dashboard(t, func(c *setup.Config) {
-		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
+		of(c).history = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
 		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: ")
@@ -351,7 +348,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	}
 	for _, path := range []string{"/waiting", "/owners"} {
 		unloaded := newScene()
-		unloaded.fresh = locks.Freshness{Cause: "connection refused"}
+		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
 		}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -222,11 +221,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	}
 }
 
-func TestAnswerDoesNotTellWhoWaitsWhereNobodyRecordsIt(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
-	wantWords(t, ok(t, d, "/"), "billing/invoice-run has been alerting for 14m. Held by billing")
-}
-
 func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {
@@ -266,19 +260,6 @@ func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 			"/waiting": "one two/early two/late many"}[path]; says != wants {
 			t.Errorf("%s shows %s, want %s", path, says, wants)
 		}
-	}
-}
-
-func TestWaitersAreADashWhereNobodyRecordsThem(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
-	page := ok(t, d, "/")
-	wantWords(t, page, "22m 14m ago 1:42 under 2 minutes – nightly")
-	if strings.Contains(words(page), "waiting") {
-		t.Error("the page counts waiters that it knows nothing of")
-	}
-	data, _ := fetch[[]lock](t, d, "/api/v1/locks")
-	if data[0]["waiters"] != nil {
-		t.Errorf("waiters is %v, want null", data[0]["waiters"])
 	}
 }
 

@@ -138,6 +138,17 @@ func (w world) alive(r *metadata.Record, deadline time.Time) {
 	}
 }
 
+// do does to a hold what an operator wants.
+func (w world) do(r *metadata.Record, a protocol.Action) error {
+	_, err := w.Do(w.Context(), a.Action, protocol.Subject{Hold: r}, a)
+	return err
+}
+
+func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
+	_, err := w.Do(w.Context(), protocol.ActionEndDelay, protocol.Subject{Delay: d}, a)
+	return err
+}
+
 func removal(r *metadata.Record) metadata.Removal {
 	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1",
 		"its deadline passed", at.Add(time.Hour))}

@@ -80,13 +80,9 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 // cannot fill the memory.
 const maxUnlockers = 1000
 
-// Unlocker is a running unlocker.
+// Unlocker is an unlocker as its record was read last.
 type Unlocker struct {
-	metadata.Presence
-	// Arrived is when its record arrived, by our wall clock. It is zero for a record read in a list, whose age is
-	// unknown.
-	Arrived time.Time
-
+	protocol.Unlocker
 	revision int64
 	heard    time.Time // when its record arrived, or was listed
 	readable bool
@@ -101,10 +97,12 @@ func (u Unlocker) runs(heard time.Time) bool {
 func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
 	p := protocol.ReadPresence(instance, kv.Value)
 	if p == nil { // it says nothing about that unlocker's clock
-		return Unlocker{Presence: metadata.Presence{ID: clip(instance)}, revision: kv.ModRevision, heard: time.Now()}
+		nameless := metadata.Presence{ID: clip(instance)}
+		return Unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
 	}
 	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
-	return Unlocker{Presence: *p, Arrived: arrived, revision: kv.ModRevision, heard: time.Now(), readable: true}
+	return Unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
+		heard: time.Now(), readable: true}
 }
 
 const (

@@ -14,26 +14,6 @@ import (
 // maxSilence is how long the snapshot counts as current without a sign of life from etcd.
 const maxSilence = 10 * time.Second
 
-// Freshness is how current the snapshot is.
-type Freshness struct {
-	// Synced reports whether the snapshot is what etcd holds: it was listed, the watch follows, and etcd was heard from
-	// within 10 s.
-	Synced bool
-	// Revision is the revision that the snapshot shows.
-	Revision int64
-	// First is the revision of the first list; 0 before it.
-	First int64
-	// Highest is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
-	// fencing tokens may repeat.
-	Highest int64
-	// Heard is when etcd was last heard from; zero = never.
-	Heard time.Time
-	// Since is when Synced last changed.
-	Since time.Time
-	// Cause says why the snapshot is not current; empty if it is.
-	Cause string
-}
-
 // state is what Freshness is made of.
 type state struct {
 	synced                   bool
@@ -43,8 +23,8 @@ type state struct {
 }
 
 // at returns what it says at a moment.
-func (s state) at(now time.Time) Freshness {
-	f := Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
+func (s state) at(now time.Time) protocol.Freshness {
+	f := protocol.Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
 		Since: s.since, Cause: s.cause}
 	if quiet := now.Sub(s.heard); s.synced && quiet > maxSilence {
 		f.Synced = false

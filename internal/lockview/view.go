@@ -162,13 +162,13 @@ func (v *View) Queues() map[string][]metadata.Waiter {
 
 // Unlockers returns the running unlockers, sorted by id. Presence records that cannot be read or are no longer
 // refreshed are left out.
-func (v *View) Unlockers() []Unlocker {
+func (v *View) Unlockers() []protocol.Unlocker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := make([]Unlocker, 0, len(v.snap.unlockers))
+	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
 		if u := v.snap.unlockers[instance]; u.runs(v.state.heard) {
-			all = append(all, u)
+			all = append(all, u.Unlocker)
 		}
 	}
 	return all
@@ -241,7 +241,7 @@ func (v *View) misplaced() []*metadata.Record {
 }
 
 // Fresh returns how current the snapshot is.
-func (v *View) Fresh() Freshness {
+func (v *View) Fresh() protocol.Freshness {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.state.at(time.Now())

@@ -257,7 +257,7 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 		running := func(ids ...string) func(*lockview.View) bool {
 			return func(v *lockview.View) bool {
 				return slices.EqualFunc(v.Unlockers(), ids,
-					func(u lockview.Unlocker, id string) bool { return u.ID == id })
+					func(u protocol.Unlocker, id string) bool { return u.ID == id })
 			}
 		}
 		write := func(id string) {

@@ -48,14 +48,14 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Seconds > 0 {
 		words += " of " + text.Duration(time.Duration(d.Seconds)*time.Second)
 	}
-	words += " after the hold of " + person(d.Owner)
+	words += " after the hold of " + Person(d.Owner)
 	if d.Hostname != "" {
 		words += " on " + text.Visible(text.Clip(d.Hostname, maxShown))
 	}
 	how, _ := metadata.EndingOf(d.Ended)
 	words += ", " + text.Visible(text.Clip(how.Verb, maxShown))
 	if how.Ended == metadata.EndedForced && d.By != "" {
-		words += " by " + person(d.By)
+		words += " by " + Person(d.By)
 	}
 	words += since(d.At.Time, now)
 	until := d.Until()

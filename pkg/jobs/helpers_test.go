@@ -117,8 +117,9 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
 func forceUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
 	t.Helper()
 	store, removal := removal(t, etcd, lock, metadata.EndedForced, "ana", "it hung")
-	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock}
-	if err := store.ForceUnlock(context.Background(), removal, action); err != nil {
+	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock, Reason: "it hung"}
+	on := protocol.Subject{Hold: removal.Record}
+	if _, err := store.Do(context.Background(), protocol.ActionForceUnlock, on, action); err != nil {
 		t.Fatal(err)
 	}
 }

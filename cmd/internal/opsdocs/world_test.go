@@ -163,8 +163,8 @@ func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock 
 	store := lockstore.New(client, l)
 	held, _, err := store.Get(t.Context(), lock)
 	if err == nil {
-		err = store.Acknowledge(t.Context(), &held.Record, protocol.Action{ID: "1", Actor: "ann", Source: "cli",
-			At: metadata.Time{Time: time.Now()}, Action: protocol.ActionAcknowledge, Seconds: 3600})
+		_, err = store.Do(t.Context(), protocol.ActionAcknowledge, protocol.Subject{Hold: &held.Record},
+			protocol.Action{ID: "1", Actor: "ann", Source: "cli", At: metadata.Time{Time: time.Now()}, Seconds: 3600})
 	}
 	if err != nil {
 		t.Fatal(err)

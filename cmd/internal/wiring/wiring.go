@@ -103,7 +103,7 @@ func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 }
 
 // Cause returns why the view is not current, from the best source; empty if it is.
-func Cause(f lockview.Freshness, t *etcdconn.Trouble) string {
+func Cause(f protocol.Freshness, t *etcdconn.Trouble) string {
 	if f.Synced {
 		return ""
 	}

@@ -150,12 +150,12 @@ type summaryJSON struct {
 	Abandoned int      `json:"abandoned"`
 	Expired   int      `json:"expired"`
 	Malformed int      `json:"malformed"`
-	Waiting   *int     `json:"waiting"`
+	Waiting   int      `json:"waiting"`
 	OldestAt  *string  `json:"oldest_locked_at"`
 	OldestIn  *float64 `json:"oldest_locked_at_in_seconds"`
 	LongestAt *string  `json:"longest_waiting_since"`
 	LongestIn *float64 `json:"longest_waiting_since_in_seconds"`
-	Unclaimed *int     `json:"unclaimed"`
+	Unclaimed int      `json:"unclaimed"`
 	FreeName  *string  `json:"longest_unclaimed"`
 	FreeAt    *string  `json:"longest_unclaimed_since"`
 	FreeIn    *float64 `json:"longest_unclaimed_since_in_seconds"`
@@ -180,16 +180,11 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 		Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
-	if a.site.Config.Queues != nil {
-		j.Waiting = &c.Waiting
-	}
-	if a.site.Config.Unclaimed != nil {
-		n, longest := a.pages.Unclaimed(r)
-		j.Unclaimed = &n
-		if longest != nil {
-			j.FreeName = &longest.Name
-			j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
-		}
+	j.Waiting = c.Waiting
+	n, longest := a.pages.Unclaimed(r)
+	if j.Unclaimed = n; longest != nil {
+		j.FreeName = &longest.Name
+		j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name

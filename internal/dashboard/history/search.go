@@ -181,24 +181,24 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// Action is what an operator did, and where.
-type Action struct {
+// OperatorAction is what an operator did, and where.
+type OperatorAction struct {
 	*protocol.Action
 	Cluster string // empty where there is only one
 	store   *Store
 }
 
 // Place is where the action stands in the audit trail.
-func (a *Action) Place() Cursor { return Cursor{a.At.Time, a.Token, a.Cluster} }
+func (d *OperatorAction) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
 
 // SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchActions(ctx context.Context, asked Request, all []Action) (Page[Action], error) {
-	return search(ctx, asked, all, (*Action).Place,
-		func(a *Action) bool {
-			r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Holder: metadata.Holder{
-				Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}}
-			return asked.Query.Matches(a.store.row(&r, a.At.Time), a.At.Time)
+func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Page[OperatorAction], error) {
+	return search(ctx, asked, all, (*OperatorAction).Place,
+		func(d *OperatorAction) bool {
+			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
+				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
+			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
 		})
 }
 

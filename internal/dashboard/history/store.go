@@ -94,7 +94,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 
 // Observe notes gaps in the watch.
 func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
-	if fresh.Heard.IsZero() || s.source.Relists == nil {
+	if fresh.Heard.IsZero() {
 		return
 	}
 	relists := s.source.Relists()
@@ -126,9 +126,6 @@ type recent[T any] struct {
 
 // get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
 func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
-	if read == nil {
-		return nil, nil
-	}
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {
@@ -241,14 +238,14 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 	return nil
 }
 
-// Actions is what operators did, newest first.
-func (s *Store) Actions(ctx context.Context, now time.Time) ([]Action, error) {
+// OperatorActions is what operators did, newest first.
+func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorAction, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
-	actions := make([]Action, len(all))
+	actions := make([]OperatorAction, len(all))
 	for i := range all {
-		actions[i] = Action{&all[i], s.source.Cluster, s}
+		actions[i] = OperatorAction{&all[i], s.source.Cluster, s}
 	}
-	slices.SortStableFunc(actions, func(a, b Action) int {
+	slices.SortStableFunc(actions, func(a, b OperatorAction) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
 	})
 	return actions, err

@@ -188,7 +188,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 	if r.Several() {
 		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
 	}
-	unlockers, _ := r.Unlockers()
+	unlockers := r.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
 			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.Sweep)))

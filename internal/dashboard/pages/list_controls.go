@@ -52,11 +52,9 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	if p.site.Config.Queues != nil {
-		v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
-		if longest := v.Lasting(c.Longest); longest != nil {
-			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
-		}
+	v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
+	if longest := v.Lasting(c.Longest); longest != nil {
+		v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -28,14 +29,12 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r),
+		cycles: s.Cycles(), unclaimed: unclaimedIn(r),
 		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
-	unlockers, known := r.Unlockers()
-	b.unattended = known && len(unlockers) == 0
-	b.unlockers = func(row *locks.Row) []setup.Unlocker {
+	b.unattended = len(r.Unlockers()) == 0
+	b.unlockers = func(row *locks.Row) []protocol.Unlocker {
 		part, _ := r.Part(row.Cluster)
-		alive, _ := part.Site.Unlockers()
-		return alive
+		return part.Site.Unlockers()
 	}
 	return b.verdict()
 }
@@ -47,12 +46,11 @@ type banner struct {
 	cycles    []deadlock.Cycle
 	unclaimed []unclaimedLock // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
-	unlockers func(*locks.Row) []setup.Unlocker
+	unlockers func(*locks.Row) []protocol.Unlocker
 	// clusterOf is a cluster for people; empty where there is only one.
 	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.
 	unattended bool
-	counted    bool // waiters are recorded
 	at         phrase.Viewpoint
 	urls       site.URLs
 }
@@ -237,7 +235,7 @@ func (b *banner) impact() phrase.Sentence {
 	default:
 		said = said.Say(" is about to be auto-unlocked")
 	}
-	return said.When(b.counted, "; nobody waits").Say(".")
+	return said.Say("; nobody waits.")
 }
 
 // holder says who holds that lock, and when it was last heard of.

@@ -31,7 +31,7 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	}
 	if lock.Row != nil {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		unlockers, _ := p.site.Unlockers()
+		unlockers := p.site.Unlockers()
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)

@@ -20,7 +20,6 @@ type freePage struct {
 	Asked    bool               // for a hold that is over, of which nothing is known
 	Delays   []delayView
 	Waiters  []WaiterView
-	Recorded bool
 	Unread   string
 	Cycles   []cycleView
 	Life     life
@@ -31,7 +30,7 @@ type freePage struct {
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
-		Unread: lock.Unread, Recorded: p.site.Config.Waiters != nil, Delays: p.delayViews(r, lock.Name)}
+		Unread: lock.Unread, Delays: p.delayViews(r, lock.Name)}
 	at := lock.Viewpoint(r.Viewpoint())
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)

@@ -18,7 +18,6 @@ import (
 // waitingPage is where people and programs wait, the lock first at which most time is lost.
 type waitingPage struct {
 	site.SearchPage
-	Known   bool // waiters are recorded
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
@@ -55,17 +54,15 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
-	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q), Known: p.site.Config.Queues != nil}
+	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
-	if v.Known {
-		if err := p.fillWaiting(r, &v, q); err != nil {
-			return site.Answer{}, err
-		}
-		for _, part := range r.Each() {
-			if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
-				found := s.Cycles()
-				v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
-			}
+	if err := p.fillWaiting(r, &v, q); err != nil {
+		return site.Answer{}, err
+	}
+	for _, part := range r.Each() {
+		if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
+			found := s.Cycles()
+			v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
 		}
 	}
 	return p.site.Render("waiting", v)

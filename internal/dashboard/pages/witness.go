@@ -47,14 +47,14 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 	}
 	said := howItEnded(r.Death, at)
 	said[0].Text = phrase.Capital(said[0].Text)
-	unlockers, known := p.site.Unlockers()
-	return append(said.Say(". "), afterDeath(r, at, unlockers, known)...)
+	return append(said.Say(". "), afterDeath(r, at, p.site.Unlockers(), true)...)
 }
 
-// afterDeath says what becomes of a lock whose holder has ended.
-func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, known bool) phrase.Sentence {
+// afterDeath says what becomes of a lock whose holder has ended. alone says that nothing else on the page tells that no
+// unlocker is running.
+func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker, alone bool) phrase.Sentence {
 	if len(unlockers) == 0 {
-		if known && !at.Stale {
+		if alone && !at.Stale {
 			return phrase.Say("No unlocker is running: unlock it by hand.")
 		}
 		return phrase.Say("Unlock it by hand.")

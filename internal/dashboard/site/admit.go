@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // Admit checks that the caller may do what it asks for, with one lock at least.
@@ -28,6 +29,11 @@ func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 			Detail: c.Shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
 	}
 	return s.refusal(c, need)
+}
+
+// MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
+func (s *Site) MayDo(r *Request, v protocol.Verb, owner string) bool {
+	return s.Config.On(v) && r.Caller.MayFor(access.Permission(v.Facts().Right), owner)
 }
 
 // refusal says why the caller may not.

@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -21,12 +24,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// desk is what answers requests about one cluster, or about several together. Nothing at the desk of a cluster knows
-// that there are others.
-type desk struct {
+// server answers requests about one cluster, or about several together. That of a cluster does not know that there are
+// others.
+type server struct {
 	site    *site.Site
 	traces  *backtraces.Store
 	pages   *pages.Pages
@@ -70,38 +74,38 @@ func checkAll(all []setup.Config) error {
 	return nil
 }
 
-// furnish makes the desk of each cluster, and that of all together.
-func (d *Dashboard) furnish(all []setup.Config, templates map[string]*template.Template) {
+// build makes the server of each cluster, and that of all together.
+func (d *Dashboard) build(all []setup.Config, templates map[string]*template.Template) {
 	if len(all) == 1 {
-		d.desk = *newDesk(all[0], d.urls, templates)
+		d.server = *newServer(all[0], d.urls, templates)
 		return
 	}
 	site.Colour(all)
 	front := &site.Site{Config: together(all), URLs: d.urls, Templates: templates}
 	traces := map[string]*backtraces.Store{}
 	for _, config := range all {
-		c := newDesk(config, d.urls.In(config.Cluster.Name), templates)
+		c := newServer(config, d.urls.In(config.Cluster.Name), templates)
 		d.clusters = append(d.clusters, c)
 		front.Parts = append(front.Parts, c.site)
 		traces[config.Cluster.Name] = c.traces
 	}
-	d.desk = desk{site: front, traces: backtraces.Together(stacktrace.NewReader(all[0].Sources), traces)}
+	d.server = server{site: front, traces: backtraces.Together(stacktrace.NewReader(all[0].Sources), traces)}
 	d.pages = pages.New(d.site, d.traces)
 	d.api = api.New(d.site, d.pages)
 }
 
-// newDesk makes the desk of a cluster.
-func newDesk(config setup.Config, u site.URLs, templates map[string]*template.Template) *desk {
+// newServer makes the server of a cluster.
+func newServer(config setup.Config, u site.URLs, templates map[string]*template.Template) *server {
 	if u.Cluster != "" {
 		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
 	}
-	c := &desk{
+	c := &server{
 		site: &site.Site{Config: config, URLs: u, Templates: templates,
-			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
+			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
 				Policy: config.Policy, Cluster: u.Cluster}),
-			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
+			History: history.NewStore(history.Source{History: config.Store.History, Audit: config.Store.Audit,
 				Relists: config.Relists, Log: config.Log, Cluster: u.Cluster})},
-		traces: backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
+		traces: backtraces.NewStore(config.Store.Get, stacktrace.NewReader(config.Sources)),
 	}
 	if config.Waited != nil {
 		c.site.Remember = trends.NewRemote(config.Waited)
@@ -119,28 +123,32 @@ func together(all []setup.Config) setup.Config {
 	front.Cluster = setup.Cluster{}
 	front.Links = nil
 	front.Endpoints = nil
-	front.Members = nil
-	front.Foreign = nil
-	front.Unlockers = nil // those that the caller may know of are those of the parts of a request
+	front.View = inFront{front.View}
+	front.Members = func() []setup.Member { return nil }
 	for i := range all {
 		front.Endpoints = append(front.Endpoints, all[i].Endpoints...)
-		if all[i].Queues != nil {
-			front.Queues = all[i].Queues // says that waiters are known; each part of a request has its own
-		}
 	}
 	return front
 }
 
-// desks are those of the clusters.
-func (d *Dashboard) desks() []*desk {
+// inFront is the view of what shows several clusters: what is in one of them is for the parts of a request, which know
+// what the caller may see.
+type inFront struct{ setup.View }
+
+func (inFront) Unlockers() []protocol.Unlocker { return nil }
+
+func (inFront) Foreign() ([]string, int) { return nil, 0 }
+
+// servers are those of the clusters.
+func (d *Dashboard) servers() []*server {
 	if d.clusters == nil {
-		return []*desk{&d.desk}
+		return []*server{&d.server}
 	}
 	return d.clusters
 }
 
 // path is where the locks of the cluster are, below the prefix.
-func (c *desk) path() string {
+func (c *server) path() string {
 	if c.site.URLs.Cluster == "" {
 		return ""
 	}
@@ -209,7 +217,7 @@ func (d *Dashboard) lockOfOne(r *site.Request) (site.Answer, error) {
 			return c.api.ServeLock(part)
 		}
 	}
-	return site.Answer{}, errors.New("a cluster without a desk")
+	return site.Answer{}, errors.New("a cluster without a server")
 }
 
 // whichCluster refuses a request that does not say which cluster it means.
@@ -222,7 +230,7 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) { d.Ended
 
 // EndedIn is [Dashboard.Ended] for one of several clusters.
 func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata.Ending) {
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		if c.site.URLs.Cluster == cluster || d.clusters == nil {
 			c.site.History.See(r, ending, c.site.Config.Now())
 		}
@@ -232,9 +240,59 @@ func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata
 // Ready reports whether there is anything to show, of one cluster at least. It stays true when etcd is away: the last
 // known snapshot is worth most then.
 func (d *Dashboard) Ready() bool {
-	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
-		return c.site.Config.Fresh().Level(c.site.Config.Now()) != locks.Never
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
+		return c.site.Fresh().Level(c.site.Config.Now()) != locks.Never
 	})
 }
 
 var _ http.Handler = (*Dashboard)(nil)
+
+const runEvery = 3 * time.Second
+
+// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work
+// without it.
+func (d *Dashboard) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, c := range d.servers() {
+		running.Go(func() { c.actions.Run(ctx) })
+		running.Go(func() { c.fetch(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// fetch fetches what pages about a cluster may need.
+func (c *server) fetch(ctx context.Context) {
+	for {
+		now := c.site.Config.Now()
+		fresh := c.site.Fresh()
+		c.site.History.Observe(now, fresh)
+		live := fresh.Level(now) == locks.Live
+		if live && c.site.Trends.Due(now) {
+			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh)))
+		}
+		if !c.site.Config.HideBacktraces && live {
+			c.traces.Fetch(ctx, c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(runEvery):
+		}
+	}
+}
+
+// waiting is who waits for what, and for whom.
+func waiting(s *locks.Snapshot) []trends.Waiting {
+	all := make([]trends.Waiting, 0, len(s.Queues))
+	for lock, queue := range s.Queues {
+		w := trends.Waiting{Lock: lock, N: len(queue)}
+		for _, r := range s.Holders(lock) {
+			if !slices.Contains(w.Owners, r.Owner) {
+				w.Owners = append(w.Owners, r.Owner)
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}

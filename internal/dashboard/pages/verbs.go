@@ -4,15 +4,57 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // GentleLink leads to what an operator can do without taking anything away.
 type GentleLink struct{ Text, URL string }
+
+// GentleLinks lead to what the caller may do for the holder of the lock, where it makes sense.
+func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
+	var links []GentleLink
+	for _, l := range []struct {
+		verb protocol.Verb
+		text string
+		page string
+	}{
+		{protocol.ActionExtend, "Give more time…", "extend"},
+		{protocol.ActionAsk, "Ask to finish…", "ask"},
+	} {
+		if canDo(s, r, l.verb, row) {
+			links = append(links, GentleLink{l.text, s.URLs.Act(l.page, row.Name, row.UUID, FromView(s.URLs, r))})
+		}
+	}
+	return links
+}
+
+// canDo reports whether the caller may do it to the hold, and it makes sense.
+func canDo(s *site.Site, r *site.Request, v protocol.Verb, row *locks.Row) bool {
+	return s.MayDo(r, v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
+}
+
+// actionWords says what an operator did.
+func actionWords(a *protocol.Action) string {
+	switch a.Action {
+	case protocol.ActionForceUnlock:
+		return "force unlock"
+	case protocol.ActionAsk:
+		return "asked to finish"
+	case protocol.ActionEndDelay:
+		return "ended the lock delay"
+	case protocol.ActionExtend:
+		return "gave " + text.Duration(a.Length()) + " more"
+	case protocol.ActionAcknowledge:
+		return "acknowledged for " + text.Duration(a.Length())
+	case protocol.ActionWithdraw:
+		return "withdrew an acknowledgement"
+	}
+	return text.Clip(string(a.Action), site.MaxWordShown)
+}
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
 func DoneTo(r *metadata.Record, now time.Time) []string {
@@ -44,18 +86,4 @@ func (p *Pages) fillGentle(v *lockPage, r *site.Request, lock *site.Lock) {
 	}
 	v.Gentle = GentleLinks(p.site, r, lock.Row)
 	v.Framed = len(p.site.Config.FrameAncestors) > 0
-}
-
-// GentleLinks lead to what the caller may do for the holder of the lock, where it makes sense.
-func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
-	var links []GentleLink
-	from := FromView(s.URLs, r)
-	if s.Config.Extend != nil && r.Caller.MayFor(access.Extend, row.Owner) &&
-		protocol.CheckMoreTime(row.Record, time.Second, r.Now) == nil {
-		links = append(links, GentleLink{"Give more time…", s.URLs.Act("extend", row.Name, row.UUID, from)})
-	}
-	if s.Config.AskHolder != nil && r.Caller.MayFor(access.Ask, row.Owner) && protocol.CheckAsk(row.Record) == nil {
-		links = append(links, GentleLink{"Ask to finish…", s.URLs.Act("ask", row.Name, row.UUID, from)})
-	}
-	return links
 }
