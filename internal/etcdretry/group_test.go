@@ -151,7 +151,8 @@ func TestTransactionsOfABusyClientShareRequests(t *testing.T) {
 		for i, txn := range txns {
 			// It was there before. Its neighbours in the request are not concerned.
 			taken := txn.Only == "g"
-			if errs[i] != nil || answers[i].Succeeded == taken || answers[i].Indeterminate || answers[i].Header.Revision == 0 {
+			if errs[i] != nil || answers[i].Succeeded == taken || answers[i].Indeterminate ||
+				answers[i].Header.Revision == 0 {
 				t.Errorf("%v: %+v, %v", txn.Only, answers[i], errs[i])
 			}
 			if taken && string(answers[i].Keys(0).Kvs[0].Value) != "x" {

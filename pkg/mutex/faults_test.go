@@ -24,10 +24,12 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 	kept := take(t, locks, "kept", mutex.Heartbeat(time.Hour))
 	<-watches
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-	defer cancel()
-	if _, err := locks.Lock(ctx, "kept"); err == nil {
-		t.Error("two hold the lock")
+	for _, o := range []mutex.Option{nil, mutex.WithoutQueue()} {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		if _, err := locks.Lock(ctx, "kept", o); err == nil {
+			t.Error("two hold the lock")
+		}
+		cancel()
 	}
 	lost := take(t, locks, "lost")
 	<-watches

@@ -19,7 +19,7 @@ import (
 // line is a queue before lock "a" of an etcd, one client and one waiter each.
 type line struct {
 	testing.TB
-	server *etcdtest.Space // nil where etcd is in memory
+	server *etcdtest.Server // nil where etcd is in memory
 	etcd   *clientv3.Client
 
 	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
@@ -29,8 +29,9 @@ type line struct {
 	cutShort bool
 }
 
+// newLine is one of a real etcd, which nothing else uses: for benchmarks.
 func newLine(t testing.TB) *line {
-	server := etcdtest.Shared(t)
+	server := etcdtest.Start(t)
 	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
 	t.Cleanup(q.nothingLeft)
 	return q

@@ -84,25 +84,27 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestLockEndsWithItsContext(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a", mutex.Purpose("the first"))
-	defer l.Unlock()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-watches // the holder's and the waiter's
-		<-watches
-		cancel()
-	}()
-	_, err := locks.Lock(ctx, "a")
-	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
-		t.Errorf("want the holder, got %v", err)
-	}
-	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(),
-		`context canceled: lock "a" is held by billing on host-1`) {
-		t.Errorf("want the context's error too, got %v", err)
+	for name, o := range map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()} {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				l := take(t, q.client(), "a")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				began := time.Now()
+				_, err := q.client().Lock(ctx, "a", o)
+				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
+					t.Errorf("want the holder, got %v", err)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
+					`context deadline exceeded: lock "a" is held by billing on host-1`) {
+					t.Errorf("want the context's error too, got %v", err)
+				}
+				if d := time.Since(began); d != time.Minute {
+					t.Errorf("it ended after %v", d)
+				}
+				q.unlock(l)
+			})
+		})
 	}
 }
 

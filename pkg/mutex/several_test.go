@@ -61,40 +61,41 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 }
 
 func TestAllOrNothing(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	for _, all := range []struct {
-		name string
-		take func(ctx context.Context, names []string, opts ...mutex.Option) (*mutex.Locks, error)
-	}{{"TryLockAll", c.TryLockAll}, {"LockAll", c.LockAll}} {
-		t.Run(all.name, func(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		for name, takeAll := range map[string]func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error){
+			"TryLockAll": c.TryLockAll, "LockAll": c.LockAll,
+		} {
 			b := take(t, c, "b")
 			ctx := untilThen(t, func() bool { return queued(q.etcd, layout(q), "b") })
-			_, err := all.take(ctx, []string{"c", "b", "a"})
+			if name == "TryLockAll" {
+				ctx = t.Context()
+			}
+			_, err := takeAll(ctx, []string{"c", "b", "a"})
 			held, isHeld := errors.AsType[*mutex.HeldError](err)
 			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
-				t.Errorf("got %v", err)
+				t.Errorf("%s: %v", name, err)
 			}
 			q.unlock(b)
 			etcdtest.Eventually(t, "nothing left", func() bool {
 				return withoutTombstones(t, q.etcd) == 0 // giving up while a request is under way leaves one
 			})
-		})
-	}
-	etcdtest.Put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")
-	etcdtest.Put(t, q.etcd, layout(t).Tail("b"), "00000000-0000-4000-8000-000000000001")
-	_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
-	if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
-		t.Errorf("while others queue for one of them: %v", err)
-	}
-	q.delete(layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001")) // the tail is left behind
-	g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Unlock(); err != nil {
-		t.Error(err)
-	}
+		}
+		etcdtest.Put(t, q.etcd, layout(t).Ticket("b", foreignUUID), "{}")
+		etcdtest.Put(t, q.etcd, layout(t).Tail("b"), foreignUUID)
+		_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
+			t.Errorf("while others queue for one of them: %v", err)
+		}
+		q.delete(layout(t).Ticket("b", foreignUUID)) // the tail is left behind
+		g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {

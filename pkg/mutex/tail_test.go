@@ -234,8 +234,10 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	})
 }
 
-// withoutSpace has an etcd refuse all transactions with a put while full is set, as it does when its space is used up.
+// withoutSpace has an etcd refuse leases and all transactions with a put while full is set, as it does when its space
+// is used up.
 func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {
+	etcd.Lease = &grants{Lease: etcd.Lease, full: full}
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 		if full.Load() && puts(slices.Concat(txn.thenOps, txn.elseOps)) {
 			return nil, rpctypes.ErrNoSpace
@@ -243,6 +245,18 @@ func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {
 		return txn.send(ctx)
 	}}
 	return etcd
+}
+
+type grants struct {
+	clientv3.Lease
+	full *atomic.Bool
+}
+
+func (g *grants) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if g.full.Load() {
+		return nil, rpctypes.ErrNoSpace
+	}
+	return g.Lease.Grant(ctx, ttl)
 }
 
 // puts reports whether one of the operations may put a key.

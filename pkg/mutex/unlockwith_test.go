@@ -52,20 +52,26 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 	}
 }
 
+// The watch hears of the release before the caller does.
 func TestReleaseIsNoLossToTheWatch(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	for range 30 {
-		l := take(t, locks, "a")
-		<-watches
+	lineInABubble(t, func(t *testing.T, q *line) {
+		etcd := q.connect(t)
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if txn.writes("/x") {
+				time.Sleep(time.Second)
+			}
+			return r, err
+		}}
+		l := take(t, newClient(t, etcd), "a")
+		time.Sleep(time.Second) // it is watched now
 		if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
 			t.Fatal(err)
 		}
 		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
 			t.Fatalf("the context ended with %v", cause)
 		}
-	}
+	})
 }
 
 func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {

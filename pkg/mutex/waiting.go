@@ -63,9 +63,9 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 }
 
 // waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
-// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost does
-// not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far
-// ahead is noticed when the rotation comes to its ticket.
+// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost
+// does not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up
+// far ahead is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
