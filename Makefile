@@ -142,7 +142,7 @@ etcdserver:
 $(CLIENTS): etcdserver
 
 .PHONY: clients-install
-clients-install: $(CLIENTS) ## what README.md and those of the clients say under Install, word for word, with an empty home
+clients-install: $(CLIENTS) ## what the pages of the clients say under Install, word for word, with an empty home
 	clients/install go $(CLIENTS:client-%=%)
 
 .PHONY: clients-demo

@@ -53,6 +53,41 @@ func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
 	}
 }
 
+// Whoever begins at the index finds every page of the documentation.
+func TestEveryPageIsFoundFromTheIndex(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+\.md)`)
+	found := map[string]bool{}
+	next := []string{"docs/README.md"}
+	for len(next) > 0 {
+		page := next[0]
+		next = next[1:]
+		if found[page] {
+			continue
+		}
+		found[page] = true
+		for _, to := range link.FindAllStringSubmatch(read(t, page), -1) {
+			ours, whole := strings.CutPrefix(to[1], "https://github.com/clustermutex/unlocker/blob/main/")
+			switch {
+			case whole: // as on the pages of packages
+				next = append(next, ours)
+			case !strings.Contains(to[1], "://"):
+				next = append(next, path.Join(path.Dir(page), to[1]))
+			}
+		}
+	}
+	for _, pages := range []string{"docs/*.md", "docs/*/*.md", "clients/*/*.md"} {
+		all, err := filepath.Glob(pages)
+		if err != nil || len(all) < 5 {
+			t.Fatalf("only these pages were found: %q, %v", all, err)
+		}
+		for _, page := range all {
+			if !found[filepath.ToSlash(page)] {
+				t.Errorf("no link leads from docs/README.md to %s", page)
+			}
+		}
+	}
+}
+
 // headings are the anchors that a page gets.
 func headings(page string) map[string]bool {
 	anchors := map[string]bool{}

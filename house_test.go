@@ -26,7 +26,7 @@ func TestTheDrawingHasEveryRoom(t *testing.T) {
 // drawing returns the folders of the drawing: two more spaces in front of a name lead one folder down.
 func drawing(t *testing.T) map[string]bool {
 	t.Helper()
-	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "## The rooms\n\n```\n")
+	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "## The packages\n\n```\n")
 	text, _, found := strings.Cut(text, "\n```\n")
 	if !found {
 		t.Fatal("docs/architecture.md has no drawing")

@@ -66,7 +66,8 @@ func (s step) client(_ context.Context, etcd *clientv3.Client, _ *ends) (contest
 func usualDraft() metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
-		Owner: "bench", Hostname: "localhost", PID: 12345, Purpose: "send the invoices of the month",
+		Holder: metadata.Holder{Owner: "bench", Hostname: "localhost", PID: 12345,
+			Purpose: "send the invoices of the month"},
 		Client: "unlocker-go v1.0.0",
 		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 			"example.com/shop/internal/billing.(*Runner).Invoices\n", 6),

@@ -55,9 +55,11 @@ var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 
 func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 	return metadata.Draft{
-		UUID: uuid(i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50,
-			i%400), PID: i%30000 + 1,
-		Purpose: fmt.Sprintf("invoices of shard %d", i%100), Client: "unlocker-go v1.0.0", Backtrace: trace,
+		UUID: uuid(i),
+		Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50),
+			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i%400), PID: int64(i%30000 + 1),
+			Purpose: fmt.Sprintf("invoices of shard %d", i%100)},
+		Client: "unlocker-go v1.0.0", Backtrace: trace,
 		LockedAt: time.Now(), AlertAt: alertAt, AutoUnlockAt: autoUnlockAt,
 	}
 }
@@ -74,7 +76,7 @@ func (c *crowd) fields(i int, alertAt, autoUnlockAt time.Time) ([]metadata.Field
 		{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
 		{Name: metadata.FieldOwner, Value: d.Owner},
 		{Name: metadata.FieldHostname, Value: d.Hostname},
-		{Name: metadata.FieldPID, Value: strconv.Itoa(d.PID)},
+		{Name: metadata.FieldPID, Value: strconv.FormatInt(d.PID, 10)},
 		{Name: metadata.FieldLockedAt, Value: metadata.FormatTime(d.LockedAt)},
 		{Name: metadata.FieldBacktrace, Value: d.Backtrace},
 	}, nil

@@ -4,8 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -149,5 +154,127 @@ func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
+	return a
+}
+
+const (
+	maxCycles = 20 // deadlocks that are pushed, the oldest ones
+	maxWaits  = 10 // waits described of each
+)
+
+// deadlocks returns the cycles that are pushed, or will be soon.
+func (p *Pusher) deadlocks() []deadlock.Cycle {
+	if p.c.Deadlocks == nil {
+		return nil
+	}
+	all := p.c.Deadlocks()
+	return all[:min(len(all), maxCycles)]
+}
+
+// alike reports whether two updates found the same cycles.
+func alike(a, b []deadlock.Cycle) bool {
+	return slices.EqualFunc(a, b, func(a, b deadlock.Cycle) bool {
+		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits,
+			func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
+	})
+}
+
+// updateDeadlocks stores the cycles that have lasted long enough in the alert set, and returns what is new.
+func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news []alert) {
+	for _, c := range cycles {
+		if c.Since.IsZero() {
+			continue // its age is unknown
+		}
+		if due := c.Since.Add(deadlockFor); now.Before(due) {
+			p.next = earlier(p.next, due)
+			continue
+		}
+		a := p.deadlockAlert(c)
+		if before := p.alerts[a.key]; before == nil || !before.same(a) {
+			news = append(news, a)
+		}
+		p.alerts.set(a, "")
+	}
+	return news
+}
+
+// deadlockAlert returns the alert about a deadlock.
+func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
+	locks, holders := c.Labels()
+	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
+	says := alerttext.Deadlock(locks, holders, c.Since)
+	a.notes = map[string]string{
+		"summary":     says.Summary,
+		"description": says.Description,
+		"waits":       describe(c),
+		"runbook_url": runbooks + strings.ToLower(deadlocked),
+	}
+	if p.c.Dashboard != "" {
+		a.notes["dashboard"] = p.c.Dashboard + "waiting"
+	}
+	return a
+}
+
+// describe returns a sentence for each wait of the cycle.
+func describe(c deadlock.Cycle) string {
+	var sentences []string
+	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
+		held := alerttext.Line(w.Held[0].String())
+		if others := len(w.Held) - 1; others > 0 {
+			held += fmt.Sprintf(" and %d more", others)
+		}
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", alerttext.Line(w.Who.String()),
+			alerttext.Line(w.Lock),
+			held))
+	}
+	if more := len(c.Waits) - len(sentences); more > 0 {
+		sentences = append(sentences, fmt.Sprintf("There are %d more in the cycle.", more))
+	}
+	return strings.Join(sentences, " ")
+}
+
+// maxUnclaimed is how many alerts about locks that nobody takes are pushed, the longest first.
+const maxUnclaimed = 100
+
+// unclaimed returns the locks that nobody takes, and when there may be another one.
+func (p *Pusher) unclaimed() ([]unclaimed.Lock, time.Duration) {
+	if p.c.Unclaimed == nil {
+		return nil, 0
+	}
+	all, next := p.c.Unclaimed()
+	return all[:min(len(all), maxUnclaimed)], next
+}
+
+// sameUnclaimed reports whether two updates found the same locks.
+func sameUnclaimed(a, b []unclaimed.Lock) bool {
+	return slices.EqualFunc(a, b, func(a, b unclaimed.Lock) bool {
+		return a.Name == b.Name && a.Since.Equal(b.Since) && a.First.ID == b.First.ID
+	})
+}
+
+// updateUnclaimed stores the locks that nobody takes in the alert set, and returns what is new.
+func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
+	entered := map[key]bool{}
+	for _, l := range found {
+		a := p.unclaimedAlert(l)
+		if entered[a.key] { // two names look alike: the one that has been free for longer wins
+			continue
+		}
+		entered[a.key] = true
+		if before := p.alerts[a.key]; before == nil || !before.same(a) {
+			news = append(news, a)
+		}
+		p.alerts.set(a, "")
+	}
+	return news
+}
+
+// unclaimedAlert returns the alert about a lock that nobody takes. It has no number of waiters, which changes all the
+// time.
+func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
+	first := holder{Hold: alerttext.Hold{Lock: l.Name, Owner: l.First.Owner, Host: l.First.Hostname},
+		purpose: l.First.Purpose}
+	a := alert{key: p.keyOf(lockUnclaimed, l.Name, l.First.Owner, nil), severity: "warning", starts: l.Since}
+	a.notes = p.notes(a.name, first, alerttext.Unclaimed(first.Hold, l.Since))
 	return a
 }

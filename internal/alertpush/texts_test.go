@@ -30,12 +30,13 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 		c := w.config()
 		c.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle(w.began)} }
 		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			first := metadata.Waiter{Ticket: metadata.Ticket{Owner: "search", Hostname: "host-2"}}
+			first := metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: "search",
+				Hostname: "host-2"}}}
 			return []unclaimed.Lock{{Name: "orders/settle #1", Since: w.began, First: first}}, 0
 		}
 		time.Sleep(time.Second)
 		defer w.start(c)()
-		w.pusher.Ended(nil, &metadata.Ending{Lock: "l", Owner: "billing", Hostname: "host-1",
+		w.pusher.Ended(nil, &metadata.Ending{Lock: "l", Holder: metadata.Holder{Owner: "billing", Hostname: "host-1"},
 			Ended: metadata.EndedAutoUnlocked, EndedAt: metadata.Time{Time: time.Now()}})
 		time.Sleep(90 * time.Second)
 		told := w.take()

@@ -26,7 +26,8 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 			case since < unclaimed.After:
 				return nil, unclaimed.After - since
 			}
-			first := metadata.Waiter{ID: "t", Ticket: metadata.Ticket{Owner: "billing", Hostname: "host-1"}}
+			first := metadata.Waiter{ID: "t",
+				Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: "billing", Hostname: "host-1"}}}
 			l := unclaimed.Lock{Name: "orders\x00settle", Since: began, Waiters: 3, First: first}
 			return []unclaimed.Lock{l, l}, 0
 		}

@@ -189,8 +189,8 @@ func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same
 func (w *world) lock(name string, change ...func(*metadata.Record)) *metadata.Record {
 	now := time.Now()
 	r := &metadata.Record{
-		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: "billing", Hostname: "host-1",
-		Purpose:  "nightly invoices",
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1", Purpose: "nightly invoices"},
 		LockedAt: now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(10 * time.Minute),
 		Seen: metadata.Seen{First: time.Since(w.began), Changed: time.Since(w.began)},
 	}

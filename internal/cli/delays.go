@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -84,8 +82,8 @@ func (o *delaysOptions) run(ctx context.Context) error {
 }
 
 type endDelayOptions struct {
-	app  *app
-	deed deed
+	operatorAction
+	app *app
 }
 
 func newEndDelay(a *app) *cobra.Command {
@@ -104,13 +102,13 @@ the source "cli".`,
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeNames,
 	}
-	o.deed.flags(cmd, "why, for the audit trail (required)")
+	o.flags(cmd, protocol.ActionEndDelay, "why, for the audit trail (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.deed.names.parse(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}
-		if err := o.deed.check(); err != nil {
+		if err := o.check(protocol.ActionEndDelay); err != nil {
 			return err
 		}
 		return o.run(cmd.Context(), name)
@@ -136,19 +134,15 @@ func (o *endDelayOptions) run(ctx context.Context, name string) error {
 		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
 	}
 	d := delays[i]
-	if o.deed.uuid != "" && o.deed.uuid != d.UUID {
+	if o.uuid != "" && o.uuid != d.UUID {
 		return heldf("nothing was done: it is %s, whose uuid is %s", protocol.DelayWords(&d, s.app.Now()),
 			text.Visible(d.UUID))
 	}
 	request, cancel := s.request(ctx)
 	defer cancel()
-	action := protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: s.app.Now()}, Actor: operator(), Source: "cli",
-		Client: "mutexctl " + build.Current().Version, Action: protocol.ActionEndDelay, Lock: name, UUID: d.UUID,
-		Token: d.Token, Revision: d.Revision, Holder: protocol.DelayWords(&d, s.app.Now()), Reason: o.deed.reason,
-		Ticket: o.deed.ticket, Result: "success",
-	}
-	err = s.store.EndDelay(request, &d, action)
+	action := o.entry(s, protocol.Action{Lock: name, UUID: d.UUID, Token: d.Token, Revision: d.Revision,
+		Holder: protocol.DelayWords(&d, s.app.Now())})
+	_, err = s.store.Do(request, protocol.ActionEndDelay, protocol.Subject{Delay: &d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
 		return noLockf("nothing was done: that lock delay of %s is over", text.Visible(name))

@@ -149,7 +149,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 const briefly = 2 * time.Second
 
 // reportFreshness reports on stderr when the lines stop being up to date, and when they are again.
-func (f *follower) reportFreshness(fresh lockview.Freshness) {
+func (f *follower) reportFreshness(fresh protocol.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
 		f.app.note("not up to date: %s", fresh.Cause)

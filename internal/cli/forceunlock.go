@@ -16,9 +16,9 @@ import (
 )
 
 type forceUnlockOptions struct {
-	app  *app
-	deed deed
-	yes  bool
+	operatorAction
+	app *app
+	yes bool
 
 	lockDelay time.Duration
 	given     func(flag string) bool
@@ -49,24 +49,24 @@ source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
 	}
-	o.deed.flags(cmd, "why, for history and audit trail (required)")
+	o.flags(cmd, protocol.ActionForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
 		"how long nobody is to follow, up to 1h; default: what the record says, or the unlockers")
 	o.given = cmd.Flags().Changed
 	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
-	o.deed.runs(cmd, a, o.check, o.run)
+	o.runs(cmd, a, o.check, o.run)
 	return cmd
 }
 
 func (o *forceUnlockOptions) check() error {
-	if err := o.deed.check(); err != nil {
+	if err := o.operatorAction.check(protocol.ActionForceUnlock); err != nil {
 		return err
 	}
 	switch {
 	case o.lockDelay < 0 || o.lockDelay > metadata.MaxLockDelay:
 		return usagef("--lock-delay is %v, it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
-	case o.yes && o.deed.uuid == "":
+	case o.yes && o.uuid == "":
 		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
 	case !o.yes && !o.app.interactive():
 		return usagef("there is no terminal to ask on: give --uuid and --yes")
@@ -85,14 +85,11 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.
 			return "", err
 		}
 	}
-	action := o.deed.action(s, protocol.ActionForceUnlock, &doc.Record)
-	removal := protocol.Forced(&doc.Record, action, o.delay(&doc.Record))
-	err = o.deed.send(ctx, s, &doc.Record, "force-unlock", func(ctx context.Context) error {
-		return s.store.ForceUnlock(ctx, removal, action)
-	})
+	on := protocol.Subject{Hold: &doc.Record, Follows: o.delay(&doc.Record)}
+	out, err := o.do(ctx, s, protocol.ActionForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
 	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.holder(&doc.Record))
-	if removal.Delay > 0 {
-		line += fmt.Sprintf("; a lock delay of %v has begun", removal.Delay)
+	if out.Follows > 0 {
+		line += fmt.Sprintf("; a lock delay of %v has begun", out.Follows)
 	}
 	return line, err
 }

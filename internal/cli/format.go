@@ -66,18 +66,20 @@ func orNone(s string) string {
 	return s
 }
 
-func hostPID(r *metadata.Record) string {
-	host := shortText(r.Hostname)
-	if r.PID != 0 {
-		host += ":" + strconv.FormatInt(r.PID, 10)
+func hostPID(h *metadata.Holder) string {
+	host := shortText(h.Hostname)
+	if h.PID != 0 {
+		host += ":" + strconv.FormatInt(h.PID, 10)
 	}
 	return host
 }
 
 // who names the holder: "backup on db-1:4711 as reader".
-func who(r *metadata.Record) string {
-	name := shortText(r.Owner) + " on " + hostPID(r)
-	if share := shareText(metadata.ShareOf(r.Name, r.Attributes)); share != "" {
+func who(r *metadata.Record) string { return whoAs(&r.Holder, metadata.ShareOf(r.Name, r.Attributes)) }
+
+func whoAs(h *metadata.Holder, s metadata.Share) string {
+	name := shortText(h.Owner) + " on " + hostPID(h)
+	if share := shareText(s); share != "" {
 		name += " as " + share
 	}
 	return name
@@ -124,21 +126,18 @@ func stateColour(s staleness.State) term.Colour {
 }
 
 func endingSentence(e *metadata.Ending) string {
-	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedYielded: "released",
-		metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced:       "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
-	}[e.Ended]
-	if words == "" {
-		words = "ended (" + text.Visible(e.Ended) + ")"
+	words, known := metadata.EndingOf(e.Ended)
+	said := words.Verb
+	if !known {
+		said = "ended (" + text.Visible(e.Ended) + ")"
 	}
 	if e.By != "" {
-		words += " by " + text.Visible(e.By)
+		said += " by " + text.Visible(e.By)
 	}
 	if e.Why != "" {
-		words += " (" + text.Prose(e.Why) + ")"
+		said += " (" + text.Prose(e.Why) + ")"
 	}
-	return words
+	return said
 }
 
 // orZero is the value, or the zero value if it is not known.
@@ -152,3 +151,12 @@ func orZero[T any](v *T) T {
 // textColumns is the most that owner, host and purpose take in a table. Lock names may take more, because they are
 // copied from there.
 const textColumns = 40
+
+// acknowledged is who looks at the hold in r, and for how much longer; empty if nobody does.
+func acknowledged(r *metadata.Record, now time.Time) string {
+	a := r.AcknowledgedAt(now)
+	if a == nil {
+		return ""
+	}
+	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
+}

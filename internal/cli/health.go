@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -178,8 +179,10 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 // sentence is the part of the line that a person reads.
 func (h *health) sentence() string {
 	problems := slices.Concat(h.general, h.clocks[:min(maxNamed, len(h.clocks))])
-	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
-		h.unhealthy[staleness.Abandoned], h.unhealthy[staleness.Alerting])
+	var unhealthy []string
+	for _, state := range slices.SortedFunc(maps.Keys(h.unhealthy), staleness.State.Compare) {
+		unhealthy = append(unhealthy, h.unhealthy[state]...)
+	}
 	if len(unhealthy) == 0 {
 		problems = append(problems, text.Count(h.counts[staleness.Held], "lock")+" held in time")
 	}

@@ -30,7 +30,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 ` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
-  mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
+  mutexctl history -o json | jq -r 'select(.how == "force-unlocked") | [.ended_at, .name, .by, .why] | @tsv'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
@@ -65,12 +65,12 @@ func (o *historyOptions) run(ctx context.Context) error {
 			}
 			continue
 		}
-		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
+		how, _ := metadata.EndingOf(e.Ended)
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
 			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
-			shortText(e.Ended), shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
+			how.Word, shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
 			orNone(lookedAtBy(&e)),
-			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
+			shortText(e.Owner), hostPID(&e.Holder), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)

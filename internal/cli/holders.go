@@ -23,7 +23,7 @@ func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Recor
 		shares = append([]*metadata.Record{&doc.Record}, shares...)
 	}
 	if err == nil {
-		err = s.heed(ctx, shares...)
+		err = s.applyStatements(ctx, shares...)
 	}
 	return shares, err
 }

@@ -117,7 +117,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 		abandoned = abandoned || state == staleness.Abandoned
 		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), orNone(acknowledged(r, now)), shortText(r.Owner),
-			hostPID(r), age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
+			hostPID(&r.Holder), age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
 			strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}

@@ -4,10 +4,231 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// operatorAction is what an operator does to a hold of another: which hold, and why.
+type operatorAction struct {
+	names          names
+	uuid           string
+	reason, ticket string
+}
+
+// noUUID is the --uuid of a record that has none.
+const noUUID = "none"
+
+// flags adds the flags of the verb; usage is that of the reason or note.
+func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string) {
+	o.names.flag(cmd)
+	f := cmd.Flags()
+	why := v.Facts().Why
+	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
+	f.StringVar(&o.reason, why, "", usage)
+	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
+	flags.CommandLineOnly(f, "uuid", why, "ticket") // for this one hold only
+}
+
+// runs makes cmd do something to the hold of the lock that it names: check looks at the flags, and act does it to the
+// hold as it was read, and says in a line what was done.
+func (o *operatorAction) runs(cmd *cobra.Command, a *app, check func() error,
+	act func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)) {
+	cmd.Args = wants(1, 1, "NAME")
+	cmd.ValidArgsFunction = a.completeNames
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.names.parse(args[0])
+		if err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return err
+		}
+		s, err := a.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		doc, err := o.read(cmd.Context(), s, name)
+		if err != nil {
+			return err
+		}
+		done, err := act(cmd.Context(), s, &doc)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.Stdout, done)
+		return err
+	}
+}
+
+// check checks what says why the verb is done.
+func (o *operatorAction) check(v protocol.Verb) error {
+	o.reason = strings.TrimSpace(o.reason)
+	why := v.Facts().Why
+	switch {
+	case v.Facts().MinWhy == 0:
+		if err := protocol.CheckNote(o.reason); err != nil {
+			return usagef("--%s: %w", why, err)
+		}
+	case o.reason == "":
+		return usagef("give a --%s: it is kept in history and audit", why)
+	case protocol.CheckReason(o.reason) != nil:
+		return usagef("--%s must be one line of at most %d bytes", why, metadata.MaxTextBytes)
+	}
+	return nil
+}
+
+// read reads the lock, and refuses a hold that is not the one that was named.
+func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.Document, error) {
+	doc, err := s.get(ctx, name)
+	if err != nil {
+		return doc, s.orShares(ctx, name, err)
+	}
+	if err := s.applyStatements(ctx, &doc.Record); err != nil {
+		return doc, err
+	}
+	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
+		return doc, heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
+			text.Visible(o.uuid), s.holder(&doc.Record))
+	}
+	return doc, nil
+}
+
+// do does it to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
+func (o *operatorAction) do(ctx context.Context, s *session, v protocol.Verb, on protocol.Subject,
+	a protocol.Action, doing string) (protocol.Outcome, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	out, err := s.store.Do(request, v, on, a)
+	return out, o.outcome(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
+}
+
+// action is the audit entry of what is done to the hold in r.
+func (o *operatorAction) action(s *session, r *metadata.Record) protocol.Action {
+	return o.entry(s, protocol.Action{Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
+		Holder: s.holder(r)})
+}
+
+// entry adds to an audit entry who does it and why.
+func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
+	a.ID = uuid.NewString()
+	a.At.Time = s.app.Now()
+	a.Actor = operator()
+	a.Source = "cli"
+	a.Client = "mutexctl " + build.Current().Version
+	a.Reason = o.reason
+	a.Ticket = o.ticket
+	a.Result = "success"
+	return a
+}
+
+// outcome is the error of what was done to the hold in r, for people.
+func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
+	var changed *lockstore.ChangedError
+	var refused *protocol.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return errors.New("nothing was done: " + refused.Error())
+	case errors.Is(err, lockstore.ErrNoSpace):
+		return lockstore.ErrNoSpace
+	case errors.As(err, &changed) && changed.Now.Token != 0 && changed.Now.Token == r.Token:
+		return heldf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
+	case errors.As(err, &changed) && changed.Now.Token != 0:
+		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.holder(&changed.Now.Record))
+	case errors.As(err, &changed):
+		return noLockf("nothing was done: nobody holds %s any more", text.Visible(r.Name))
+	}
+	return s.explain(ctx, doing, err)
+}
+
+// markCommand is a command that writes into the record of a hold and takes nothing away.
+type markCommand struct {
+	operatorAction
+	verb  protocol.Verb
+	doing string // a verb phrase before the lock's name
+	why   string // usage of the flag for the reason or note
+	done  func(s *session, r *metadata.Record, a protocol.Action) string
+
+	// For a verb that has a time.
+	lengthFlag, lengthUsage string
+	lengthMissing           string        // what it is, where there is no default
+	length                  time.Duration // its default
+
+	// For a verb that can be taken back.
+	undoFlag, undoUsage, undoing string
+	undone                       func(s *session, r *metadata.Record) string
+	undo                         bool
+
+	given func(flag string) bool
+}
+
+// markCommand makes cmd the command of m.
+func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
+	m.flags(cmd, m.verb, m.why)
+	f := cmd.Flags()
+	if m.lengthFlag != "" {
+		f.DurationVar(&m.length, m.lengthFlag, m.length, m.lengthUsage)
+		flags.CommandLineOnly(f, m.lengthFlag)
+	}
+	if m.undoFlag != "" {
+		f.BoolVar(&m.undo, m.undoFlag, false, m.undoUsage)
+		flags.CommandLineOnly(f, m.undoFlag)
+	}
+	m.given = f.Changed
+	m.runs(cmd, a, m.check, m.run)
+	return cmd
+}
+
+func (m *markCommand) check() error {
+	facts := m.verb.Facts()
+	switch {
+	case m.undo && (m.given(m.lengthFlag) || m.given(facts.Why)):
+		return usagef("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.Why)
+	case m.lengthMissing != "" && m.length == 0:
+		return usagef("give --%s, %s", m.lengthFlag, m.lengthMissing)
+	}
+	if facts.Time != nil {
+		if err := facts.Time(m.length); err != nil {
+			return usagef("--%s is %v: %w", m.lengthFlag, m.length, err)
+		}
+		if m.length%time.Second != 0 {
+			return usagef("--%s must be in whole seconds", m.lengthFlag)
+		}
+	}
+	return m.operatorAction.check(m.verb)
+}
+
+func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+	r := &doc.Record
+	on := protocol.Subject{Hold: r}
+	action := m.action(s, r)
+	if m.undo {
+		if _, err := m.do(ctx, s, m.verb.Facts().Undo, on, action, m.undoing); err != nil {
+			return "", err
+		}
+		return m.undone(s, r), nil
+	}
+	action.Seconds = int64(m.length / time.Second)
+	if _, err := m.do(ctx, s, m.verb, on, action, m.doing); err != nil {
+		return "", err
+	}
+	return m.done(s, r, action), nil
+}
 
 // readLine reads one line from the terminal; a signal ends it.
 func readLine(ctx context.Context, in *os.File) (string, error) {

@@ -105,9 +105,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	} else if share.Kind != "" {
 		p.fact("kind", shareText(share))
 	}
-	p.fact("owner", text.Visible(doc.Owner))
-	p.fact("host", text.Visible(doc.Hostname))
-	p.fact("pid", number(doc.PID))
+	for _, fact := range doc.Facts() {
+		p.fact(fact.Label, text.Visible(fact.Value))
+	}
 	p.fact("purpose", text.Visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
 	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
@@ -158,16 +158,13 @@ func (p *page) removed(e *metadata.Ending) {
 	if e == nil {
 		return
 	}
-	holder := metadata.Record{Name: e.Lock, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Attributes: e.Attributes}
-	p.fact("last removal", fmt.Sprintf("held by %s, %s %s", who(&holder), endingSentence(e),
-		instant(e.EndedAt.Time, p.now)))
+	holder := whoAs(&e.Holder, metadata.ShareOf(e.Lock, e.Attributes))
+	p.fact("last removal", fmt.Sprintf("held by %s, %s %s", holder, endingSentence(e), instant(e.EndedAt.Time, p.now)))
 }
 
 func (p *page) waiters(waiters []metadata.Waiter) {
 	for i, w := range waiters {
-		who := metadata.Record{Hostname: w.Hostname, PID: w.PID}
-		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who),
-			instant(w.Since.Time, p.now))
+		line := fmt.Sprintf("%d. %s since %s", i+1, whoAs(&w.Holder, metadata.Share{}), instant(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}
@@ -197,8 +194,7 @@ func (p *page) fields(fields []metadata.Field) {
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {
-		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(),
-			state) {
+		if next := judge(r, now).State; next.Urgency() < state.Urgency() {
 			state = next
 		}
 	}

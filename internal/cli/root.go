@@ -75,10 +75,11 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newSuggest(a), newPeriods(a),
 		newTasks(a), newCheck(a), newClusters(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newAck(a), newAsk(a), newExtend(a), newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
+		newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
 		newEtcdSetup(a),
 		newVersion(a), newExitCodesTopic(),
 	)
+	root.AddCommand(markCommands(a)...)
 	cobraCommands(root)
 	if err := root.RegisterFlagCompletionFunc("cluster", a.completeClusters); err != nil {
 		panic(err) // there is no such flag

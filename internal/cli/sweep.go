@@ -67,7 +67,7 @@ func (o *sweepOptions) run(ctx context.Context) error {
 			}
 			continue
 		}
-		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
+		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(&r.Holder), relative(r.AutoUnlockAt, now))
 	}
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err

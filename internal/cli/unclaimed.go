@@ -70,7 +70,7 @@ func (o *checkOptions) judgeUnclaimed(h *health, all *snapshot, free map[string]
 		first := free[lock]
 		h.found(pluginWarning, "nobody holds %s, %s, and the first in line (%s) does not take it",
 			text.Visible(lock), waits(len(all.waiters[lock])),
-			who(&metadata.Record{Owner: first.Owner, Hostname: first.Hostname, PID: first.PID}))
+			whoAs(&first.Holder, metadata.Share{}))
 	}
 	if more := len(locks) - maxNamed; more > 0 {
 		h.found(pluginWarning, "and %d more that nobody takes", more)

@@ -18,13 +18,15 @@ type watchOptions struct {
 	globs  globs
 }
 
-const watchShape = `JSON: one object per line.
+func watchShape() string {
+	return `JSON: one object per line.
 
   time      when the change was seen, RFC 3339, UTC
-  event     held, alerting, abandoned, expired, malformed: the lock's new state, or its state when the watch began
+  event     ` + stateWords(", ") + `: the lock's new state, or its state when the watch began
             ended: the hold is over
   lock      a lock as in "mutexctl list"
   ending    with "ended": an ending as in "mutexctl history"; else null`
+}
 
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{app: a}
@@ -37,7 +39,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 
 Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resumes by itself.
 
-` + watchShape,
+` + watchShape(),
 		Example: `  mutexctl watch
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// heed reads what witnesses say of the holds.
-func (s *session) heed(ctx context.Context, records ...*metadata.Record) error {
+// applyStatements reads what witnesses say of the holds, and sets it in their records.
+func (s *session) applyStatements(ctx context.Context, records ...*metadata.Record) error {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	if err := s.store.Heed(request, records...); err != nil {
+	if err := s.store.ApplyStatements(request, records...); err != nil {
 		return s.explain(ctx, "read what witnesses say of "+text.Visible(records[0].Name), err)
 	}
 	return nil

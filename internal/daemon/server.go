@@ -6,10 +6,21 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/build"
 )
 
 // Server serves HTTP on one address. Its time and size limits suit pages and metrics, not uploads or streams.
@@ -86,4 +97,215 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// WebSettings describe how HTTP is served.
+type WebSettings struct {
+	Address    string // host:port; host may be empty
+	OpsAddress string // of probes and metrics if they have a listener of their own
+	// ProbeAddress is an extra address for probes only: for probers that cannot log in, where metrics need a login. May
+	// be empty.
+	ProbeAddress string
+	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords.
+	// Its certificates are reread for every connection. It does not apply to OpsAddress and ProbeAddress.
+	ConfigFile  string
+	ExternalURL string // at which users reach the server, for links
+	// RoutePrefix is the path that all routes begin with; empty means the path of ExternalURL.
+	RoutePrefix string
+
+	ShutdownDelay   time.Duration // between readiness 503 and stopping the first part
+	ShutdownTimeout time.Duration // for all parts to stop
+	Pprof           bool          // profiles below /debug/pprof/ of the ops handler
+}
+
+// Check returns one sentence about what cannot work.
+func (s WebSettings) Check() error {
+	for _, address := range []string{s.Address, s.OpsAddress, s.ProbeAddress} {
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			return fmt.Errorf("the listen address %q is not of the form host:port", address)
+		}
+	}
+	for _, other := range []string{s.OpsAddress, s.ProbeAddress} {
+		if other != "" && other == s.Address {
+			return fmt.Errorf("two listeners have the same address %s", s.Address)
+		}
+	}
+	if _, err := s.external(); err != nil {
+		return err
+	}
+	if s.RoutePrefix != "" && !strings.HasPrefix(s.RoutePrefix, "/") {
+		return fmt.Errorf("the route prefix %q does not begin with a slash", s.RoutePrefix)
+	}
+	if s.ShutdownDelay < 0 || s.ShutdownTimeout < 0 {
+		return errors.New("a shutdown time is negative")
+	}
+	if err := web.Validate(s.ConfigFile); err != nil {
+		return fmt.Errorf("the web configuration %s (--web.config.file): %w", s.ConfigFile, err)
+	}
+	return nil
+}
+
+// Prefix returns the path that all routes begin with, without a trailing slash: "" is the root.
+func (s WebSettings) Prefix() string {
+	prefix := s.RoutePrefix
+	if prefix == "" {
+		if u, err := s.external(); err == nil && u != nil {
+			prefix = u.Path
+		}
+	}
+	return strings.TrimSuffix(path.Clean("/"+prefix), "/")
+}
+
+// external returns nil if no URL is given.
+func (s WebSettings) external() (*url.URL, error) {
+	if s.ExternalURL == "" {
+		return nil, nil
+	}
+	return ParseURL("the external URL", s.ExternalURL)
+}
+
+// ParseURL parses the URL of a server, perhaps with a path. Errors call it what.
+func ParseURL(what, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%s %q is not of the form https://host/path", what, text)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s %q is more than scheme, host and path", what, text)
+	}
+	return u, nil
+}
+
+// Readiness decides whether a program should get requests. The zero Readiness is ready.
+type Readiness struct {
+	mu       sync.Mutex
+	checks   []check
+	draining bool
+}
+
+type check struct {
+	name string
+	ask  func() error
+}
+
+// Add adds a condition. It is called at every probe and must be quick; the probe's answer shows its error.
+func (r *Readiness) Add(name string, ask func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checks = append(r.checks, check{name, ask})
+}
+
+// Drain ends readiness for good: the program is about to stop. It is a no-op for a nil Readiness.
+func (r *Readiness) Drain() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = true
+}
+
+// Check returns why the program is not ready: the errors of all conditions that are not excluded.
+func (r *Readiness) Check(excluded ...string) error {
+	r.mu.Lock()
+	checks, draining := r.checks, r.draining
+	r.mu.Unlock()
+	if draining {
+		return errors.New("shutting down")
+	}
+	var problems []error
+	for _, c := range checks {
+		if slices.Contains(excluded, c.name) {
+			continue
+		}
+		if err := c.ask(); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", c.name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// names returns the names of the conditions.
+func (r *Readiness) names() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.checks {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// ServeHTTP answers a probe with 200 or 503. The parameter exclude, which may be repeated, leaves out a condition.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	excluded := request.URL.Query()["exclude"]
+	known := r.names()
+	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
+		answer(w, http.StatusBadRequest, "exclude does not name a condition: there are "+strings.Join(known, ", "))
+		return
+	}
+	if err := r.Check(excluded...); err != nil {
+		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		return
+	}
+	answer(w, http.StatusOK, "ready")
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
+}
+
+// Ops serves what machines ask a program: liveness, readiness, metrics, profiles.
+type Ops struct {
+	Ready   *Readiness
+	Metrics *prometheus.Registry
+	Pprof   bool
+	Log     zerolog.Logger
+}
+
+// Probes serves /livez and /-/healthy, which always succeed and never ask etcd; and /readyz and /-/ready, where
+// exclude=NAME leaves out a condition.
+func (o Ops) Probes() *http.ServeMux {
+	mux := http.NewServeMux()
+	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }
+	mux.HandleFunc("GET /livez", alive)
+	mux.HandleFunc("GET /-/healthy", alive)
+	mux.Handle("GET /readyz", o.Ready)
+	mux.Handle("GET /-/ready", o.Ready)
+	return mux
+}
+
+// Handler serves the probes, /metrics and, if enabled, profiles below /debug/pprof/. Programs add their own routes.
+func (o Ops) Handler() *http.ServeMux {
+	mux := o.Probes()
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
+		Timeout: scrapeWithin,
+	})))
+	if o.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// NewRegistry returns a registry with the metrics of the process and of Go, and <namespace>_build_info.
+func NewRegistry(namespace string) *prometheus.Registry {
+	b := build.Current()
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "The build of this program; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
+	})
+	gauge.Set(1)
+	r := prometheus.NewRegistry()
+	r.MustRegister(gauge, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -115,7 +116,7 @@ func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/"), "Unlockers only report it: unlock it by hand.")
 	version := get(d, "/").Header().Get("ETag")
-	s.unlockers = []setup.Unlocker{unlocker("eu-1", s.now)}
+	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now)}
 	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
 	if get(d, "/").Header().Get("ETag") == version {
 		t.Error("the version of the list is the same")

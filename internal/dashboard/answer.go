@@ -1,22 +1,30 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
+	"mime"
 	"net/http"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
-	return d.handleIn(&d.desk, need, do)
+	return d.handleIn(&d.server, need, do)
 }
 
 // handleIn answers requests about the locks of a cluster.
-func (d *Dashboard) handleIn(c *desk, need access.Permission, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleIn(c *server, need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
 		if err := c.site.Admit(made.Caller, need); err != nil {
@@ -34,7 +42,7 @@ const (
 )
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(c *desk, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(c *server, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
 		refused := o.May(made.Caller)
@@ -162,4 +170,108 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answ
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(a.Body) // the reader went away: nobody to tell
 	}
+}
+
+// fail answers a request with an error. It is the only place where errors become answers.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var p *site.Problem
+	switch {
+	case errors.Is(err, locks.ErrTooSlow):
+		p = site.ErrTooSlowSearch
+	case errors.Is(err, locks.ErrLeft):
+		p = site.ErrReaderLeft
+	case !errors.As(err, &p):
+		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
+		p = site.ErrInternal
+	}
+	var a site.Answer
+	asJSON := d.wantsJSON(r)
+	if asJSON {
+		a.Type = "application/problem+json"
+		a.Body, err = json.Marshal(p)
+	} else {
+		a, err = d.site.Render("problem", d.problemPage(d.site.RequestOf(r), p))
+	}
+	if err != nil {
+		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
+		a = site.Answer{Type: "text/plain; charset=utf-8", Body: []byte(p.Title + "\n")}
+	}
+	a.Status = p.Status
+	a.Retry = p.Retry
+	if (p.Code == "not_loaded" || p.Again) && !asJSON {
+		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
+	}
+	d.send(w, r, a)
+}
+
+// wantsJSON reports whether a program asked.
+func (d *Dashboard) wantsJSON(r *http.Request) bool {
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
+		return strings.HasPrefix(r.URL.Path, d.route+c.path()+"api/")
+	}) || strings.HasPrefix(r.URL.Path, d.route+"api/")
+}
+
+type problemPage struct {
+	site.Page
+	Problem   *site.Problem
+	Endpoints []string // tried, when nothing was ever loaded
+	Retry     int      // seconds
+}
+
+func (d *Dashboard) problemPage(r *site.Request, p *site.Problem) problemPage {
+	view := problemPage{Page: d.site.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+	view.Query = site.BoxText(p.Name)
+	if p.Code == "not_loaded" {
+		view.Endpoints = d.site.Config.Endpoints
+	}
+	return view
+}
+
+const (
+	maxBody    = 16 << 10        // of a POST, in bytes
+	bodyWithin = 2 * time.Second // in which it has to be here
+
+	maxKept    = 64                     // forms of callers who may not, that are read at once
+	keptWithin = 250 * time.Millisecond // in which such a form has to be here
+)
+
+// unread closes the connection after requests whose body nobody reads. Otherwise the server would wait for the rest of
+// the body before it sends the answer, and who announces a body and sends none could hold up everything that is held
+// meanwhile.
+func unread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && r.ProtoMajor < 2 { // HTTP/2 waits for nothing
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
+func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
+	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
+		return &site.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
+			Detail: "The body must be " + kind + "."}
+	}
+	tooLarge := &site.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
+		Detail: "The body may have 16 KiB."}
+	if r.ContentLength > maxBody {
+		return tooLarge
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(within)) // a writer without a network has none
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &site.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
+			Detail: "The body did not arrive within 2 s. Nothing was done."}
+	case err != nil:
+		return site.BadBody("The body cannot be read.")
+	case len(body) > maxBody:
+		return tooLarge
+	}
+	_ = control.SetReadDeadline(time.Time{}) // what goes on reading would take the deadline for the end of the caller
+	w.Header().Del("Connection")
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }

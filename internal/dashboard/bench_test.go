@@ -28,9 +28,10 @@ func crowd(n int) *scene {
 		}
 		name := fmt.Sprintf("service-%02d/tenant-%06d/nightly", i%50, i)
 		s.locks = append(s.locks, &metadata.Record{
-			Name: name, UUID: uuid(name), Owner: fmt.Sprintf("service-%02d", i%50),
-			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i),
-			Purpose: "nightly run", LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
+			Name: name, UUID: uuid(name),
+			Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50),
+				Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i), Purpose: "nightly run"},
+			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
 			AutoUnlockAt: s.now.Add(alert + time.Hour),
 			Token:        int64(i + 1), Revision: int64(i + 1), DeadlineRevision: int64(i + 1),
 		})
@@ -259,21 +260,21 @@ func BenchmarkViewersOfLocks(b *testing.B) {
 // countReads counts the requests to etcd.
 func countReads(n *atomic.Int64) func(*setup.Config) {
 	return func(c *setup.Config) {
-		document, ending := c.Document, c.Ending
-		history, audit := c.History, c.Audit
-		c.Document = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
+		document, ending := of(c).get, of(c).ending
+		history, audit := of(c).history, of(c).audit
+		of(c).get = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
 			n.Add(1)
 			return document(ctx, lock)
 		}
-		c.Ending = func(ctx context.Context, hold string) (*metadata.Ending, error) {
+		of(c).ending = func(ctx context.Context, hold string) (*metadata.Ending, error) {
 			n.Add(1)
 			return ending(ctx, hold)
 		}
-		c.History = func(ctx context.Context, limit int) ([]metadata.Ending, error) {
+		of(c).history = func(ctx context.Context, limit int) ([]metadata.Ending, error) {
 			n.Add(1)
 			return history(ctx, limit)
 		}
-		c.Audit = func(ctx context.Context, limit int) ([]protocol.Action, error) {
+		of(c).audit = func(ctx context.Context, limit int) ([]protocol.Action, error) {
 			n.Add(1)
 			return audit(ctx, limit)
 		}

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -44,17 +43,12 @@ func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
 		w.scenes[name] = s
 		config := s.config()
 		config.Cluster = setup.Cluster{Name: name, Label: strings.ToUpper(name)}
-		config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
-			w.forced[name] = append(w.forced[name], r.Record.Name)
-			return nil
-		}
-		config.AskHolder = func(_ context.Context, r *metadata.Record, _ protocol.Action) error {
-			w.asked[name] = append(w.asked[name], r.Name)
-			return nil
-		}
-		config.Extend = func(_ context.Context, r *metadata.Record, _ protocol.Action) error {
-			w.more[name] = append(w.more[name], r.Name)
-			return nil
+		for verb, done := range map[protocol.Verb]map[string][]string{protocol.ActionForceUnlock: w.forced,
+			protocol.ActionAsk: w.asked, protocol.ActionExtend: w.more} {
+			operates(&config, func(on protocol.Subject, _ protocol.Action) error {
+				done[name] = append(done[name], on.Hold.Name)
+				return nil
+			}, verb)
 		}
 		config.Access = behindProxy(t)
 		config.Access.Permissions = parsed(t, "everyone: [view, audit, backtrace, unlock, ask, extend]")

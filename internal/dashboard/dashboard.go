@@ -1,3 +1,16 @@
+// Package dashboard is the page and the JSON API that answer, at 3 am: which lock is stuck, who holds it, what for, and
+// what happens next.
+//
+// A request travels one way. The door (door.go) finds out who asks and makes the request one value: a caller, a now, a
+// freshness, a snapshot. What the caller may do is checked before the handler runs (answer.go). Package locks filters
+// and sorts the snapshot; a struct is filled from it and becomes HTML (packages pages and actions) or JSON (package
+// api). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys, and falls back to
+// the snapshot when etcd is away.
+//
+// What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history knows holds that are over from etcd and, where nobody wrote it there, from what was seen.
+//
+// Everything that comes from a record is hostile until shown: names travel in queries only, text passes through
+// internal/text, html/template escapes the rest, every response carries the headers of headers.go, errors included.
 package dashboard
 
 import (
@@ -17,8 +30,8 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	desk             // what is shown: one cluster, or several together
-	clusters []*desk // each of several; nil where there is only one
+	server             // what is shown: one cluster, or several together
+	clusters []*server // each of several; nil where there is only one
 	hosts    hosts
 	urls     site.URLs
 	route    string // prefix under which requests arrive
@@ -53,7 +66,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.furnish(all, templates)
+	d.build(all, templates)
 	d.handler, err = d.routes()
 	return d, err
 }
@@ -95,7 +108,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
 	if d.clusters == nil {
-		d.lockRoutes(mux, &d.desk)
+		d.lockRoutes(mux, &d.server)
 		d.bookmarks(mux)
 	} else {
 		d.clusterRoutes(mux)
@@ -118,7 +131,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 }
 
 // lockRoutes are the addresses of what belongs to the locks of one cluster.
-func (d *Dashboard) lockRoutes(mux *chi.Mux, c *desk) {
+func (d *Dashboard) lockRoutes(mux *chi.Mux, c *server) {
 	route := d.route + c.path()
 	get := func(path string, need access.Permission, do site.Action) {
 		mux.Get(route+path, d.handleIn(c, need, do))

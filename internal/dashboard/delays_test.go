@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,7 +18,7 @@ import (
 // delayed gives the dashboard one lock delay: of the lock of this name.
 func delayed(s *scene, name string) func(*setup.Config) {
 	return func(c *setup.Config) {
-		c.Delays = func(lock string) []metadata.Delay {
+		of(c).delays = func(lock string) []metadata.Delay {
 			if lock != name {
 				return nil
 			}
@@ -42,7 +41,7 @@ func TestALockInItsDelaySaysWhoWasBeforeAndUntilWhen(t *testing.T) {
 	held := ok(t, s.dashboard(t, delayed(s, stuck)), "/lock?name="+stuck) // a share of it, or a client that ignored it
 	wantWords(t, held, want+stuck+" ends it).")
 	api := ok(t, s.dashboard(t, delayed(s, stuck)), "/api/v1/lock?name="+stuck)
-	for _, member := range []string{`"delays":[{"name":"` + stuck + `"`, `"how":"forced"`, `"revision":"99"`,
+	for _, member := range []string{`"delays":[{"name":"` + stuck + `"`, `"how":"force-unlocked"`, `"revision":"99"`,
 		`"until_in_seconds":26`} {
 		if !strings.Contains(api, member) {
 			t.Errorf("the API does not say %s: %s", member, api)
@@ -63,13 +62,13 @@ func ends(t testing.TB, s *scene, name string, done *[]protocol.Action, fails ..
 		c.Access = behindProxy(t)
 		c.Access.Permissions = parsed(t, strings.Replace(roles, "users:\n",
 			"users:\n  catalog-only: [view, 'unlock owner:catalog']\n", 1))
-		c.EndDelay = func(_ context.Context, d *metadata.Delay, a protocol.Action) error {
-			if d.Lock != name || d.Revision != 99 {
+		operates(c, func(on protocol.Subject, a protocol.Action) error {
+			if d := on.Delay; d.Lock != name || d.Revision != 99 {
 				t.Errorf("the delay to end is %+v", d)
 			}
 			s.change(func() { *done = append(*done, a) })
 			return errors.Join(fails...)
-		}
+		}, protocol.ActionEndDelay)
 	}
 }
 
@@ -135,7 +134,7 @@ func TestTheEndOfALockDelayIsRefused(t *testing.T) {
 		"with another name": {"chief", set("typed", "billing"), nil, 422, "not the name", "denied"},
 		"of another delay":  {"chief", set("revision", "98"), nil, 409, "There is now a lock delay", "conflict"},
 		"that is over":      {"chief", nil, metadata.ErrChanged, 409, "that you saw is over.", "conflict"},
-		"when nobody knows": {"chief", nil, setup.ErrUnknown, 504, "Outcome unknown", "error"},
+		"when nobody knows": {"chief", nil, protocol.ErrUnknown, 504, "Outcome unknown", "error"},
 		"when etcd refuses": {"chief", nil, errors.New("no leader"), 503, "Nothing was done: no leader", "error"},
 		"while etcd is away": {"chief", away, nil, 412,
 			"mutexctl end-delay --uuid " + delayedHold +
@@ -268,10 +267,10 @@ func TestAForceUnlockHasTheLockDelayOfTheRecordOrTheDefault(t *testing.T) {
 			var got time.Duration
 			d, _ := operated(t, s, func(config *setup.Config) {
 				publishing(func(p *staleness.Policy) { p.LockDelay = c.standard })(config)
-				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
-					got = r.Delay
+				operates(config, func(on protocol.Subject, _ protocol.Action) error {
+					got = on.Follows
 					return nil
-				}
+				}, protocol.ActionForceUnlock)
 			})
 			form := get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief").Body.String()
 			if told := strings.Contains(form, "A lock delay of "); told != (c.want > 0) {

@@ -1,9 +1,15 @@
 package dashboard
 
 import (
+	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // door finds out who asks, and makes the request. What the caller may do is for the handlers to check.
@@ -17,4 +23,93 @@ func (d *Dashboard) door(next http.Handler) http.Handler {
 		made := d.site.NewRequest(r, c)
 		next.ServeHTTP(w, made.Request)
 	})
+}
+
+// hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
+// leads to our address says that name, and would let that site read what we answer.
+type hosts map[string]bool
+
+func newHosts(origin string, more []string) (hosts, error) {
+	list := hosts{"localhost": true}
+	if u, err := url.Parse(origin); err == nil && u.Host != "" {
+		list[normalHost(u.Hostname())] = true
+	}
+	for _, name := range more {
+		if host := normalHost(name); host == "" || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+			return nil, fmt.Errorf("%q is not the name of a host, such as mutexdash.example", name)
+		}
+		list[normalHost(name)] = true
+	}
+	return list, nil
+}
+
+func normalHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
+
+// ours reports whether a request for this Host is for us. An address is: nobody can make a name of it. So is none,
+// which no browser sends.
+func (h hosts) ours(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if _, err := netip.ParseAddr(strings.Replace(host, "%25", "%", 1)); err == nil || host == "" {
+		return true
+	}
+	return h[normalHost(host)]
+}
+
+// misdirected refuses requests under the name of another host, with an answer that tells nothing but what to do.
+func (d *Dashboard) misdirected(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.hosts.ours(r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		p := &site.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
+			Title: "Not the name of this dashboard",
+			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If users reach the "+
+				"dashboard by that name, start it with "+
+				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
+				site.Logged(r.Host))}
+		if d.wantsJSON(r) {
+			d.fail(w, r, p)
+			return
+		}
+		d.send(w, r, site.Answer{Status: p.Status, Type: "text/plain; charset=utf-8",
+			Body: []byte(p.Title + "\n" + p.Detail + "\n")})
+	})
+}
+
+// checkExternalURL returns the origin and the path of the external URL; both are empty for an empty one.
+func checkExternalURL(s string) (origin, path string, err error) {
+	if s == "" {
+		return "", "", nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("the external URL %q cannot be read", s)
+	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
+		return "", u.Path, nil
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a "+
+			"path", s)
+	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", "", fmt.Errorf("the external URL %q must not hold a query, a fragment or a user", s)
+	}
+	return u.Scheme + "://" + u.Host, u.Path, nil
+}
+
+// normalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
+func normalPrefix(path string) (string, error) {
+	path = strings.Trim(path, "/")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
+			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
+		}
+	}
+	if path == "" {
+		return "/", nil
+	}
+	return "/" + path + "/", nil
 }

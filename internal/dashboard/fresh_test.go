@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 func TestPageSaysHowFreshItIs(t *testing.T) {
@@ -100,7 +100,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 
 func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 	s := newScene()
-	s.fresh = locks.Freshness{Cause: "connection refused"}
+	s.fresh = protocol.Freshness{Cause: "connection refused"}
 	d := s.dashboard(t)
 	if d.Ready() {
 		t.Error("the dashboard is ready with nothing to show")
@@ -120,7 +120,7 @@ func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 	ok(t, d, "/help")
 	wantWords(t, ok(t, d, "/status"), "no data", "watch broken: connection refused")
 
-	s.fresh = locks.Freshness{Synced: true, Heard: s.now, Revision: 1}
+	s.fresh = protocol.Freshness{Synced: true, Heard: s.now, Revision: 1}
 	if ok(t, d, "/"); !d.Ready() {
 		t.Error("the dashboard does not become ready when the locks are loaded")
 	}

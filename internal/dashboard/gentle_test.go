@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,16 +20,13 @@ import (
 
 // gentle switches on what takes nothing away from a holder. What is asked of etcd goes to done.
 func gentle(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
-	do := func(_ context.Context, _ *metadata.Record, a protocol.Action) error {
+	do := func(_ protocol.Subject, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
 		return errors.Join(fails...)
 	}
 	return func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		c.AskHolder = do
-		c.Extend = do
-		c.Acknowledge = do
-		c.Withdraw = do
+		operates(c, do, protocol.ActionAsk, protocol.ActionExtend, protocol.ActionAcknowledge, protocol.ActionWithdraw)
 	}
 }
 
@@ -90,7 +86,8 @@ func TestAPersonAsksAndGivesTime(t *testing.T) {
 		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != strings.Replace(link, what+"?", "lock?", 1) {
 			t.Fatalf("%s is answered with %d %v %s", what, w.Code, w.Header(), words(w.Body.String()))
 		}
-		if len(done) != 1 || done[0].Action != what || done[0].Actor != "chief" || done[0].Seconds != c.seconds ||
+		if len(done) != 1 || string(done[0].Action) != what || done[0].Actor != "chief" ||
+			done[0].Seconds != c.seconds ||
 			done[0].Reason != "the deploy waits" || done[0].UUID != uuid(stuck) || done[0].Ticket != "OPS-12" {
 			t.Errorf("%s did %+v", what, done)
 		}
@@ -199,11 +196,11 @@ func TestGentleActionsAreRefused(t *testing.T) {
 			func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409, "now held by billing"},
 		"when it was extended": {"chief", "extend", "please", "30m",
 			nil, metadata.ErrChanged, 409, "the lock was extended just now"},
-		"when nobody knows": {"chief", "extend", "please", "30m", nil, setup.ErrUnknown, 504, "Outcome unknown"},
+		"when nobody knows": {"chief", "extend", "please", "30m", nil, protocol.ErrUnknown, 504, "Outcome unknown"},
 		"when etcd refuses": {"chief", "ask", "please", "",
 			nil, errors.New("out of space"), 503, "Nothing was done: out of space"},
 		"when it makes no sense": {"chief", "extend", "please", "30m", nil,
-			&setup.RefusedError{Why: "the record is odd"}, 409, "Nothing was done: the record is odd."},
+			&protocol.RefusedError{Why: "the record is odd"}, 409, "Nothing was done: the record is odd."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()

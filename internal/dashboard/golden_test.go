@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -111,7 +110,7 @@ func golden() []struct {
 		{"not-found", empty, "/nothing"},
 		{"not-loaded", func(testing.TB) *scene {
 			s := newScene()
-			s.fresh = locks.Freshness{Cause: "connection refused"}
+			s.fresh = protocol.Freshness{Cause: "connection refused"}
 			return s
 		}, "/"},
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -30,7 +31,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
 		// Nobody but the person may answer what the page that takes something away asks.
-		if len(d.site.Config.FrameAncestors) == 0 || d.forces(r.URL.Path) {
+		if len(d.site.Config.FrameAncestors) == 0 || d.letsIn(r.URL.Path) {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
@@ -47,11 +48,12 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// forces reports whether the path is that of a force unlock or of the end of a lock delay, in one of the clusters.
-func (d *Dashboard) forces(path string) bool {
-	return slices.ContainsFunc(d.desks(), func(c *desk) bool {
-		own := d.route + c.path()
-		return path == own+c.actions.Unlock.Page() || path == own+c.actions.EndDelay.Page()
+// letsIn reports whether the path is that of a form which lets another in, in one of the clusters.
+func (d *Dashboard) letsIn(path string) bool {
+	return slices.ContainsFunc(d.servers(), func(c *server) bool {
+		return slices.ContainsFunc(c.actions.All(), func(o *actions.Operation) bool {
+			return o.LetsIn && path == d.route+c.path()+o.Page()
+		})
 	})
 }
 
@@ -104,7 +106,7 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		for _, o := range c.actions.All() {
 			path := strings.TrimPrefix(r.URL.Path, d.route+c.path())
 			if !isRead(r) && (path == o.Page() || path == o.API()) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -28,8 +27,8 @@ func withAudit(c *setup.Config) {
 // over adds a past hold to the scene: it began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
-	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing",
-		Hostname: "billing-1", PID: 3, Purpose: "nightly invoices",
+	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices"},
 		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
 	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
 	if how != metadata.EndedReleased {
@@ -59,7 +58,8 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
-	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token, Owner: "drm",
+	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
+		Holder:   metadata.Holder{Owner: "drm"},
 		LockedAt: released.LockedAt.Time}, nil)
 	forced := s.endings[firstKey(s, metadata.EndedForced)]
 	d.Ended(&metadata.Record{Name: forced.Lock, UUID: forced.UUID, Token: forced.Token}, nil) // etcd knows better
@@ -210,8 +210,6 @@ func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
 	}
 	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
 	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-	wantWords(t, ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues = nil }), "/waiting"),
-		"Waiters are not recorded.")
 }
 
 func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
@@ -306,7 +304,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	s.away = errAway
 	asked := 0
 	d := s.dashboard(t, func(c *setup.Config) {
-		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
+		of(c).history = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
 		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: ")
@@ -350,7 +348,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	}
 	for _, path := range []string{"/waiting", "/owners"} {
 		unloaded := newScene()
-		unloaded.fresh = locks.Freshness{Cause: "connection refused"}
+		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
 		}

@@ -90,8 +90,8 @@ func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
 		summary["longest_unclaimed_since_in_seconds"] != -2760.0 {
 		t.Errorf("the summary is %v", summary)
 	}
-	if none, _ := fetch[map[string]any](t, s.dashboard(t), "/api/v1/summary"); none["unclaimed"] != nil {
-		t.Errorf("where it is not known, the summary is %v", none)
+	if none, _ := fetch[map[string]any](t, s.dashboard(t), "/api/v1/summary"); none["unclaimed"] != 0.0 {
+		t.Errorf("where there is none, the summary is %v", none)
 	}
 	for lock, other := range map[string]string{"drm/rotate-keys": "drm-10", "drm/rotate-keys-2": "drm-9"} {
 		s.queues[lock] = []metadata.Waiter{s.waiter(lock, "drm", other, 17)}
@@ -171,6 +171,15 @@ func TestTheLastDayOfALockIsRememberedOrAskedFor(t *testing.T) {
 			wantWords(t, ok(t, d, "/lock?name="+stuck), says...)
 			s.change(func() { s.tick(time.Minute) })
 		}
+		if young := ok(t, d, "/lock?name="+stuck); strings.Contains(young, `class="trend"`) {
+			t.Errorf("a lock of half an hour has a day behind it: %s", words(young))
+		}
+		s.change(func() {
+			s.tick(10 * time.Second)
+			s.endings["earlier"] = &metadata.Ending{Lock: stuck, UUID: "earlier", Ended: metadata.EndedForced,
+				LockedAt: metadata.Time{Time: s.now.Add(-61 * time.Minute)},
+				EndedAt:  metadata.Time{Time: s.now.Add(-60 * time.Minute)}}
+		})
 		const two = "At most 2 waited since 03:12 UTC, at 03:12 UTC; now 2."
 		page("Since 03:12 UTC "+two, "Prometheus has no samples of this lock. "+own,
 			"Held: most in the hour from 03:00 UTC", "Waited for: most in the hour from 03:00 UTC")

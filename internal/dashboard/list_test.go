@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -59,7 +58,7 @@ func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
 		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
 		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
-		"5 locks 2 held 2 alerting 0 expiring 0 expired 1 malformed 0 abandoned 2 waiting (longest 9m)", "1–5 of 5")
+		"5 locks 2 held 2 alerting 0 expiring 0 abandoned 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
 	if !strings.Contains(page,
 		`<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
 		t.Error("the countdown has no absolute time in UTC to go on from")
@@ -222,11 +221,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	}
 }
 
-func TestAnswerDoesNotTellWhoWaitsWhereNobodyRecordsIt(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
-	wantWords(t, ok(t, d, "/"), "billing/invoice-run has been alerting for 14m. Held by billing")
-}
-
 func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {
@@ -266,19 +260,6 @@ func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 			"/waiting": "one two/early two/late many"}[path]; says != wants {
 			t.Errorf("%s shows %s, want %s", path, says, wants)
 		}
-	}
-}
-
-func TestWaitersAreADashWhereNobodyRecordsThem(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
-	page := ok(t, d, "/")
-	wantWords(t, page, "22m 14m ago 1:42 under 2 minutes – nightly")
-	if strings.Contains(words(page), "waiting") {
-		t.Error("the page counts waiters that it knows nothing of")
-	}
-	data, _ := fetch[[]lock](t, d, "/api/v1/locks")
-	if data[0]["waiters"] != nil {
-		t.Errorf("waiters is %v, want null", data[0]["waiters"])
 	}
 }
 

@@ -43,8 +43,6 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 		"Slow or stuck: held for 50m, usually 6m when others end it; last report 19m ago.")
 	clear(s.queues)
 	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle Nobody waits. Silent for 19m.")
-	unknown := ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil }), path)
-	wantWords(t, unknown, "orders/settle Silent for 19m. Held by orders")
 	wantWords(t, ok(t, pool().dashboard(t), "/lock?name=pool"), "alerting pool 2 wait, longest 3m. Several can hold")
 }
 

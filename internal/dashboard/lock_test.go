@@ -214,7 +214,7 @@ func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 			"Held by billing on billing-7f9c:17",
 		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
-	if ended := data["ending"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" ||
+	if ended := data["ending"].(map[string]any); ended["how"] != "auto-unlocked" || ended["by"] != "eu-1" ||
 		data["uuid"] != uuid("billing/invoice-run") {
 		t.Errorf("the API says %v of the old hold, and now %v", ended, data["uuid"])
 	}

@@ -32,7 +32,7 @@ func newMetrics() *metrics {
 func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 	d.metrics.requests.Describe(ch)
 	d.metrics.seconds.Describe(ch)
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		c.collector().Describe(ch)
 	}
 }
@@ -41,13 +41,13 @@ func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
-	for _, c := range d.desks() {
+	for _, c := range d.servers() {
 		c.collector().Collect(ch)
 	}
 }
 
 // collector has the metrics of the actions. Where there are several clusters, it says in which.
-func (c *desk) collector() prometheus.Collector {
+func (c *server) collector() prometheus.Collector {
 	if c.site.URLs.Cluster == "" {
 		return c.actions
 	}

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -205,13 +204,13 @@ func TestRateGivesBackWhatDidNothing(t *testing.T) {
 	s := busy()
 	changed := true
 	d, done := operated(t, s, func(c *setup.Config) {
-		force := c.ForceUnlock
-		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
+		force := c.Operator.(acts)[protocol.ActionForceUnlock]
+		operates(c, func(on protocol.Subject, a protocol.Action) error {
 			if changed {
 				return metadata.ErrChanged
 			}
-			return force(ctx, r, a)
-		}
+			return force(on, a)
+		}, protocol.ActionForceUnlock)
 	})
 	for i := range 40 {
 		post(d, fmt.Sprint("u", i), unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call")

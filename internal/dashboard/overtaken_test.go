@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -138,7 +137,7 @@ func TestWhatWasTypedIsNotLost(t *testing.T) {
 		"when etcd is silent":     {func(s *scene) { s.away = errAway }, nil, 503},
 		"when the hold is over":   {func(s *scene) { delete(s.documents, stuck) }, nil, 409},
 		"when it was just moved":  {nil, metadata.ErrChanged, 409},
-		"when nothing was loaded": {func(s *scene) { s.fresh = locks.Freshness{} }, nil, 503},
+		"when nothing was loaded": {func(s *scene) { s.fresh = protocol.Freshness{} }, nil, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()

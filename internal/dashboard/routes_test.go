@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -75,9 +75,9 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
-	unloaded.fresh = locks.Freshness{Cause: "connection refused"}
+	unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 	bug := func() map[string][]metadata.Waiter { panic("a bug") }
-	broken := busy().dashboard(t, func(c *setup.Config) { c.Queues = bug })
+	broken := busy().dashboard(t, func(c *setup.Config) { of(c).queues = bug })
 
 	for _, r := range routes(assets) {
 		w := ask(working, r.method, "/"+r.path, r.headers...)
@@ -245,7 +245,7 @@ func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		"with a user":     func(c *setup.Config) { c.ExternalURL = "https://u:p@host/" },
 		"climbing path":   func(c *setup.Config) { c.RoutePrefix = "/a/../b" },
 		"pattern as path": func(c *setup.Config) { c.RoutePrefix = "/{a}" },
-		"no locks":        func(c *setup.Config) { c.Locks = nil },
+		"no view":         func(c *setup.Config) { c.View = nil },
 	} {
 		config := newScene().config()
 		change(&config)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -20,9 +21,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -37,10 +39,10 @@ type scene struct {
 	view      func() []*metadata.Record // the locks as the dashboard sees them
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
-	unlockers []setup.Unlocker
+	unlockers []protocol.Unlocker
 	wrong     []inconsistent.Lock
 	foreign   []string
-	fresh     locks.Freshness
+	fresh     protocol.Freshness
 	away      error // what etcd answers to every read
 	endings   map[string]*metadata.Ending
 	actions   []protocol.Action
@@ -57,23 +59,23 @@ func newScene() *scene {
 	return &scene{
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
-		unlockers: []setup.Unlocker{unlocker("eu-1", now)},
-		fresh: locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second),
+		unlockers: []protocol.Unlocker{unlocker("eu-1", now)},
+		fresh: protocol.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second),
 			Pulse: 2 * time.Second},
 	}
 }
 
 // unlocker is one that removes locks, by the default policy.
-func unlocker(id string, arrived time.Time) setup.Unlocker {
-	return setup.Unlocker{Arrived: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
+func unlocker(id string, arrived time.Time) protocol.Unlocker {
+	return protocol.Unlocker{Arrived: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
 		Sweep: staleness.DefaultPolicy().Publish(nil)}}
 }
 
 // publishing makes all unlockers publish another policy.
 func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.Config) {
 	return func(c *setup.Config) {
-		running := c.Unlockers
-		c.Unlockers = func() []setup.Unlocker {
+		running := of(c).unlockers
+		of(c).unlockers = func() []protocol.Unlocker {
 			all := slices.Clone(running())
 			for i := range all {
 				p, _ := staleness.Published(all[i].Sweep)
@@ -112,6 +114,47 @@ func copied(records func() []*metadata.Record) func() []*metadata.Record {
 	}
 }
 
+// sources are a view and a store of a test, of which each method can be another one.
+type sources struct {
+	shown     func() []*metadata.Record
+	queues    func() map[string][]metadata.Waiter
+	delays    func(lock string) []metadata.Delay
+	unlockers func() []protocol.Unlocker
+	foreign   func() ([]string, int)
+	fresh     func() protocol.Freshness
+	get       func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	ending    func(ctx context.Context, uuid string) (*metadata.Ending, error)
+	history   func(ctx context.Context, limit int) ([]metadata.Ending, error)
+	audit     func(ctx context.Context, limit int) ([]protocol.Action, error)
+}
+
+// of are the sources in a configuration of a scene.
+func of(c *setup.Config) *sources { return c.View.(*sources) }
+
+func (s *sources) Shown() []*metadata.Record                { return s.shown() }
+func (s *sources) Clock() time.Duration                     { return time.Hour }
+func (s *sources) Queues() map[string][]metadata.Waiter     { return s.queues() }
+func (s *sources) Waiters(lock string) []metadata.Waiter    { return s.queues()[lock] }
+func (s *sources) DelaysAbout(lock string) []metadata.Delay { return s.delays(lock) }
+func (s *sources) Unlockers() []protocol.Unlocker           { return s.unlockers() }
+func (s *sources) Foreign() (sample []string, total int)    { return s.foreign() }
+func (s *sources) Fresh() protocol.Freshness                { return s.fresh() }
+func (s *sources) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
+	return s.get(ctx, lock)
+}
+
+func (s *sources) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
+	return s.ending(ctx, uuid)
+}
+
+func (s *sources) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
+	return s.history(ctx, limit)
+}
+
+func (s *sources) Audit(ctx context.Context, limit int) ([]protocol.Action, error) {
+	return s.audit(ctx, limit)
+}
+
 func (s *scene) config() setup.Config {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
@@ -121,38 +164,80 @@ func (s *scene) config() setup.Config {
 	if !s.replaced {
 		s.view = copied(s.view)
 	}
-	return setup.Config{
-		Locks:        s.view,
-		Clock:        func() time.Duration { return time.Hour },
-		Queues:       func() map[string][]metadata.Waiter { return s.queues },
-		Waiters:      func(lock string) []metadata.Waiter { return s.queues[lock] },
-		Unlockers:    func() []setup.Unlocker { return s.unlockers },
-		Inconsistent: func() []inconsistent.Lock { return s.wrong },
-		Members:      func() []setup.Member { return s.members },
-		Foreign:      func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:        read(s, func() locks.Freshness { return s.fresh }),
-		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
+	from := &sources{
+		shown:     s.view,
+		queues:    func() map[string][]metadata.Waiter { return s.queues },
+		delays:    func(string) []metadata.Delay { return nil },
+		unlockers: func() []protocol.Unlocker { return s.unlockers },
+		foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
+		fresh:     read(s, func() protocol.Freshness { return s.fresh }),
+		get: func(_ context.Context, lock string) (metadata.Document, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.documents[lock], s.revision, s.away
 		},
-		Ending: func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
-		History: func(context.Context, int) ([]metadata.Ending, error) {
+		ending: func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
+		history: func(context.Context, int) ([]metadata.Ending, error) {
 			var all []metadata.Ending
 			for _, e := range s.endings {
 				all = append(all, *e)
 			}
 			return all, s.away
 		},
-		Audit:   func(context.Context, int) ([]protocol.Action, error) { return slices.Clone(s.actions), s.away },
-		Relists: func() uint64 { return s.relists },
-		Explain: func(err error) string { return err.Error() },
-		Now:     read(s, func() time.Time { return s.now }),
-		Log:     zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
+		audit: func(context.Context, int) ([]protocol.Action, error) { return slices.Clone(s.actions), s.away },
+	}
+	return setup.Config{
+		View: from, Store: from,
+		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Inconsistent: func() []inconsistent.Lock { return s.wrong },
+		Members:      func() []setup.Member { return s.members },
+		Relists:      func() uint64 { return s.relists },
+		Explain:      func(err error) string { return err.Error() },
+		Now:          read(s, func() time.Time { return s.now }),
+		Log:          zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
 		Environment: "prod-eu",
 		// as httptest calls itself
 		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"},
 	}
+}
+
+// act is what an operator's action does in a test.
+type act func(on protocol.Subject, a protocol.Action) error
+
+// acts is an operator of a test, by verb.
+type acts map[protocol.Verb]act
+
+// Do implements [setup.Operator].
+func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.Subject,
+	a protocol.Action) (out protocol.Outcome, err error) {
+	if v == protocol.ActionForceUnlock {
+		out.Ending = protocol.Forced(on.Hold, a, on.Follows).Ending
+	}
+	if m[v] == nil {
+		return out, errors.New("not in this test")
+	}
+	return out, m[v](on, a)
+}
+
+// operates switches these verbs on.
+func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
+	all, _ := c.Operator.(acts)
+	all = maps.Clone(all)
+	if all == nil {
+		all = acts{}
+	}
+	for _, v := range verbs {
+		all[v] = do
+		switch access.Permission(v.Facts().Right) {
+		case access.Unlock:
+			c.Enabled.Unlock = true
+		case access.Acknowledge:
+			c.Enabled.Acknowledge = true
+		default:
+			c.Enabled.Gentle = true
+		}
+	}
+	c.Operator = all
 }
 
 // read makes a closure safe beside [scene.change].

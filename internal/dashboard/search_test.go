@@ -16,11 +16,12 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	ok(t, d, "/history")
 	for i := range 8 {
 		name := "job/" + string(rune('a'+i))
-		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1), Owner: "jobs",
+		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1),
+			Holder:   metadata.Holder{Owner: "jobs"},
 			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
 	}
 	page := ok(t, d, "/history")
-	wantWords(t, page, "10 all 8 released 1 auto-unlocked 0 abandoned 1 force-unlocked")
+	wantWords(t, page, "10 all 8 released 0 yielded 1 auto-unlocked 0 abandoned 1 force-unlocked")
 	rows := func(path string) int { return strings.Count(ok(t, d, path), `<th scope="row">`) }
 	for _, c := range []struct {
 		chip string
@@ -39,7 +40,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	if !on.MatchString(ok(t, d, "/history?q=ended:released")) {
 		t.Error("a chip that is on does not say so, or does not lead back")
 	}
-	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 auto-unlocked", "1 hold of 10")
+	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 yielded 0 auto-unlocked",
+		"1 hold of 10")
 	wantWords(t, ok(t, d, "/history?q=ended:stolen"),
 		"Left out ended:stolen: no such end: released yielded auto-unlocked abandoned force-unlocked alerted.")
 	wantWords(t, ok(t, d, "/?q=ended:released"), "No lock matches.")

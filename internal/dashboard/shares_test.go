@@ -40,7 +40,7 @@ func TestListSaysWhatEachHolderHasOfALockThatSeveralHold(t *testing.T) {
 	page := ok(t, d, "/")
 	wantWords(t, page, "alerting pool#1 1 of 5 permits media media-0:17 9m 1m ago 1h 2", "pool#10 2 of 5 permits batch",
 		"pool#4 other", "catalogue#1 reader shop", "ledger exclusive books",
-		"8 locks 7 held 1 alerting 0 expiring 0 expired 0 malformed 0 abandoned 3 waiting (longest 3m)")
+		"8 locks 7 held 1 alerting 0 expiring 0 abandoned 0 expired 0 malformed 3 waiting (longest 3m)")
 	wantWords(t, ok(t, d, "/?q=waiters:%3E1"), "3 of 8 locks")
 	wantWords(t, ok(t, d, "/?q=pool"), "Go to lock pool")
 	data, _ := fetch[[]lock](t, d, "/api/v1/locks?sort=name&q=owner:batch")

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -16,7 +16,7 @@ import (
 // since then.
 func gone() *scene {
 	s := newScene()
-	s.fresh = locks.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
+	s.fresh = protocol.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
 		Class: "no leader"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
@@ -72,12 +72,12 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 		}
 	}
 	return func(c *setup.Config) {
-		c.Document = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
+		of(c).get = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
 			err := wait(ctx)
 			return s.documents[lock], s.revision, err
 		}
-		c.History = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
-		c.Ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
+		of(c).history = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
+		of(c).ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
 			return s.endings[uuid],
 				wait(ctx)
 		}
@@ -141,7 +141,7 @@ func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
 			"after the page has gone on": time.Second} {
 			s := lived(t)
 			d := s.dashboard(t, func(c *setup.Config) {
-				c.Document = func(context.Context, string) (metadata.Document, int64, error) {
+				of(c).get = func(context.Context, string) (metadata.Document, int64, error) {
 					time.Sleep(after)
 					panic("a record from hell")
 				}

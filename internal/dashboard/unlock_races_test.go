@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -53,28 +51,31 @@ func operate(t *testing.T) *operation {
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
 	config.Now = time.Now
-	config.Locks = func() []*metadata.Record { return nil }
+	from := of(&config)
+	from.shown = func() []*metadata.Record { return nil }
 	config.Access = behindProxy(t)
-	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
-	config.Document, config.Ending = o.store.Get, o.store.Ending
-	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
-		err := o.store.ForceUnlock(o.before(ctx), r, a)
-		if errors.Is(err, lockstore.ErrUnknown) {
-			return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
-		}
-		return err
-	}
+	from.fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} }
+	from.get, from.ending = o.store.Get, o.store.Ending
+	config.Operator = o
+	config.Enabled.Unlock = true
 	if o.Dashboard, err = dashboard.New(config); err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
+// Do implements [setup.Operator].
+func (o *operation) Do(ctx context.Context, v protocol.Verb, on protocol.Subject,
+	a protocol.Action) (protocol.Outcome, error) {
+	return o.store.Do(o.before(ctx), v, on, a)
+}
+
 // take writes the record of a hold and returns what a person who looks at it sends to end it.
 func (o *operation) take(lock, id, owner string) url.Values {
 	o.t.Helper()
 	now := time.Now()
-	fields, err := metadata.Draft{UUID: id, Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices",
+	fields, err := metadata.Draft{UUID: id,
+		Holder:   metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices"},
 		LockedAt: now,
 		AlertAt:  now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour)}.Fields()
 	if err != nil {
@@ -224,23 +225,23 @@ func TestForceUnlockWhoseAnswerGotLostIsNotDoneTwice(t *testing.T) {
 
 func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		really func(s *scene, r metadata.Removal)
+		really func(s *scene, r *metadata.Record, ours metadata.Ending)
 		status int
 		says   string
 	}{
-		"done all the same": {func(s *scene, r metadata.Removal) {
-			s.endings[r.Record.UUID] = &r.Ending
+		"done all the same": {func(s *scene, r *metadata.Record, ours metadata.Ending) {
+			s.endings[r.UUID] = &ours
 			delete(s.documents, stuck)
 		}, http.StatusSeeOther, "Done."},
-		"still there": {func(*scene, metadata.Removal) {}, http.StatusGatewayTimeout,
+		"still there": {func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
 			"The hold is still there, but the request may still be on its way."},
-		"nobody can tell": {func(s *scene, _ metadata.Removal) { s.away = errAway }, http.StatusGatewayTimeout,
+		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
+			http.StatusGatewayTimeout,
 			"Look at the lock before you try again."},
-		"somebody else did": {func(s *scene, r metadata.Removal) {
-			other := r.Ending
+		"somebody else did": {func(s *scene, r *metadata.Record, other metadata.Ending) {
 			other.By = "eu-1"
 			other.Ended = metadata.EndedAutoUnlocked
-			s.endings[r.Record.UUID] = &other
+			s.endings[r.UUID] = &other
 			delete(s.documents, stuck)
 		}, http.StatusConflict, "auto-unlocked by eu-1"},
 	} {
@@ -248,11 +249,11 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			s := busy()
 			asked := 0
 			d, _ := operated(t, s, func(config *setup.Config) {
-				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
+				operates(config, func(on protocol.Subject, a protocol.Action) error {
 					asked++
-					c.really(s, r)
-					return fmt.Errorf("%w: timeout", setup.ErrUnknown)
-				}
+					c.really(s, on.Hold, protocol.Forced(on.Hold, a, on.Follows).Ending)
+					return fmt.Errorf("%w: timeout", protocol.ErrUnknown)
+				}, protocol.ActionForceUnlock)
 			})
 			w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck))
 			if w.Code != c.status || asked != 1 || !strings.Contains(words(w.Body.String()), c.says) {

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -27,14 +25,15 @@ func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboar
 	var done []protocol.Action
 	d := s.dashboard(t, append([]func(*setup.Config){func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		c.ForceUnlock = func(_ context.Context, r metadata.Removal, a protocol.Action) error {
+		operates(c, func(on protocol.Subject, a protocol.Action) error {
 			s.change(func() {
 				done = append(done, a)
-				s.endings[r.Record.HistoryID()] = &r.Ending
-				delete(s.documents, r.Record.Name)
+				removal := protocol.Forced(on.Hold, a, on.Follows)
+				s.endings[on.Hold.HistoryID()] = &removal.Ending
+				delete(s.documents, on.Hold.Name)
 			})
 			return nil
-		}
+		}, protocol.ActionForceUnlock)
 	}}, changes...)...)
 	return d, &done
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,10 +33,10 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 	}
 	change()
 	d := s.dashboard(t, func(c *setup.Config) {
-		c.Locks = copied(func() []*metadata.Record { return *current.Load() })
+		of(c).shown = copied(func() []*metadata.Record { return *current.Load() })
 		c.Now = time.Now
-		c.Fresh = func() locks.Freshness {
-			return locks.Freshness{Synced: true, Heard: time.Now(),
+		of(c).fresh = func() protocol.Freshness {
+			return protocol.Freshness{Synced: true, Heard: time.Now(),
 				Revision: 1}
 		}
 	})

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"regexp"
 	"strings"
@@ -33,7 +32,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 			t.Error("the status says that an unlocker holds back")
 		}
 		s.unlockers = append(s.unlockers,
-			setup.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
+			protocol.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
 		if text := words(ok(t, s.dashboard(t), "/")); strings.Contains(text, "Auto-unlock is") {
 			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
 		}
@@ -130,7 +129,7 @@ func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
 	s.away = errAway // and the silence is too short to be noticed
 	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
 		d, _ := operated(t, s, gentle(t, s, &[]protocol.Action{}), func(c *setup.Config) {
-			c.ForceUnlock = func(context.Context, metadata.Removal, protocol.Action) error { return errAway }
+			operates(c, func(protocol.Subject, protocol.Action) error { return errAway }, protocol.ActionForceUnlock)
 		})
 		w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", "chief")
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "5" {

@@ -19,7 +19,8 @@ func ago(d time.Duration) time.Time { return now().Add(-d) }
 // held is a hold of 50 minutes that nothing else is known of.
 func held() diagnosis.Facts {
 	return diagnosis.Facts{Now: now(), Judged: staleness.Verdict{State: staleness.Held, AlertAt: now().Add(time.Hour)},
-		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7, Owner: "o", Hostname: "h", PID: 17,
+		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7,
+			Holder:   metadata.Holder{Owner: "o", Hostname: "h", PID: 17},
 			LockedAt: ago(50 * time.Minute)}}
 }
 
@@ -177,8 +178,9 @@ func TestPastHoldsThatOnlyOthersEndedAreNoMeasureOfTheUsual(t *testing.T) {
 func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
 	r := held().Record
 	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
-		return metadata.Waiter{Ticket: metadata.Ticket{Owner: owner, Hostname: host, PID: pid, Holding: holding,
-			Since: metadata.Time{Time: ago(since)}}}
+		return metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: owner, Hostname: host, PID: pid},
+			Holding: holding,
+			Since:   metadata.Time{Time: ago(since)}}}
 	}
 	queues := map[string][]metadata.Waiter{
 		"a":     {waiter("o", "h", 17, time.Hour, false)}, // its own
@@ -208,7 +210,7 @@ func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
 	}
 	want(`"d" 1m0s `)
 	holds := func(lock, owner string, pid int64) {
-		holders[lock] = []*metadata.Record{{Name: lock, Owner: owner, Hostname: "h", PID: pid}}
+		holders[lock] = []*metadata.Record{{Name: lock, Holder: metadata.Holder{Owner: owner, Hostname: "h", PID: pid}}}
 	}
 	holds("d", "p", 5)
 	want(`"d" 1m0s p on h:5`)

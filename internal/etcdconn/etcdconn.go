@@ -1,11 +1,25 @@
 package etcdconn
 
 import (
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 )
@@ -68,5 +82,227 @@ func (s Settings) warn(log zerolog.Logger, scheme string) {
 	if scheme == "http" && s.User != "" {
 		log.Warn().Str("user", s.User).Msg("the etcd password is sent without TLS: anyone on the network path can " +
 			"read it")
+	}
+}
+
+// Connections tracks the TLS connections of one client. New ones use the certificate files as they are at that moment;
+// existing ones keep theirs until Renew.
+type Connections struct {
+	settings Settings
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+// connection is an open connection.
+type connection struct {
+	net.Conn
+	of    *Connections
+	files [sha256.Size]byte // hash of the files that it was made with
+}
+
+// NewConnections returns the connections of a client that is yet to be created with these settings.
+func NewConnections(s Settings) *Connections {
+	return &Connections{settings: s, open: map[*connection]struct{}{}}
+}
+
+// DialOptions returns options for [New] that let its connections be renewed.
+func (c *Connections) DialOptions() []grpc.DialOption {
+	targets, err := c.settings.targets()
+	if err != nil || targets[0].scheme == "http" {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithTransportCredentials(security{c.settings, c})}
+}
+
+// Renew closes the connections that were made with other files than the current ones, and returns how many. The client
+// reconnects by itself; requests in flight may fail. The caller has checked the settings before.
+func (c *Connections) Renew() int {
+	now := c.settings.files()
+	var old []*connection
+	c.mu.Lock()
+	for conn := range c.open {
+		if conn.files != now {
+			old = append(old, conn)
+		}
+	}
+	c.mu.Unlock()
+	for _, conn := range old {
+		conn.Close()
+	}
+	return len(old)
+}
+
+// keep tracks a connection until it is closed.
+func (c *Connections) keep(conn net.Conn, files [sha256.Size]byte) net.Conn {
+	kept := &connection{Conn: conn, of: c, files: files}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[kept] = struct{}{}
+	return kept
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// files returns a hash of the contents of the certificate files. A file that cannot be read counts as empty.
+func (s Settings) files() (sum [sha256.Size]byte) {
+	all := sha256.New()
+	for _, file := range []string{s.CACert, s.Cert, s.Key} {
+		if file == "" {
+			continue
+		}
+		text, _ := os.ReadFile(file)
+		one := sha256.Sum256(text)
+		all.Write(one[:])
+	}
+	all.Sum(sum[:0])
+	return sum
+}
+
+// Error is why etcd cannot be used, in one sentence.
+type Error struct {
+	Class    Class
+	sentence string
+	err      error
+}
+
+func (e *Error) Error() string { return e.sentence }
+
+func (e *Error) Unwrap() error { return e.err }
+
+// Prove makes one linearizable read of the prefix. It fails with an *Error: at once if no endpoint accepts a connection
+// or etcd refuses, at the end of ctx if nothing answers.
+//
+// It asks for a future revision: etcd checks the user, the range and that it has a leader, and then refuses. To answer
+// with even a single key it would count all others below the prefix, which takes half a second of CPU for a million
+// locks.
+func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
+	// Not through c: its calls wait for a connection until ctx ends, and then hide why there was none.
+	_, err := pb.NewKVClient(c.ActiveConnection()).Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{
+		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), Revision: math.MaxInt64,
+	})
+	if err == nil || errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) {
+		return nil
+	}
+	class, sentence := explain(err)
+	switch class {
+	case Permission:
+		sentence = fmt.Sprintf("etcd does not let our user read the keys below %s: its role needs read permission "+
+			"for exactly that prefix", prefix)
+	case Unreachable, Certificate, Timeout:
+		sentence += " (" + strings.Join(c.Endpoints(), ", ") + ")"
+	}
+	return &Error{class, sentence, err}
+}
+
+// Offset is how far the clock of one etcd member is ahead of ours.
+type Offset struct {
+	Endpoint string
+	Offset   time.Duration // negative if that clock is behind; valid if Err is nil
+	Within   time.Duration // how exact Offset is
+	Err      error
+}
+
+// ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
+// It is exact to half a second plus half the round trip.
+func ClockOffsets(ctx context.Context, s Settings) []Offset {
+	targets, err := s.targets()
+	if err != nil {
+		return []Offset{{Err: err}}
+	}
+	security, err := s.tlsConfig()
+	if err != nil {
+		return []Offset{{Err: err}}
+	}
+	transport := &http.Transport{TLSClientConfig: security, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	all := make([]Offset, len(targets))
+	var wg sync.WaitGroup
+	for i, t := range targets {
+		wg.Go(func() { all[i] = offset(ctx, transport, t.String()) })
+	}
+	wg.Wait()
+	return all
+}
+
+func offset(ctx context.Context, transport http.RoundTripper, endpoint string) Offset {
+	o := Offset{Endpoint: endpoint}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/version", nil)
+	if err != nil {
+		o.Err = err
+		return o
+	}
+	asked := time.Now()
+	answer, err := transport.RoundTrip(request)
+	took := time.Since(asked)
+	if err != nil {
+		o.Err = fmt.Errorf("ask %s for its time: %w", endpoint, err)
+		return o
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 4096))
+	there, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		o.Err = fmt.Errorf("ask %s for its time: its answer has no date", endpoint)
+		return o
+	}
+	// The date is truncated to the second, so add half of one; it was written halfway between request and response.
+	o.Offset = there.Add(time.Second / 2).Sub(asked.Add(took / 2))
+	o.Within = time.Second/2 + took/2
+	return o
+}
+
+// zapLogger lets etcd's client write to log, but at lower levels: it warns of every failed call, while the caller,
+// which gets the error, knows better whether it matters.
+func zapLogger(log zerolog.Logger) *zap.Logger {
+	return zap.New(zapCore{log: log.With().Str("component", "etcd-client").Logger()})
+}
+
+type zapCore struct {
+	log    zerolog.Logger
+	fields []zapcore.Field
+}
+
+func (c zapCore) Enabled(l zapcore.Level) bool {
+	level := lower(l)
+	return level >= c.log.GetLevel() && level >= zerolog.GlobalLevel()
+}
+
+func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
+	c.fields = append(c.fields[:len(c.fields):len(c.fields)], fields...)
+	return c
+}
+
+func (c zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+func (c zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range append(c.fields[:len(c.fields):len(c.fields)], fields...) {
+		f.AddTo(values)
+	}
+	c.log.WithLevel(lower(e.Level)).Fields(values.Fields).Msg(e.Message)
+	return nil
+}
+
+func (zapCore) Sync() error { return nil }
+
+func lower(l zapcore.Level) zerolog.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		return zerolog.WarnLevel
+	case l >= zapcore.WarnLevel:
+		return zerolog.DebugLevel
+	default:
+		return zerolog.TraceLevel
 	}
 }

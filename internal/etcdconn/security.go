@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 )
 
 // security makes TLS connections with the files as they are at that moment, so that rotated certificates need no
@@ -96,3 +101,113 @@ const (
 	refusedCertificate = "etcd refuses the client certificate"
 	missingCertificate = "etcd asks for a client certificate, and none is given"
 )
+
+// login gets a token for the user's password when a call needs one, and a new one when etcd refuses the old.
+//
+// etcd's client does this too. But it gets its first token when it is created, which fails while etcd is away; and with
+// a single attempt per call it fails the first call after a token expired. A call with a refused token was certainly
+// not executed, so sending it again is safe.
+type login struct {
+	settings Settings
+	turn     chan struct{} // held while getting a token
+
+	mu   sync.Mutex
+	held ticket
+}
+
+// ticket is a token and its number, from 1. The token is empty if etcd has no authentication.
+type ticket struct {
+	token  string
+	number int
+}
+
+func newLogin(s Settings) *login { return &login{settings: s, turn: make(chan struct{}, 1)} }
+
+func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
+	if l.settings.User == "" || method == pb.Auth_Authenticate_FullMethodName {
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	t, err := l.after(ctx, cc, 0, opts)
+	if err != nil {
+		return err
+	}
+	if err = invoke(t.add(ctx), method, req, reply, cc, opts...); !refused(err) {
+		return err
+	}
+	if t, err = l.after(ctx, cc, t.number, opts); err != nil {
+		return err
+	}
+	return invoke(t.add(ctx), method, req, reply, cc, opts...)
+}
+
+// stream gets a fresh token first: a refused one would only show inside the stream.
+func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if l.settings.User == "" {
+		return open(ctx, desc, cc, method, opts...)
+	}
+	t, err := l.after(ctx, cc, l.now().number, opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(t.add(ctx), desc, cc, method, opts...)
+}
+
+// after returns a ticket with a number above the given one, and gets it if there is none yet.
+func (l *login) after(ctx context.Context, cc *grpc.ClientConn, number int, opts []grpc.CallOption) (ticket, error) {
+	if t := l.now(); t.number > number {
+		return t, nil
+	}
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return ticket{}, ctx.Err()
+	}
+	if t := l.now(); t.number > number {
+		return t, nil
+	}
+	token, err := l.authenticate(ctx, cc, opts)
+	if err != nil {
+		return ticket{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = ticket{token, l.held.number + 1}
+	return l.held, nil
+}
+
+func (l *login) now() ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+// authenticate uses the options of the call that needs the token, so that it waits for a connection as that call would.
+func (l *login) authenticate(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
+	password, err := l.settings.password()
+	if err != nil {
+		return "", err
+	}
+	request := &pb.AuthenticateRequest{Name: l.settings.User, Password: password}
+	answer, err := pb.NewAuthClient(cc).Authenticate(ctx, request, opts...)
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled) {
+		return "", nil
+	}
+	return answer.GetToken(), err
+}
+
+func (t ticket) add(ctx context.Context) context.Context {
+	if t.token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, t.token)
+}
+
+// refused reports whether etcd rejected the request unread, because it does not know the token.
+func refused(err error) bool {
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) ||
+		errors.Is(err, rpctypes.ErrUserEmpty)
+}

@@ -66,11 +66,11 @@ func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
 func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	lost := context.DeadlineExceeded
 	for _, c := range []struct {
-		name  string
-		errs  []error
-		sent  int
-		doubt bool
-		err   error
+		name          string
+		errs          []error
+		sent          int
+		indeterminate bool
+		err           error
 	}{
 		{"it is answered", nil, 1, false, nil},
 		{"two answers are lost", []error{lost, lost}, 3, true, nil},
@@ -92,8 +92,8 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 				retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second,
 					Answered: func() { answered++ }})
 				a, err := retry.Send(t.Context(), create("/a"))
-				if f.sent != c.sent || a.Doubt != c.doubt || !errors.Is(err, c.err) {
-					t.Errorf("sent %d times, doubt %v, error %v", f.sent, a.Doubt, err)
+				if f.sent != c.sent || a.Indeterminate != c.indeterminate || !errors.Is(err, c.err) {
+					t.Errorf("sent %d times, indeterminate %v, error %v", f.sent, a.Indeterminate, err)
 				}
 				if c.err == nil && (answered != 1 || a.Succeeded != (c.sent == 1)) {
 					t.Errorf("%d answers; the last sending succeeded: %v", answered, a.Succeeded)

@@ -151,7 +151,8 @@ func TestTransactionsOfABusyClientShareRequests(t *testing.T) {
 		for i, txn := range txns {
 			// It was there before. Its neighbours in the request are not concerned.
 			taken := txn.Only == "g"
-			if errs[i] != nil || answers[i].Succeeded == taken || answers[i].Doubt || answers[i].Header.Revision == 0 {
+			if errs[i] != nil || answers[i].Succeeded == taken || answers[i].Indeterminate ||
+				answers[i].Header.Revision == 0 {
 				t.Errorf("%v: %+v, %v", txn.Only, answers[i], errs[i])
 			}
 			if taken && string(answers[i].Keys(0).Kvs[0].Value) != "x" {
@@ -282,12 +283,12 @@ func TestRefusalOfOneDoesNotConcernTheOthers(t *testing.T) {
 	})
 }
 
-func TestLostAnswerOfASharedRequestLeavesEachInDoubt(t *testing.T) {
+func TestLostAnswerOfASharedRequestIsIndeterminateForEach(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		d.lose = 2
 		answers, errs := sendEach(t.Context(), c, creating("a", "b", "c", "d", "e", "f")...)
 		for i, a := range answers {
-			if errs[i] != nil || !a.Doubt || a.Succeeded || string(a.Keys(0).Kvs[0].Value) != "x" {
+			if errs[i] != nil || !a.Indeterminate || a.Succeeded || string(a.Keys(0).Kvs[0].Value) != "x" {
 				t.Errorf("%d: %+v, %v", i, a, errs[i])
 			}
 		}

@@ -13,6 +13,30 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
+// Outcome is what the error of a commit says about its transaction.
+type Outcome int
+
+// The outcomes.
+const (
+	Unknown   Outcome = iota // it may have been committed, or may be so later: only etcd can tell
+	Refused                  // it was not committed and will not be, however often it is sent
+	Postponed                // it was not committed, but may be when it is sent again
+	Full                     // etcd is out of space: it takes no more writes, but may have taken this last one
+)
+
+// Judge reads the error of a commit. What is not certain to be a refusal is Unknown.
+func Judge(err error) Outcome {
+	switch {
+	case locktxn.Postponed(err):
+		return Postponed
+	case locktxn.NoSpace(err):
+		return Full
+	case locktxn.Refused(err):
+		return Refused
+	}
+	return Unknown
+}
+
 // maxRefreshes is how many auth tokens in a row may turn out to be invalid.
 const maxRefreshes = 5
 
@@ -20,9 +44,9 @@ const maxRefreshes = 5
 type Answer struct {
 	*clientv3.TxnResponse // nil when there is none
 
-	// Doubt reports whether a sending before the last one ended without an answer: it may have been committed, or may
-	// be so later.
-	Doubt bool
+	// Indeterminate reports whether a sending before the last one ended without an answer: it may have been committed,
+	// or may be so later.
+	Indeterminate bool
 }
 
 // Keys is what the operation with this number read.
@@ -77,7 +101,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 	case Refused:
 		return err
 	case Full:
-		s.answer.Doubt = true
+		s.answer.Indeterminate = true
 		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
 	case Postponed:
 		s.refreshes++
@@ -85,7 +109,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 			return err
 		}
 	case Unknown:
-		s.answer.Doubt = true
+		s.answer.Indeterminate = true
 		s.refreshes = 0
 		if ctx.Err() == nil {
 			c.opts.Unanswered(sent, err)

@@ -11,8 +11,13 @@ package flags
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
@@ -121,4 +126,128 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting "+
 			"for its deadline")
 	return &p
+}
+
+// choice defines a flag whose value is one of some words.
+func choice(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
+	*target = value
+	fs.Var(&choiceValue{target, words}, name, usage+": "+strings.Join(words, ", "))
+}
+
+type choiceValue struct {
+	target *string
+	words  []string
+}
+
+func (v *choiceValue) String() string { return *v.target }
+func (v *choiceValue) Type() string   { return "string" }
+
+func (v *choiceValue) Set(word string) error {
+	if !slices.Contains(v.words, word) {
+		return fmt.Errorf("it must be one of %s", strings.Join(v.words, ", "))
+	}
+	*v.target = word
+	return nil
+}
+
+// prefixValue is the prefix of the locks' keys, with its final slash.
+type prefixValue string
+
+func (v *prefixValue) String() string { return string(*v) }
+func (v *prefixValue) Type() string   { return "string" }
+
+func (v *prefixValue) Set(prefix string) error {
+	l, err := protocol.NewLayout(prefix)
+	if err != nil {
+		return err
+	}
+	*v = prefixValue(l.Prefix())
+	return nil
+}
+
+// abandonedValue is whether abandoned locks are unlocked, as the word report or unlock.
+type abandonedValue bool
+
+func (v *abandonedValue) String() string {
+	if *v {
+		return "unlock"
+	}
+	return "report"
+}
+
+func (v *abandonedValue) Type() string { return "string" }
+
+func (v *abandonedValue) Set(word string) error {
+	switch word {
+	case "report":
+		*v = false
+	case "unlock":
+		*v = true
+	default:
+		return errors.New("it must be report or unlock")
+	}
+	return nil
+}
+
+// sourced is the value of a flag that can be set by other variables besides its own.
+type sourced struct {
+	pflag.Value
+	more []source
+}
+
+// source is another variable for a flag. If it is the program's own, its name has no prefix yet.
+type source struct {
+	name string
+	own  bool
+	set  func(string) error
+}
+
+// likeEtcdctl lets the flags of the connection fall back on etcdctl's variables.
+func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
+	for flag, name := range map[string]string{
+		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT",
+		"etcd.key":                      "ETCDCTL_KEY",
+		"etcd.insecure-skip-tls-verify": "ETCDCTL_INSECURE_SKIP_TLS_VERIFY",
+		"etcd.dial-timeout":             "ETCDCTL_DIAL_TIMEOUT", "etcd.request-timeout": "ETCDCTL_COMMAND_TIMEOUT",
+	} {
+		f := fs.Lookup(flag)
+		f.Value = &sourced{f.Value, []source{{name: name, set: f.Value.Set}}}
+	}
+	password := func(p string) error {
+		s.Password = p
+		return nil
+	}
+	// etcdctl accepts user:password. That password is for that user only, and only if no other is given.
+	user := fs.Lookup("etcd.user")
+	user.Value = &sourced{user.Value, []source{{name: "ETCDCTL_USER", set: func(v string) error {
+		var p string
+		s.User, p, _ = strings.Cut(v, ":")
+		if s.Password == "" && s.PasswordFile == "" {
+			s.Password = p
+		}
+		return nil
+	}}}}
+	file := fs.Lookup("etcd.password-file")
+	file.Value = &sourced{file.Value, []source{
+		{name: "ETCD_PASSWORD", own: true, set: password}, {name: "ETCDCTL_PASSWORD", set: password},
+	}}
+}
+
+// Version makes a program say in a line which build it is: with the flag --version, and with the command version,
+// unless it has such a command already.
+func Version(root *cobra.Command, line string) {
+	root.Version = line
+	root.SetVersionTemplate("{{.Version}}\n")
+	for _, c := range root.Commands() {
+		if c.Name() == "version" {
+			return
+		}
+	}
+	root.AddCommand(&cobra.Command{
+		Use: "version", Short: "The version of this program", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
+			return err
+		},
+	})
 }

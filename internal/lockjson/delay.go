@@ -30,7 +30,7 @@ type Delay struct {
 func NewDelay(d *metadata.Delay, now time.Time) Delay {
 	j := Delay{Name: d.Lock, NameBase64: Base64(d.Lock), UUID: Known(d.UUID), Token: Number(d.Token),
 		Revision: Number(d.Revision), Owner: Known(d.Owner), Hostname: Known(d.Hostname), Purpose: Known(d.Purpose),
-		Permits: Known(d.Permits), How: Known(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
+		Permits: Known(d.Permits), How: how(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
 	j.EndedAt, j.EndedIn = Instant(d.At.Time, now)
 	j.Until, j.UntilIn = Instant(d.Until(), now)
 	return j
@@ -54,7 +54,7 @@ func DelayShape() Shape {
 		{"revision", "the revision of the delay's key, to name this delay"},
 		{"owner, hostname, purpose", "as the former holder recorded them"},
 		{"permits", "of a semaphore: how many that hold had; they are not given out yet"},
-		{"how, by", "auto_unlocked or forced; by which unlocker or operator"},
+		{"how, by", "auto-unlocked or force-unlocked; by which unlocker or operator"},
 		{"ended_at", "when the hold was ended"},
 		{"seconds", "how long the delay lasts, at least"},
 		{"until", "when it is over, at the earliest; null when the key has no lease and stays"},

@@ -38,11 +38,8 @@ func NewDiagnosis(d diagnosis.Diagnosis, now time.Time) *Diagnosis {
 
 // Waiter is a process that waits for a lock.
 type Waiter struct {
-	UUID      *string  `json:"uuid"`
-	Owner     *string  `json:"owner"`
-	Hostname  *string  `json:"hostname"`
-	PID       *int64   `json:"pid"`
-	Purpose   *string  `json:"purpose"`
+	UUID *string `json:"uuid"`
+	Who
 	Since     *string  `json:"since"`
 	SinceIn   *float64 `json:"since_in_seconds"`
 	TimeoutAt *string  `json:"timeout_at"`
@@ -53,8 +50,7 @@ type Waiter struct {
 func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
-		list[i] = Waiter{UUID: Known(w.UUID), Owner: Known(w.Owner), Hostname: Known(w.Hostname), PID: Known(w.PID),
-			Purpose: Known(w.Purpose)}
+		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Holder)}
 		list[i].Since, list[i].SinceIn = Instant(w.Since.Time, now)
 		list[i].TimeoutAt, list[i].TimeoutIn = Instant(w.TimeoutAt.Time, now)
 	}
@@ -98,13 +94,20 @@ type Ending struct {
 	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
+// how a hold ended, in the word for it; what is not known stays as it is.
+func how(ended string) *string {
+	if words, known := metadata.EndingOf(ended); known {
+		return &words.Word
+	}
+	return Known(ended)
+}
+
 // NewEnding describes how a hold ended.
 func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
 		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token),
-		Holder: Holder{Owner: Known(e.Owner), Hostname: Known(e.Hostname), PID: Known(e.PID),
-			Purpose: Known(e.Purpose), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
-		How: Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
+		Holder: Holder{Who: newWho(e.Holder), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
+		How:    how(e.Ended), By: Known(e.By), Why: Known(e.Why),
 		Asked: newRequest(e.Asked, now), Extended: newExtended(e.Extended, now),
 		Acknowledged: newAcknowledged(e.Acknowledged, now),
 	}

@@ -8,7 +8,6 @@ package lockjson
 
 import (
 	"encoding/base64"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -51,10 +50,7 @@ type Lock struct {
 
 // Holder is who holds a lock, or held it, and what that process recorded.
 type Holder struct {
-	Owner        *string        `json:"owner"`
-	Hostname     *string        `json:"hostname"`
-	PID          *int64         `json:"pid"`
-	Purpose      *string        `json:"purpose"`
+	Who
 	LockedAt     *string        `json:"locked_at"`
 	LockedIn     *float64       `json:"locked_at_in_seconds"`
 	AlertAt      *string        `json:"alert_at"`
@@ -65,6 +61,18 @@ type Holder struct {
 	AliveIn      *float64       `json:"alive_at_in_seconds"`
 	Progress     *string        `json:"progress"`
 	Attributes   map[string]any `json:"attributes"`
+}
+
+// Who is a program that holds a lock or waits for it, and what for, as it recorded it.
+type Who struct {
+	Owner    *string `json:"owner"`
+	Hostname *string `json:"hostname"`
+	PID      *int64  `json:"pid"`
+	Purpose  *string `json:"purpose"`
+}
+
+func newWho(h metadata.Holder) Who {
+	return Who{Owner: Known(h.Owner), Hostname: Known(h.Hostname), PID: Known(h.PID), Purpose: Known(h.Purpose)}
 }
 
 // Problem is something that is wrong with a record.
@@ -98,10 +106,8 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 	l := Lock{
 		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: !soon.IsZero() && !now.Before(soon),
 		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
-		Holder: Holder{Owner: Known(r.Owner), Hostname: Known(r.Hostname), PID: Known(r.PID),
-			Purpose: Known(r.Purpose), Attributes: attributes(r.Attributes)},
-		Problems: problems(r.Problems),
-		Kind:     Known(share.Kind), ShareOf: Known(share.Lock),
+		Holder: Holder{Who: newWho(r.Holder), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
+		Kind: Known(share.Kind), ShareOf: Known(share.Lock),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
@@ -142,8 +148,7 @@ func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
 }
 
 func (l *Lock) add(holder *Lock) {
-	order := staleness.States()
-	if l.State == nil || slices.Index(order, *holder.State) > slices.Index(order, *l.State) {
+	if l.State == nil || holder.State.Urgency() < l.State.Urgency() {
 		l.State = holder.State
 		l.Summary = holder.Summary
 		l.Description = holder.Description

@@ -3,6 +3,9 @@ package lockjson
 import (
 	"fmt"
 	"strings"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Line describes members of a shape that belong together. The line of a time stands for its distance in seconds, too.
@@ -18,12 +21,37 @@ type Shape struct {
 	Lines []Line
 }
 
+// either lists words: "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func states() (words []string) {
+	for _, s := range staleness.States() {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+// endings are the words for how a hold ended; those that do not say all have a remark.
+func endings() (words []string) {
+	for _, e := range metadata.Endings() {
+		word := e.Word
+		if e.Remark != "" {
+			word += " (" + e.Remark + ")"
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
 // LockShape describes [Lock].
 func LockShape() Shape {
 	return Shape{"A lock", Lock{}, []Line{
 		{"name", "the lock's name; bytes that are not UTF-8 are replaced"},
 		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
-		{"state", "held, alerting, abandoned, expired or malformed; null when nobody holds the lock"},
+		{"state", either(states()) + "; null when nobody holds the lock"},
 		{"expiring", "whether a held lock is auto-unlocked soon"},
 		{"uuid, token", "the hold's identity and its fencing token"},
 		{"revision", "the highest revision of the record's keys"},
@@ -101,7 +129,7 @@ func EndingShape() Shape {
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"ended_at", "when the hold ended"},
-		{"how", "released, yielded (released on request), auto_unlocked, abandoned or forced; null when unknown"},
+		{"how", either(endings()) + "; null when unknown"},
 		{"by, why", "who ended it for the holder, and for what reason"},
 		{"asked", "the last request to the holder to finish; null when there was none"},
 		{"extended", "who gave the holder more time last; null when nobody did"},

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/json.md")
@@ -91,6 +93,22 @@ func TestDocumentedMembersAreThoseOfTheProgram(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// The lists agree: what needs a person first is the state of the whole.
+func TestTheStateOfAWholeLockIsTheMostUrgent(t *testing.T) {
+	for _, one := range staleness.States() {
+		for _, other := range staleness.States() {
+			want := one
+			if other.Urgency() < one.Urgency() {
+				want = other
+			}
+			whole := lockjson.Whole("pool", []lockjson.Lock{{State: &one}, {State: &other}}, nil, time.Time{})
+			if *whole.State != want {
+				t.Errorf("of holders that are %s and %s the state is %s, want %s", one, other, *whole.State, want)
+			}
 		}
 	}
 }

@@ -26,8 +26,8 @@ func newProcess(p *metadata.Process) *Process {
 	}
 	return &Process{
 		BootID: Known(p.BootID), ProcessStart: Known(p.Start), PIDNamespace: Known(p.PIDNamespace),
-		CgroupID: Known(p.CgroupID), PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName), PodUID: Known(p.PodUID),
-		Container: Known(p.Container), Detached: p.Detached,
+		CgroupID: Known(p.CgroupID), PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
+		PodUID: Known(p.PodUID), Container: Known(p.Container), Detached: p.Detached,
 	}
 }
 

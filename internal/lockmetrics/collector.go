@@ -1,3 +1,11 @@
+// Package lockmetrics exports the held locks to Prometheus. Samples are computed at each scrape, from the same view and
+// by the same judgement as the page and the sweeper use: metrics cannot contradict them, and a lock that is gone leaves
+// no series behind.
+//
+// Lock names, owners and hostnames are what clients wrote into etcd. They become labels only after being made short and
+// printable, and only for as many locks as the limit allows. Two locks that look alike afterwards never break a scrape.
+//
+// Samples are timestamps and counts. Ages are computed by the reader.
 package lockmetrics
 
 import (
@@ -21,7 +29,7 @@ type Config struct {
 	Policy    func() staleness.Policy // by which locks are judged now
 
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are not settled; nil: all. SeriesAll needs all of them anyway.
+	// Survey returns those of Locks that are due soon; nil: all. SeriesAll needs all of them anyway.
 	Survey func(staleness.Moment) staleness.Survey
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
@@ -82,7 +90,7 @@ func New(c Config) *Collector {
 		c.Now = time.Now
 	}
 	if c.Survey == nil || c.Series == SeriesAll {
-		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{Unsettled: c.Locks()} }
+		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	limit := 0
 	if c.Series == SeriesAll {
@@ -203,4 +211,21 @@ func truth(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// PolicyInfo returns the constant 1 with the policy of an unlocker as a label.
+func PolicyInfo(namespace, policy string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "policy_info", Help: "The policy for stale locks, as a label; always 1.",
+		ConstLabels: prometheus.Labels{"policy": text.Label(policy)},
+	}, func() float64 { return 1 })
+}
+
+// DashboardInfo returns the constant 1 with the address of the dashboard as a label, for links in alerts. The address
+// has to end with a slash, because the rules append the path of a page.
+func DashboardInfo(namespace, url string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "dashboard_info", Help: "Configured URL of the dashboard; always 1.",
+		ConstLabels: prometheus.Labels{"url": url},
+	}, func() float64 { return 1 })
 }

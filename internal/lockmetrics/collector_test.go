@@ -36,21 +36,21 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
-// survey leaves out the locks that are settled.
+// survey leaves out the locks that are idle.
 func (w *world) survey(now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
-	var unsettled []*metadata.Record
+	var dueSoon []*metadata.Record
 	for _, r := range w.locks {
 		if s.Oldest.IsZero() || !r.LockedAt.IsZero() && r.LockedAt.Before(s.Oldest) {
 			s.Oldest = r.LockedAt
 		}
-		if staleness.SettledUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
-			s.Settled++
+		if staleness.IdleUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
+			s.Idle++
 		} else {
-			unsettled = append(unsettled, r)
+			dueSoon = append(dueSoon, r)
 		}
 	}
-	s.Unsettled = slices.Values(unsettled)
+	s.DueSoon = slices.Values(dueSoon)
 	return s
 }
 
@@ -73,7 +73,7 @@ func (w *world) config() lockmetrics.Config {
 func lock(name string, alert time.Duration) *metadata.Record {
 	return &metadata.Record{
 		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
-		Owner: "billing", Hostname: "host-1",
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1"},
 		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(alert + time.Hour),
 	}
 }

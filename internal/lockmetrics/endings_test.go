@@ -37,8 +37,8 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ",
 			m.GetHistogram().GetSampleSum())
 	}
-	for ended, want := range map[string]string{"released": "2 3630", "yielded": "1 3600", "auto_unlock": "1 3600",
-		"forced": "0 0"} {
+	for ended, want := range map[string]string{"released": "2 3630", "yielded": "1 3600", "auto-unlocked": "1 3600",
+		"force-unlocked": "0 0"} {
 		if got[ended] != want {
 			t.Errorf("%s: count and sum are %s, want %s", ended, got[ended], want)
 		}

@@ -1,6 +1,7 @@
 package lockmetrics
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -32,19 +33,19 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	return queues
 }
 
-// locks judges every lock that is not settled once, counts the states and exports the most overdue ones.
+// locks judges every lock that is due soon once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	states := staleness.States()
 	counts := make([]int, len(states))
 	survey := c.c.Survey(now)
-	counts[slices.Index(states, staleness.Held)] = survey.Settled
+	counts[slices.Index(states, staleness.Held)] = survey.Idle
 	acknowledged := 0
 	oldest := survey.Oldest
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	policy := c.c.Policy()
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
-	for r := range survey.Unsettled {
+	for r := range survey.DueSoon {
 		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
 		oldest = earlier(oldest, r.LockedAt)
@@ -158,4 +159,159 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// unclaimed exports the locks that nobody takes although somebody waits. A lock whose label is already taken is left
+// out: a duplicate series would fail the whole scrape.
+func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
+	if c.c.Unclaimed == nil {
+		return
+	}
+	found, _ := c.c.Unclaimed()
+	gauge(ch, c.d.unclaimed, float64(len(found)))
+	if !c.c.Series.names() {
+		return
+	}
+	taken := map[string]bool{}
+	for _, l := range found[:min(len(found), c.c.SeriesLimit)] {
+		if name := text.NameLabel(l.Name); !taken[name] {
+			taken[name] = true
+			instant(ch, c.d.unclaimedSince, l.Since, name, text.Label(l.First.Owner), text.Label(l.First.Hostname))
+		}
+	}
+}
+
+// maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
+const maxDeadlocks = 20
+
+// deadlocks exports the cycles of processes that wait for each other. Two cycles that look alike become one series,
+// because a duplicate would fail the whole scrape.
+func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
+	if c.c.Deadlocks == nil {
+		return
+	}
+	cycles := c.c.Deadlocks()
+	taken := map[[2]string]bool{}
+	gauge(ch, c.d.deadlocks, float64(len(cycles)))
+	for _, cycle := range cycles[:min(len(cycles), maxDeadlocks)] {
+		locks, holders := cycle.Labels()
+		if key := [2]string{locks, holders}; !taken[key] {
+			taken[key] = true
+			instant(ch, c.d.deadlockSince, cycle.Since, locks, holders)
+		}
+	}
+}
+
+func holdBuckets() []float64 {
+	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
+}
+
+func newHoldSeconds(namespace string) *prometheus.HistogramVec {
+	held := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace,
+		Name:      "hold_seconds",
+		Help:      "How long locks were held, by how the hold ended.",
+		Buckets:   holdBuckets(),
+	}, []string{"ended"})
+	for _, words := range metadata.Endings() {
+		held.WithLabelValues(words.Word)
+	}
+	return held
+}
+
+// Taken records that somebody got a lock who had waited for it. It is meant to be called by the view.
+func (c *Collector) Taken(r *metadata.Record, w metadata.Waiter) { c.byLock.taken(r, w) }
+
+// Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
+func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
+	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
+	ended, after := endOf(r, ending), lasted(r, now)
+	c.held.WithLabelValues(ended.Word).Observe(after.Seconds())
+	if ended.Ended == metadata.EndedReleased || ended.Ended == metadata.EndedYielded {
+		c.byLock.ended(r, after)
+	}
+}
+
+// endOf is how the hold ended. What cannot be read was written by an operator's tool.
+func endOf(r *metadata.Record, ending *metadata.Ending) metadata.EndingWords {
+	if ending == nil {
+		ending = new(metadata.Released(r, time.Time{}))
+	}
+	words, known := metadata.EndingOf(ending.Ended)
+	if !known {
+		words, _ = metadata.EndingOf(metadata.EndedForced)
+	}
+	return words
+}
+
+// lasted returns how long r was held: since its holder took it or, if that time is missing or in the future, since it
+// was first seen.
+func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
+	if d := now.Wall.Sub(r.LockedAt); !r.LockedAt.IsZero() && d >= 0 {
+		return d
+	}
+	return max(0, now.Mono-r.Seen.First)
+}
+
+// The kinds of statements, as values of a label.
+const (
+	kindDeath     = "death"
+	kindSuspicion = "suspicion"
+)
+
+// witnessOther counts witnesses that are none of the protocol's, whatever they call themselves.
+const witnessOther = "other"
+
+// statements sums up what witnesses say of held locks.
+type statements struct {
+	counts   [2]map[string]int // of deaths and of suspicions, by witness
+	disputed int
+	ended    shortlist // locks whose holder is proven to have ended
+}
+
+func (s *statements) add(j judged) {
+	for i, st := range []*metadata.Statement{j.record.Death, j.record.Suspicion} {
+		if st == nil {
+			continue
+		}
+		if s.counts[i] == nil {
+			s.counts[i] = map[string]int{}
+		}
+		switch st.Witness {
+		case metadata.WitnessHost, metadata.WitnessKubernetes:
+			s.counts[i][st.Witness]++
+		default:
+			s.counts[i][witnessOther]++
+		}
+	}
+	if j.record.Disputed() {
+		s.disputed++
+	}
+	if j.record.Proven() {
+		s.ended.offer(j)
+	}
+}
+
+// statements exports what witnesses say.
+func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
+	for i, kind := range []string{kindDeath, kindSuspicion} {
+		for _, witness := range []string{metadata.WitnessHost, metadata.WitnessKubernetes, witnessOther} {
+			gauge(ch, c.d.statements, float64(s.counts[i][witness]), kind, witness)
+		}
+	}
+	gauge(ch, c.d.disputed, float64(s.disputed))
+	if c.c.Series == SeriesNone {
+		return
+	}
+	taken := map[string]bool{}
+	for _, j := range s.ended.best() {
+		name := text.NameLabel(j.record.Name)
+		if taken[name] {
+			continue
+		}
+		taken[name] = true
+		death := j.record.Death
+		at := cmp.Or(death.EndedAt.Time, death.At.Time, j.verdict.AbandonedAt)
+		instant(ch, c.d.holderEnded, at, c.holder(j.record, death.Cause)...)
+	}
 }

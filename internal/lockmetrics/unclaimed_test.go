@@ -26,7 +26,7 @@ func TestLocksThatNobodyTakesAreCountedAndNamed(t *testing.T) {
 # TYPE unlocker_unclaimed_locks gauge
 unlocker_unclaimed_locks %d
 `
-	first := metadata.Waiter{Ticket: metadata.Ticket{Owner: "search\x00", Hostname: "host-2"}}
+	first := metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: "search\x00", Hostname: "host-2"}}}
 	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
 	expect(t, nobodyTakes(lockmetrics.SeriesAlerting, free), `
 # HELP unlocker_lock_unclaimed_since_timestamp_seconds When this program saw the lock become free that nobody takes; owner and hostname are of the first in line.

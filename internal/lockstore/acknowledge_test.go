@@ -17,17 +17,17 @@ import (
 // acknowledged is the hold in r after somebody has acknowledged it.
 func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 	w.Helper()
-	a := deed(protocol.ActionAcknowledge, r)
+	a := wanted(protocol.ActionAcknowledge, r)
 	a.Actor = who
 	a.ID += who
-	if err := w.Acknowledge(w.Context(), r, a); err != nil {
+	if err := w.do(r, a); err != nil {
 		w.Fatal(err)
 	}
 	return w.record(r.Name)
 }
 
 func withdrawal(r *metadata.Record) protocol.Action {
-	a := deed(protocol.ActionWithdraw, r)
+	a := wanted(protocol.ActionWithdraw, r)
 	a.Seconds = 0
 	a.Reason = ""
 	a.ID += "-withdrawal"
@@ -37,8 +37,8 @@ func withdrawal(r *metadata.Record) protocol.Action {
 func TestAcknowledge(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
-	a := deed(protocol.ActionAcknowledge, r)
-	if err := w.Acknowledge(t.Context(), r, a); err != nil {
+	a := wanted(protocol.ActionAcknowledge, r)
+	if err := w.do(r, a); err != nil {
 		t.Fatal(err)
 	}
 	now := w.record("a/b")
@@ -98,7 +98,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
 	a := withdrawal(r)
-	if err := w.WithdrawAcknowledgement(t.Context(), r, a); err != nil {
+	if err := w.do(r, a); err != nil {
 		t.Fatal(err)
 	}
 	now := w.record("a")
@@ -109,8 +109,8 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	if err != nil || len(actions) != 2 || actions[0] != a && actions[1] != a {
 		t.Errorf("audit %+v, %v", actions, err)
 	}
-	var refused *lockstore.RefusedError
-	if err := w.WithdrawAcknowledgement(t.Context(), now, a); !errors.As(err, &refused) {
+	var refused *protocol.RefusedError
+	if err := w.do(now, a); !errors.As(err, &refused) {
 		t.Errorf("withdrawn twice: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
 	seen := w.acknowledged(r, "ann")
 	w.acknowledged(r, "bob")
 	var changed *lockstore.ChangedError
-	err := w.WithdrawAcknowledgement(t.Context(), seen, withdrawal(seen))
+	err := w.do(seen, withdrawal(seen))
 	if !errors.As(err, &changed) || changed.Now.Acknowledged == nil || changed.Now.Acknowledged.By != "bob" ||
 		w.record("a").Acknowledged == nil {
 		t.Errorf("error %v, record %+v", err, w.record("a"))
@@ -135,7 +135,7 @@ func TestALostWithdrawal(t *testing.T) {
 		wants               error
 	}{
 		"that was done":                    {true, false, nil},
-		"that may still be done":           {false, false, lockstore.ErrUnknown},
+		"that may still be done":           {false, false, protocol.ErrUnknown},
 		"that can no longer be done":       {false, true, metadata.ErrChanged},
 		"that was done before another one": {true, true, nil},
 	} {
@@ -155,7 +155,7 @@ func TestALostWithdrawal(t *testing.T) {
 				}
 				return errLost
 			})
-			if err := w.WithdrawAcknowledgement(t.Context(), r, withdrawal(r)); !errors.Is(err, c.wants) {
+			if err := w.do(r, withdrawal(r)); !errors.Is(err, c.wants) {
 				t.Errorf("error %v, want %v", err, c.wants)
 			}
 		})
@@ -172,7 +172,7 @@ func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.release(r)
-	if err := w.Acknowledge(t.Context(), r, deed(protocol.ActionAcknowledge, r)); !errors.Is(err, metadata.ErrChanged) {
+	if err := w.do(r, wanted(protocol.ActionAcknowledge, r)); !errors.Is(err, metadata.ErrChanged) {
 		t.Fatal(err)
 	}
 	after, err := w.etcd.Leases(t.Context())
@@ -185,9 +185,7 @@ func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
 func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
-	end := metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedForced, "bob", "it hangs",
-		action(r).At.Add(time.Minute))}
-	if err := w.ForceUnlock(t.Context(), end, action(r)); err != nil {
+	if err := w.do(r, action(r)); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {

@@ -124,21 +124,10 @@ func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Del
 	return delays
 }
 
-// EndDelay ends a lock delay that an operator saw, and records the action. It returns [metadata.ErrChanged] if that
-// delay is over or was replaced by another one, and an error that wraps [ErrUnknown] if etcd's answer is lost and the
-// delay may still be ended.
-//
-// An etcd that is out of space cannot store the record. The delay is ended anyway, and the log line is the only record.
-func (s *Store) EndDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
-	if err := s.endDelay(ctx, d, a); err != nil {
-		return fmt.Errorf("end the lock delay of %q: %w", d.Lock, err)
-	}
-	return nil
-}
-
+// endDelay ends the lock delay that an operator saw, if nothing has replaced it.
 func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
-	if err := refused(protocol.CheckReason(a.Reason)); err != nil {
-		return err
+	if err := protocol.CheckReason(a.Reason); err != nil {
+		return &protocol.RefusedError{Why: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

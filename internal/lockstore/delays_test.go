@@ -1,7 +1,6 @@
 package lockstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -108,10 +106,10 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
-	gone := delayed(r, time.Minute)
-	gone.Ending.Ended = metadata.EndedForced
-	if err := w.ForceUnlock(t.Context(), gone, protocol.Action{ID: "1", At: metadata.Time{Time: at}}); err != nil {
-		t.Fatal(err)
+	on := protocol.Subject{Hold: r, Follows: time.Minute}
+	out, err := w.Do(t.Context(), protocol.ActionForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
+	if err != nil || out.Follows != time.Minute || out.Ending.Ended != metadata.EndedForced {
+		t.Fatal(out, err)
 	}
 	delays, _, err := w.Delays(t.Context(), "pool")
 	if err != nil || len(delays) != 1 || delays[0].Lock != "pool#2" || delays[0].Permits != 3 {
@@ -191,7 +189,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	w := start(t)
 	end := func(d metadata.Delay, id string) error {
-		return w.EndDelay(t.Context(), &d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
+		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
 	}
 	see := func(id int) metadata.Delay {
 		t.Helper()
@@ -207,7 +205,7 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	}
 	w.hold("a", uuid(1))
 	first := see(1)
-	if err := w.EndDelay(t.Context(), &first, protocol.Action{}); err == nil {
+	if err := w.endDelay(&first, protocol.Action{}); err == nil {
 		t.Error("ended without a reason")
 	}
 	if err := end(first, "1"); err != nil || len(w.keys(w.l.Delays())) > 0 {
@@ -250,9 +248,9 @@ func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
 				}
 				return errLost
 			})
-			err = w.EndDelay(context.Background(), &delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
+			err = w.endDelay(&delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
 				Reason: "it is off"})
-			if done && err != nil || !done && !errors.Is(err, lockstore.ErrUnknown) {
+			if done && err != nil || !done && !errors.Is(err, protocol.ErrUnknown) {
 				t.Errorf("%v", err)
 			}
 		})

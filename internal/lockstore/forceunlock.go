@@ -31,21 +31,7 @@ func (e *ChangedError) Error() string {
 // Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
-// ForceUnlock removes the hold that an operator saw, whatever its deadlines, and records the action. A lock delay
-// follows if r says so. It returns a
-// [*ChangedError] if that hold has ended. If etcd's answer is lost, it does not retry but reads what became of the
-// hold; if that leaves a doubt, the error wraps [ErrUnknown].
-//
-// An etcd that is out of space cannot store the records. The hold is removed anyway, without a lock delay, and the log
-// line is the only record.
-func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
-	err := s.forceUnlock(ctx, r, a)
-	if err != nil {
-		return fmt.Errorf("force-unlock %q: %w", r.Record.Name, err)
-	}
-	return nil
-}
-
+// forceUnlock removes the hold that an operator saw, whatever its deadlines.
 func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -85,10 +71,6 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 	return err
 }
 
-// ErrUnknown is wrapped by an error after which it is unknown whether an operator's action was done, or may still be
-// done.
-var ErrUnknown = errors.New("outcome unknown")
-
 // unknownError is the error of a request whose outcome is unknown.
 type unknownError struct{ error }
 
@@ -98,7 +80,7 @@ func (e *unknownError) Error() string {
 func (e *unknownError) Unwrap() error { return e.error }
 
 // Is reports whether target is ErrUnknown.
-func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
+func (e *unknownError) Is(target error) bool { return target == protocol.ErrUnknown }
 
 var errNotSent = errors.New("no lease for what goes with it")
 

@@ -29,7 +29,7 @@ func TestForceUnlock(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
-	if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+	if err := w.do(r, action(r)); err != nil {
 		t.Fatal(err)
 	}
 	if left := w.keys(w.l.Record("a/b")); len(left) > 0 {
@@ -54,14 +54,14 @@ func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.release(r)
-	err := w.ForceUnlock(t.Context(), removal(r), action(r))
+	err := w.do(r, action(r))
 	var changed *lockstore.ChangedError
 	if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || len(changed.Now.Fields) != 0 ||
 		!strings.Contains(err.Error(), "nobody holds") {
 		t.Errorf("after a release: %v", err)
 	}
 	next := w.hold("a", uuid(2))
-	err = w.ForceUnlock(t.Context(), removal(r), action(r))
+	err = w.do(r, action(r))
 	if !errors.As(err, &changed) || changed.Now.UUID != uuid(2) || changed.Now.Token != next.Token ||
 		!strings.Contains(err.Error(), `"billing"`) {
 		t.Errorf("after another took it: %v", err)
@@ -77,7 +77,7 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
 	r := w.hold("a", uuid(1))
 	s.Fill(t, "/fill/")
-	if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+	if err := w.do(r, action(r)); err != nil {
 		t.Fatal(err)
 	}
 	if left := w.keys(w.l.Record("a")); len(left) > 0 {
@@ -126,7 +126,7 @@ func TestForceUnlockWithALostAnswer(t *testing.T) {
 				}
 				return errLost
 			})
-			err := w.ForceUnlock(t.Context(), removal(r), action(r))
+			err := w.do(r, action(r))
 			if !c.check(err) || sent != 1 {
 				t.Errorf("error %v, sent %d times", err, sent)
 			}
@@ -155,7 +155,7 @@ func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 				then(w, line)
 				return rpctypes.ErrGRPCNoSpace
 			})
-			if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+			if err := w.do(r, action(r)); err != nil {
 				t.Errorf("the error of a completed action is %v", err)
 			}
 			ending, err := w.Ending(t.Context(), uuid(1))

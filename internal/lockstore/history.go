@@ -3,9 +3,12 @@ package lockstore
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -57,4 +60,92 @@ func newest[T metadata.Ending | protocol.Action](ctx context.Context, s *Store, 
 		}
 	}
 	return documents, nil
+}
+
+// DefaultHistoryMax is the default number of endings to keep.
+const DefaultHistoryMax = 10_000
+
+const (
+	// trimKeys is how many endings are looked up at once. etcd reads all of them each time, so this is a large number.
+	trimKeys = 10_000
+	// trimPause lets lock holders go first: a transaction deletes at most 64 endings, and there are ten of them a
+	// second.
+	trimPause = 100 * time.Millisecond
+)
+
+// TrimHistory deletes all but the newest max endings, and returns how many it deleted. Several unlockers may trim at
+// the same time. An ending that was rewritten meanwhile stays. It also works, and makes room, in an etcd that is out of
+// space.
+func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err error) {
+	for {
+		oldest, err := s.oldest(ctx, max)
+		if err != nil || len(oldest) == 0 {
+			return deleted, err
+		}
+		n, err := s.deleteEndings(ctx, oldest)
+		deleted += n
+		if err != nil || n == 0 { // none: another unlocker was faster
+			return deleted, err
+		}
+	}
+}
+
+// oldest returns the excess endings, oldest first.
+func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	area := s.layout.Histories()
+	count, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, fmt.Errorf("count the endings: %w", err)
+	}
+	excess := count.Count - int64(max)
+	if excess <= 0 {
+		return nil, nil
+	}
+	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(min(excess, trimKeys)),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil, fmt.Errorf("read which endings are the oldest: %w", err)
+	}
+	return resp.Kvs, nil
+}
+
+func (s *Store) deleteEndings(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
+	for len(keys) > 0 {
+		n := min(len(keys), batchRemovals)
+		done, err := s.deleteEndingsBatch(ctx, keys[:n])
+		if deleted += done; err != nil {
+			return deleted, err
+		}
+		if keys = keys[n:]; len(keys) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return deleted, context.Cause(ctx)
+		case <-time.After(trimPause):
+		}
+	}
+	return deleted, nil
+}
+
+func (s *Store) deleteEndingsBatch(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	txns := make([]locktxn.Txn, len(keys))
+	for i, kv := range keys {
+		txns[i] = locktxn.Forget(string(kv.Key), kv.ModRevision)
+	}
+	resp, err := locktxn.Nest(txns).Commit(ctx, s.etcd)
+	if err != nil {
+		return 0, fmt.Errorf("delete old endings: %w", err)
+	}
+	for _, r := range resp.Responses {
+		if r.GetResponseTxn().GetSucceeded() {
+			deleted++
+		}
+	}
+	return deleted, nil
 }

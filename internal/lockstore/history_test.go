@@ -28,7 +28,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		a := action(r)
 		a.ID = fmt.Sprint(i)
 		a.At.Time = at.Add(time.Duration(i) * time.Minute)
-		if err := w.ForceUnlock(t.Context(), removal(r), a); err != nil {
+		if err := w.do(r, a); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -210,4 +213,33 @@ func reason(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
+}
+
+// bounded returns reads that refuse an answer of more bytes, with ResourceExhausted and before it is in memory. etcd
+// knows only limits in keys. What a client without a connection answers is in memory already.
+func bounded(etcd *clientv3.Client, bytes int) clientv3.KV {
+	if etcd.ActiveConnection() == nil {
+		return etcd
+	}
+	return clientv3.NewKVFromKVClient(boundedRange{clientv3.RetryKVClient(etcd), bytes}, etcd)
+}
+
+type boundedRange struct {
+	pb.KVClient
+	bytes int
+}
+
+// Range implements [pb.KVClient].
+func (b boundedRange) Range(ctx context.Context, r *pb.RangeRequest,
+	opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)
+}
+
+// ListPrefix calls each for every key with this prefix, in key order, as of this revision (0: the newest). It is for
+// the areas that [Store.List] leaves out.
+func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) error {
+	if _, err := s.read(ctx, keyRange{prefix, protocol.End(prefix)}, revision, each); err != nil {
+		return fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return nil
 }

@@ -209,8 +209,8 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 			t.Errorf("%s is there: %v when the record is read alone, %v when with its queue", name, alone, withQueue)
 		}
 	}
-	forced := protocol.Forced(&d.Record, action(&d.Record), d.DelayOf(0))
-	if err := w.ForceUnlock(t.Context(), forced, action(&d.Record)); err != nil {
+	on := protocol.Subject{Hold: &d.Record, Follows: d.DelayOf(0)}
+	if _, err := w.Do(t.Context(), protocol.ActionForceUnlock, on, action(&d.Record)); err != nil {
 		t.Fatal(err)
 	}
 	if delays, _, err := w.Delays(t.Context(), "a"); err != nil || len(delays) != 1 || delays[0].Seconds != 30 {

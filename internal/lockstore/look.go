@@ -33,7 +33,7 @@ func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
 	for i := range look.Shares {
 		holders = append(holders, &look.Shares[i].Record)
 	}
-	if err := s.Heed(ctx, holders...); err != nil {
+	if err := s.ApplyStatements(ctx, holders...); err != nil {
 		return Look{}, err
 	}
 	return look, nil
@@ -147,4 +147,19 @@ func Waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 // InOrder sorts waiters for one lock: the next one first.
 func InOrder(w []metadata.Waiter) {
 	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
+}
+
+// RemoveTicket removes the ticket of a waiter that should have given up by now. It returns [metadata.ErrChanged] if the
+// ticket is gone or another one has its key. After any other error it may or may not be there: read it again.
+func (s *Store) RemoveTicket(ctx context.Context, w metadata.Waiter) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := locktxn.RemoveTicket(s.layout, w).Commit(ctx, s.etcd)
+	switch {
+	case err != nil:
+		return fmt.Errorf("remove ticket %s of lock %q: %w", w.ID, w.Lock, err)
+	case !resp.Succeeded:
+		return metadata.ErrChanged
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,82 +12,117 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// AskHolder asks the holder that an operator saw to finish, and records the action, whose At, Actor, Source and Reason
-// the request repeats. A later request replaces an earlier one. Its errors are those of [Store.ForceUnlock], and a
-// [*RefusedError] for what cannot be asked; in an etcd that is out of space nothing is done.
-func (s *Store) AskHolder(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	request := metadata.Request{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At, Reason: a.Reason}
-	err := refused(protocol.CheckAsk(r), protocol.CheckReason(a.Reason), checkSize(protocol.Marshal(request)))
-	if err == nil {
-		err = s.act(ctx, r, a,
-			func(audit clientv3.Op) locktxn.Txn { return locktxn.AskHolder(s.layout, r.Name, request, audit) },
-			func(*metadata.Record) bool { return true })
-	}
+// Do does what the verb says to what an operator saw, and records the action in the same transaction. Its errors are
+//
+//   - [metadata.ErrChanged] if that is over or has changed, of a hold as a [*ChangedError],
+//   - a [*protocol.RefusedError] for what makes no sense,
+//   - [ErrNoSpace] in an etcd that is out of space,
+//
+// after which nothing was done, and [protocol.ErrUnknown]: if etcd's answer is lost, the store does not send again but
+// reads what became of it, and that may leave it open.
+//
+// An etcd that is out of space keeps nobody from ending a hold or a lock delay: then the log line is the only record,
+// and no lock delay follows.
+func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.Subject,
+	a protocol.Action) (protocol.Outcome, error) {
+	a.Action = v
+	out, err := s.do(ctx, v, on, a)
 	if err != nil {
-		return fmt.Errorf("ask the holder of %q to finish: %w", r.Name, err)
+		return out, fmt.Errorf("%s %q: %w", v, a.Lock, err)
 	}
-	return nil
+	return out, nil
 }
 
-// Extend gives the holder that an operator saw a.Seconds more time, counted from a.At or, if that is later, from each
-// of the deadlines that the operator saw; see [protocol.MoreTime]. Its errors are those of [Store.AskHolder]: the hold
-// has changed, too, if its deadline was moved meanwhile.
-func (s *Store) Extend(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	by := metadata.Extension{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At, Reason: a.Reason,
-		AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds}
-	err := refused(protocol.CheckMoreTime(r, by.Given(), a.At.Time), protocol.CheckReason(a.Reason),
-		checkSize(protocol.Marshal(by)))
-	if err == nil {
-		alertAt, autoUnlockAt := protocol.MoreTime(r, by.Given(), a.At.Time)
-		err = s.act(ctx, r, a,
-			func(audit clientv3.Op) locktxn.Txn {
-				return locktxn.Extend(s.layout, locktxn.Extension{Record: r, AlertAt: metadata.FormatTime(alertAt),
-					AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: by, Audit: audit})
-			},
-			func(now *metadata.Record) bool { return now.DeadlineRevision == r.DeadlineRevision })
+func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.Subject,
+	a protocol.Action) (out protocol.Outcome, err error) {
+	switch {
+	case v == protocol.ActionForceUnlock:
+		removal := protocol.Forced(on.Hold, a, on.Follows)
+		out = protocol.Outcome{Ending: removal.Ending, Follows: removal.Delay}
+		return out, s.forceUnlock(ctx, removal, a)
+	case v == protocol.ActionEndDelay:
+		return out, s.endDelay(ctx, on.Delay, a)
+	case v.Known():
+		return out, s.change(ctx, on.Hold, a)
 	}
-	if err != nil {
-		return fmt.Errorf("give the holder of %q more time: %w", r.Name, err)
-	}
-	return nil
+	return out, &protocol.RefusedError{Why: fmt.Sprintf("nobody knows the action %q", v)}
 }
 
-// Acknowledge records for a.Seconds that the operator looks at the hold in r, with a.Reason as the note, and records
-// the action. A later acknowledgement replaces an earlier one. Its errors are those of [Store.AskHolder].
-func (s *Store) Acknowledge(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	if err := s.acknowledge(ctx, r, a); err != nil {
-		return fmt.Errorf("acknowledge %q: %w", r.Name, err)
+// change changes the record of the hold in r, as the action says. Only some of that is a mark and no more.
+func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	if err := a.Action.Check(r, a); err != nil {
+		return &protocol.RefusedError{Why: err.Error()}
 	}
-	return nil
+	switch a.Action {
+	case protocol.ActionExtend:
+		return s.extend(ctx, r, a)
+	case protocol.ActionWithdraw:
+		return s.withdraw(ctx, r, a)
+	}
+	return s.mark(ctx, r, a)
 }
 
-func (s *Store) acknowledge(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	d := time.Duration(a.Seconds) * time.Second
-	by := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
-		Until: metadata.Time{Time: a.At.Add(d)}, Note: a.Reason}
-	err := refused(protocol.CheckAcknowledge(r), protocol.CheckAcknowledgeFor(d), protocol.CheckNote(a.Reason),
-		checkSize(protocol.Marshal(by)))
-	if err != nil {
+// mark writes the mark that the action leaves, whoever left the one that is there.
+func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	mark := a.Action.Facts().Mark
+	document := mark.Document(r, a)
+	if err := checkSize(document); err != nil {
 		return err
 	}
-	lease, err := s.grant(ctx, a.Seconds)
+	lease, err := s.leaseOf(ctx, mark, a)
 	if err != nil {
 		return err
 	}
 	err = s.act(ctx, r, a,
-		func(audit clientv3.Op) locktxn.Txn { return locktxn.Acknowledge(s.layout, r.Name, by, lease, audit) },
+		func(audit clientv3.Op) locktxn.Txn {
+			return locktxn.Mark(s.layout, hold(r), mark.Field, document, lease, audit)
+		},
 		func(*metadata.Record) bool { return true })
-	if err != nil && !errors.Is(err, ErrUnknown) {
+	if err != nil && mark.Leased && !errors.Is(err, protocol.ErrUnknown) {
 		s.revoke(ctx, lease)
 	}
 	return err
 }
 
-// grant returns a lease for one key. It is not shared: acknowledgements are rare, and each ends at a time of its own.
-func (s *Store) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+func hold(r *metadata.Record) locktxn.Hold {
+	return locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
+}
+
+// extend moves the deadlines by the action's Seconds, counted from its At or, if that is later, from each of those that
+// the operator saw; see [protocol.MoreTime]. The hold has changed, too, if its deadline was moved meanwhile.
+func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	by := a.Action.Facts().Mark.Document(r, a)
+	if err := checkSize(by); err != nil {
+		return err
+	}
+	alertAt, autoUnlockAt := protocol.MoreTime(r, a.Length(), a.At.Time)
+	return s.act(ctx, r, a,
+		func(audit clientv3.Op) locktxn.Txn {
+			return locktxn.Extend(s.layout, locktxn.Extension{Record: r, AlertAt: metadata.FormatTime(alertAt),
+				AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: by, Audit: audit})
+		},
+		func(now *metadata.Record) bool { return now.DeadlineRevision == r.DeadlineRevision })
+}
+
+// withdraw ends the acknowledgement in r, if nobody else has acknowledged the hold meanwhile.
+func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+	return s.act(ctx, r, a,
+		func(audit clientv3.Op) locktxn.Txn {
+			return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledged, audit)
+		},
+		func(now *metadata.Record) bool {
+			return now.Acknowledged != nil && now.Acknowledged.Revision == r.Acknowledged.Revision
+		})
+}
+
+// leaseOf returns the lease of a mark. It is not shared: such marks are rare, and each ends at a time of its own.
+func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
+	if !mark.Leased {
+		return clientv3.NoLease, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.etcd.Grant(ctx, seconds)
+	resp, err := s.etcd.Grant(ctx, a.Seconds)
 	switch {
 	case err == nil:
 		return resp.ID, nil
@@ -107,50 +141,14 @@ func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	}
 }
 
-// WithdrawAcknowledgement ends the acknowledgement in r before its time, if it is still the one that the operator saw,
-// and records the action. Its errors are those of [Store.AskHolder]: the hold has changed, too, if somebody else has
-// acknowledged it meanwhile.
-func (s *Store) WithdrawAcknowledgement(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	err := refused(protocol.CheckAcknowledge(r), protocol.CheckWithdraw(r), protocol.CheckNote(a.Reason))
-	if err == nil {
-		err = s.act(ctx, r, a,
-			func(audit clientv3.Op) locktxn.Txn {
-				return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledged, audit)
-			},
-			func(now *metadata.Record) bool {
-				return now.Acknowledged != nil && now.Acknowledged.Revision == r.Acknowledged.Revision
-			})
-	}
-	if err != nil {
-		return fmt.Errorf("withdraw the acknowledgement of %q: %w", r.Name, err)
-	}
-	return nil
-}
-
-// refused returns the first of the errors as a RefusedError, or nil.
-func refused(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return &RefusedError{err}
-		}
-	}
-	return nil
-}
-
 // checkSize refuses a document that readers would not read.
 func checkSize(document string) error {
-	if len(document) > metadata.MaxDocumentBytes {
-		return fmt.Errorf("the reason is too long: stored with it, this has %d bytes, and at most %d are read",
-			len(document), metadata.MaxDocumentBytes)
+	if len(document) <= metadata.MaxDocumentBytes {
+		return nil
 	}
-	return nil
+	return &protocol.RefusedError{Why: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, and "+
+		"at most %d are read", len(document), metadata.MaxDocumentBytes)}
 }
-
-// RefusedError says why an action makes no sense for a hold. Nothing was done.
-type RefusedError struct{ err error }
-
-// Error returns the reason as a sentence.
-func (e *RefusedError) Error() string { return e.err.Error() }
 
 // ErrNoSpace is wrapped by the error of an action that etcd did not take because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")

@@ -15,26 +15,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// deeds are the operator's actions that do not end a hold.
-var deeds = map[string]struct {
-	do   func(w world, r *metadata.Record, a protocol.Action) error
-	done func(r *metadata.Record) bool
-}{
-	protocol.ActionAsk: {
-		func(w world, r *metadata.Record, a protocol.Action) error { return w.AskHolder(w.Context(), r, a) },
-		func(r *metadata.Record) bool { return r.Asked != nil },
-	},
-	protocol.ActionExtend: {
-		func(w world, r *metadata.Record, a protocol.Action) error { return w.Extend(w.Context(), r, a) },
-		func(r *metadata.Record) bool { return r.Extended != nil },
-	},
-	protocol.ActionAcknowledge: {
-		func(w world, r *metadata.Record, a protocol.Action) error { return w.Acknowledge(w.Context(), r, a) },
-		func(r *metadata.Record) bool { return r.Acknowledged != nil },
-	},
+// marks are the operator's actions that do not end a hold, and what they leave.
+var marks = map[protocol.Verb]func(r *metadata.Record) bool{
+	protocol.ActionAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
+	protocol.ActionExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
+	protocol.ActionAcknowledge: func(r *metadata.Record) bool { return r.Acknowledged != nil },
 }
 
-func deed(what string, r *metadata.Record) protocol.Action {
+func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
 	a := action(r)
 	a.Action = what
 	a.Reason = "the deploy waits"
@@ -48,8 +36,8 @@ func TestAskHolder(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
-	a := deed(protocol.ActionAsk, r)
-	if err := w.AskHolder(t.Context(), r, a); err != nil {
+	a := wanted(protocol.ActionAsk, r)
+	if err := w.do(r, a); err != nil {
 		t.Fatal(err)
 	}
 	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
@@ -78,9 +66,9 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)
 			r := w.hold("a", uuid(1))
-			a := deed(protocol.ActionExtend, r)
+			a := wanted(protocol.ActionExtend, r)
 			a.At = metadata.Time{Time: c.now}
-			if err := w.Extend(t.Context(), r, a); err != nil {
+			if err := w.do(r, a); err != nil {
 				t.Fatal(err)
 			}
 			now := w.record("a")
@@ -102,7 +90,7 @@ func TestExtendAfterTheHolderExtended(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.alive(r, at.Add(time.Hour))
-	err := w.Extend(t.Context(), r, deed(protocol.ActionExtend, r))
+	err := w.do(r, wanted(protocol.ActionExtend, r))
 	var changed *lockstore.ChangedError
 	if !errors.As(err, &changed) || changed.Now.UUID != r.UUID || w.record("a").Extended != nil {
 		t.Errorf("error %v, record %+v", err, w.record("a"))
@@ -110,20 +98,20 @@ func TestExtendAfterTheHolderExtended(t *testing.T) {
 }
 
 func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
-	for what, d := range deeds {
-		t.Run(what, func(t *testing.T) {
+	for what, left := range marks {
+		t.Run(string(what), func(t *testing.T) {
 			w := start(t)
 			r := w.hold("a", uuid(1))
 			w.release(r)
 			var changed *lockstore.ChangedError
-			if err := d.do(w, r, deed(what, r)); !errors.As(err, &changed) || changed.Now.Token != 0 {
+			if err := w.do(r, wanted(what, r)); !errors.As(err, &changed) || changed.Now.Token != 0 {
 				t.Errorf("after a release: %v", err)
 			}
 			next := w.hold("a", uuid(2))
-			if err := d.do(w, r, deed(what, r)); !errors.As(err, &changed) || changed.Now.Token != next.Token {
+			if err := w.do(r, wanted(what, r)); !errors.As(err, &changed) || changed.Now.Token != next.Token {
 				t.Errorf("after another took it: %v", err)
 			}
-			if d.done(w.record("a")) || len(w.keys(w.l.Audits())) > 0 {
+			if left(w.record("a")) || len(w.keys(w.l.Audits())) > 0 {
 				t.Errorf("left: %v", w.keys(w.l.Prefix()))
 			}
 		})
@@ -131,8 +119,8 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 }
 
 func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
-	for what, d := range deeds {
-		unknown := func(err error) bool { return errors.Is(err, lockstore.ErrUnknown) }
+	for what := range marks {
+		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }
 		for name, c := range map[string]struct {
@@ -144,7 +132,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 			"while another took it":                         {false, true, changed},
 			"though it was done, and another took it since": {true, true, fine},
 		} {
-			t.Run(what+" "+name, func(t *testing.T) {
+			t.Run(string(what)+" "+name, func(t *testing.T) {
 				line := &wire{}
 				w := on(t, line.client(t, etcdtest.Start(t)))
 				r := w.hold("a", uuid(1))
@@ -165,7 +153,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 					}
 					return errLost
 				})
-				if err := d.do(w, r, deed(what, r)); !c.check(err) || sent != 1 {
+				if err := w.do(r, wanted(what, r)); !c.check(err) || sent != 1 {
 					t.Errorf("error %v, sent %d times", err, sent)
 				}
 			})
@@ -183,24 +171,24 @@ func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 		w.alive(r, at.Add(time.Hour))
 		return errLost
 	})
-	if err := w.Extend(t.Context(), r, deed(protocol.ActionExtend, r)); !errors.Is(err, metadata.ErrChanged) {
+	if err := w.do(r, wanted(protocol.ActionExtend, r)); !errors.Is(err, metadata.ErrChanged) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
-	for what, d := range deeds {
-		t.Run(what, func(t *testing.T) {
+	for what, left := range marks {
+		t.Run(string(what), func(t *testing.T) {
 			s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 			w := on(t, s.Client(t))
 			r := w.hold("a", uuid(1))
 			s.Fill(t, "/fill/")
-			err := d.do(w, r, deed(what, r))
-			if !errors.Is(err, lockstore.ErrNoSpace) || d.done(w.record("a")) {
+			err := w.do(r, wanted(what, r))
+			if !errors.Is(err, lockstore.ErrNoSpace) || left(w.record("a")) {
 				t.Errorf("error %v, record %+v", err, w.record("a"))
 			}
 		})
-		t.Run(what+" that it still did", func(t *testing.T) {
+		t.Run(string(what)+" that it still did", func(t *testing.T) {
 			line := &wire{}
 			w := on(t, line.client(t, etcdtest.Start(t)))
 			r := w.hold("a", uuid(1))
@@ -211,7 +199,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 				}
 				return rpctypes.ErrGRPCNoSpace
 			})
-			if err := d.do(w, r, deed(what, r)); err != nil || !d.done(w.record("a")) {
+			if err := w.do(r, wanted(what, r)); err != nil || !left(w.record("a")) {
 				t.Errorf("the error of a completed action is %v", err)
 			}
 		})
@@ -263,14 +251,14 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)
-			for what, refused := range map[string]bool{protocol.ActionAsk: c.ask, protocol.ActionExtend: c.extends,
-				protocol.ActionAcknowledge: c.acknowledges} {
-				r := w.hold(what, uuid(1))
-				a := deed(what, r)
+			for what, refused := range map[protocol.Verb]bool{protocol.ActionAsk: c.ask,
+				protocol.ActionExtend: c.extends, protocol.ActionAcknowledge: c.acknowledges} {
+				r := w.hold(string(what), uuid(1))
+				a := wanted(what, r)
 				c.change(r, &a)
-				err := deeds[what].do(w, r, a)
-				var no *lockstore.RefusedError
-				if refused && (!errors.As(err, &no) || deeds[what].done(w.record(what))) || !refused && err != nil {
+				err := w.do(r, a)
+				var no *protocol.RefusedError
+				if refused && (!errors.As(err, &no) || marks[what](w.record(string(what)))) || !refused && err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 			}

@@ -33,7 +33,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 				if remove == "auto-unlock" {
 					err = w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)})[0]
 				} else {
-					err = w.ForceUnlock(t.Context(), removal(r), action(r))
+					err = w.do(r, action(r))
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -2,13 +2,18 @@ package lockstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -204,3 +209,118 @@ func convert(events []*clientv3.Event) []protocol.Event {
 	}
 	return converted
 }
+
+// Why a watch ended, in one word. The words are values of a metric's label.
+const (
+	ReasonCompacted  = "compacted"  // etcd compacted revisions that the watch still needed
+	ReasonNoLeader   = "no_leader"  // the member lost contact with the majority
+	ReasonToken      = "token"      // the login expired; the next request logs in again
+	ReasonPermission = "permission" // permission to read the prefix was revoked
+	ReasonConnection = "connection"
+	ReasonSilent     = "silent"    // connected, but nothing arrives
+	ReasonSlow       = "slow"      // this process cannot keep up
+	ReasonBehind     = "behind"    // so far behind after an interruption that listing again is cheaper
+	ReasonWentBack   = "went_back" // etcd was restored from an older state
+	ReasonOther      = "other"
+)
+
+var errClosed = errors.New("the watch was closed")
+
+// WatchError is why a watch ended.
+type WatchError struct {
+	reason string
+	err    error
+}
+
+// Reason returns the cause in one word.
+func (e *WatchError) Reason() string { return e.reason }
+
+// Error returns the cause as a sentence.
+func (e *WatchError) Error() string { return fmt.Sprintf("the watch ended: %v", e.err) }
+
+// Unwrap returns the underlying error.
+func (e *WatchError) Unwrap() error { return e.err }
+
+func ended(reason string, err error) *WatchError { return &WatchError{reason: reason, err: err} }
+
+func wentBack(from, to int64) *WatchError {
+	return ended(ReasonWentBack,
+		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
+}
+
+// reasonOf classifies an error of a watch. Some are etcd errors that lost their type on the way, and are found by text.
+func reasonOf(err error) string {
+	for _, known := range []struct {
+		err    error
+		reason string
+	}{
+		{rpctypes.ErrCompacted, ReasonCompacted}, {rpctypes.ErrNoLeader, ReasonNoLeader},
+		{rpctypes.ErrFutureRev, ReasonWentBack},
+		{rpctypes.ErrPermissionDenied, ReasonPermission}, {rpctypes.ErrInvalidAuthToken, ReasonToken},
+		{rpctypes.ErrAuthOldRevision, ReasonToken},
+	} {
+		if errors.Is(err, known.err) || strings.Contains(err.Error(), known.err.Error()) {
+			return known.reason
+		}
+	}
+	switch locktxn.Code(err) {
+	case codes.PermissionDenied:
+		return ReasonPermission
+	case codes.Unauthenticated:
+		return ReasonToken
+	case codes.Unavailable:
+		return ReasonConnection
+	}
+	return ReasonOther
+}
+
+// backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.
+type backlog struct {
+	limit int
+	ready chan struct{} // holds a token while there is something to take
+
+	mu    sync.Mutex
+	queue []clientv3.WatchResponse
+	bytes int
+}
+
+func newBacklog(limit int) *backlog { return &backlog{limit: limit, ready: make(chan struct{}, 1)} }
+
+// add adds resp. It reports false, and adds nothing, if the limit is reached.
+func (b *backlog) add(resp clientv3.WatchResponse) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes >= b.limit { // a single answer may be larger than the limit
+		return false
+	}
+	b.queue = append(b.queue, resp)
+	b.bytes += size(resp)
+	notify(b.ready)
+	return true
+}
+
+// take returns all that is queued.
+func (b *backlog) take() []clientv3.WatchResponse {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queue := b.queue
+	b.queue = nil
+	b.bytes = 0
+	return queue
+}
+
+// size returns about how much memory an answer takes, in bytes.
+func size(resp clientv3.WatchResponse) int {
+	const structs = 300
+	n := structs
+	for _, e := range resp.Events {
+		n += structs + len(e.Kv.Key) + len(e.Kv.Value)
+	}
+	return n
+}
+
+// lastTime is when something last happened. It is safe for concurrent use.
+type lastTime struct{ at atomic.Pointer[time.Time] }
+
+func (l *lastTime) Store(t time.Time) { l.at.Store(&t) }
+func (l *lastTime) Load() time.Time   { return *l.at.Load() }

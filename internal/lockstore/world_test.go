@@ -72,7 +72,8 @@ func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadata.Record {
 	w.Helper()
 	d := metadata.Draft{
-		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
+		UUID:     uuid,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute),
 		Backtrace: "main.main main.go:1\n",
 	}
@@ -135,6 +136,17 @@ func (w world) alive(r *metadata.Record, deadline time.Time) {
 	if err != nil || !resp.Succeeded {
 		w.Fatalf("alive: %v, %v", resp, err)
 	}
+}
+
+// do does to a hold what an operator wants.
+func (w world) do(r *metadata.Record, a protocol.Action) error {
+	_, err := w.Do(w.Context(), a.Action, protocol.Subject{Hold: r}, a)
+	return err
+}
+
+func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
+	_, err := w.Do(w.Context(), protocol.ActionEndDelay, protocol.Subject{Delay: d}, a)
+	return err
 }
 
 func removal(r *metadata.Record) metadata.Removal {

@@ -7,34 +7,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured
-// otherwise.
-const MaxOps = 128
-
-// MaxBytes is how large a transaction etcd takes unless configured otherwise (1.5 MiB), less what it adds itself.
-const MaxBytes = 3<<19 - 1<<10
-
-// Bytes estimates the size of the transaction, rather too high than too low.
-func (t Txn) Bytes() int {
-	n := 0
-	for _, c := range t.If {
-		n += perOp + len(c.KeyBytes()) + len(c.GetCompare().GetRangeEnd()) + len(c.ValueBytes())
-	}
-	for _, ops := range [][]clientv3.Op{t.Then, t.Else} {
-		for _, op := range ops {
-			n += perOp + len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
-			if op.IsTxn() {
-				cmps, thenOps, elseOps := op.Txn()
-				n += Txn{If: cmps, Then: thenOps, Else: elseOps}.Bytes()
-			}
-		}
-	}
-	return n
-}
-
-// perOp is what a compare or an operation takes at most, beside its keys and its value.
-const perOp = 48
-
 // BatchLock is one of the locks of a [Batch].
 type BatchLock struct {
 	Lock   string
@@ -128,23 +100,4 @@ func Queues(l protocol.Layout, locks []BatchLock) Txn {
 		t.Then = append(t.Then, QueueLength(l, p.Lock).Then...)
 	}
 	return t
-}
-
-// ReleaseWith releases the lock as release does, and does the caller's writes with it, if the caller's compares hold,
-// too. It leaves a tombstone under the hold's uuid, with this lease, by which a repetition knows that an earlier send
-// did it: the writes cannot be told from those of others, and the record is gone either way.
-//
-// Else it reads the tombstone, the record, and then what [Failed] reads.
-func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
-	with []clientv3.Op) Txn {
-	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
-	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
-	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
-	return t.on(only, with)
-}
-
-// ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are witnesses.
-func ReadPeriod(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
-		clientv3.WithLimit(100))}}
 }

@@ -24,11 +24,22 @@ func without(t locktxn.Txn, n int) locktxn.Txn {
 	return t
 }
 
+// ask is an operator's request, and acknowledge an acknowledgement.
+func (s store) ask(r metadata.Request, also ...clientv3.Op) locktxn.Txn {
+	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}, metadata.FieldAsked,
+		protocol.Marshal(r), clientv3.NoLease, also...)
+}
+
+func (s store) acknowledge(a metadata.Acknowledgement, lease clientv3.LeaseID, audit clientv3.Op) locktxn.Txn {
+	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: a.UUID, Token: a.Token}, metadata.FieldAcknowledged,
+		protocol.Marshal(a), lease, audit)
+}
+
 func TestAskHolder(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	audit := clientv3.OpPut(s.auditKey(), "{}")
-	s.done("ask", locktxn.AskHolder(s.l, "a", request(h), audit))
+	s.done("ask", s.ask(request(h), audit))
 	want := request(h)
 	want.Revision = s.record("a").Revision
 	if got := s.record("a"); got.Asked == nil || *got.Asked != want || got.Answered() || len(got.Problems) > 0 {
@@ -40,7 +51,7 @@ func TestAskHolder(t *testing.T) {
 	}
 	again := request(h)
 	again.By = "bob"
-	s.done("ask again", locktxn.AskHolder(s.l, "a", again))
+	s.done("ask again", s.ask(again))
 	if got := s.record("a").Asked; got == nil || got.By != "bob" {
 		t.Errorf("after the second request: %+v", got)
 	}
@@ -57,7 +68,7 @@ func TestARequestIsForOneHold(t *testing.T) {
 	for n, wrong := range []locktxn.Hold{
 		{Lock: "a", UUID: other, Token: h.Token}, {Lock: "a", UUID: mine, Token: h.Token - 1},
 	} {
-		ask := locktxn.AskHolder(s.l, "a", request(wrong))
+		ask := s.ask(request(wrong))
 		read := s.refused("ask another hold", ask)
 		if len(locktxn.Keys(read, 0).Kvs) == 0 {
 			t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
@@ -65,7 +76,7 @@ func TestARequestIsForOneHold(t *testing.T) {
 		s.done("the same without its guard", without(ask, n))
 	}
 	s.done("release", locktxn.Release(s.l, h))
-	s.refused("ask a hold that is over", locktxn.AskHolder(s.l, "a", request(h)))
+	s.refused("ask a hold that is over", s.ask(request(h)))
 }
 
 // A request that is older than the hold does not block a new one.
@@ -99,8 +110,8 @@ func (s store) extension(to string) locktxn.Extension {
 	s.Helper()
 	r := s.record("a")
 	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
-		By: metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", Reason: "slow disk",
-			Seconds: 60},
+		By: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
+			Reason: "slow disk", Seconds: 60}),
 		Audit: clientv3.OpPut(s.auditKey(), "{}")}
 }
 
@@ -111,7 +122,7 @@ func TestExtend(t *testing.T) {
 	s.done("extend", locktxn.Extend(s.l, e))
 	r := s.record("a")
 	if metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last || r.Extended == nil ||
-		*r.Extended != e.By || len(r.Problems) > 0 || len(s.keys(".audit/")) != 1 {
+		protocol.Marshal(*r.Extended) != e.By || len(r.Problems) > 0 || len(s.keys(".audit/")) != 1 {
 		t.Errorf("after it: %+v", r)
 	}
 	s.refused("extend from what was shown before", locktxn.Extend(s.l, e))
@@ -199,27 +210,27 @@ func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
 	} {
 		wrong := a
 		change(&wrong)
-		txn := locktxn.Acknowledge(s.l, "a", wrong, lease, audit)
+		txn := s.acknowledge(wrong, lease, audit)
 		s.refused("acknowledge another hold", txn)
 		s.done("the same without its guard", without(txn, n))
 	}
-	s.done("acknowledge", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	s.done("acknowledge", s.acknowledge(a, lease, audit))
 	shown := s.record("a").Acknowledged
 	if shown == nil || shown.By != "ann" {
 		t.Fatalf("the record has %+v", shown)
 	}
-	s.done("acknowledge again", locktxn.Acknowledge(s.l, "a", s.acknowledgement(h, "bob"), lease, audit))
+	s.done("acknowledge again", s.acknowledge(s.acknowledgement(h, "bob"), lease, audit))
 	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit)
 	s.refused("withdraw what was replaced", withdraw)
 	if now := s.record("a").Acknowledged; now == nil || now.By != "bob" {
 		t.Errorf("the record has %+v", now)
 	}
 	s.done("the same without its guard", without(withdraw, 2))
-	s.done("acknowledge", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	s.done("acknowledge", s.acknowledge(a, lease, audit))
 	shown = s.record("a").Acknowledged
 	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit))
 	s.done("release", locktxn.Release(s.l, h))
-	s.refused("acknowledge a hold that is over", locktxn.Acknowledge(s.l, "a", a, lease, audit))
+	s.refused("acknowledge a hold that is over", s.acknowledge(a, lease, audit))
 	if left := s.keys("a/"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}

@@ -269,10 +269,6 @@ func newest(l protocol.Layout, lock string, n int64) clientv3.Op {
 		clientv3.SortDescend))
 }
 
-func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
-}
-
 // MaxStanding is how many tickets a waiter that gives up reads. To read those ahead of it, etcd would read the whole
 // queue for each, which grows with the square of their number when many give up at once.
 const MaxStanding = 100
@@ -287,22 +283,6 @@ func some(l protocol.Layout, lock string) clientv3.Op {
 	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
 }
 
-// leave deletes the ticket, and the tail if that is the attempt's own: if the attempt is the first, nobody else waits
-// then.
-func leave(l protocol.Layout, lock, uuid string) []clientv3.Op {
-	return []clientv3.Op{
-		clientv3.OpDelete(l.Ticket(lock, uuid)),
-		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
-	}
-}
-
-// HandOver is [Release] of a hold that was got by waiting: it wakes the next waiter.
-func HandOver(l protocol.Layout, h Hold) Txn {
-	t := Release(l, h)
-	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)
-	return t
-}
-
 // Queue reads the keys of the tickets and then the tail.
 func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
@@ -312,4 +292,15 @@ func Queue(l protocol.Layout, lock string) Txn {
 // whether anybody queues.
 func QueueLength(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
+}
+
+// RemoveTicket takes a waiter out of the queue, if its ticket is still the one that was seen. There is no put in any
+// branch: a tail that names the ticket stays, and keeps newcomers behind the queue until its waiter, if it lives, puts
+// it back, or its lease ends.
+func RemoveTicket(l protocol.Layout, w metadata.Waiter) Txn {
+	key := l.Ticket(w.Lock, w.ID)
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", w.Revision)},
+		Then: []clientv3.Op{clientv3.OpDelete(key)},
+	}
 }

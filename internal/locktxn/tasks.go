@@ -1,6 +1,8 @@
 package locktxn
 
 import (
+	"slices"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -66,4 +68,22 @@ func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int6
 		Then: []clientv3.Op{clientv3.OpPut(key, value)},
 		Else: ReadTask(l, set, task).Then,
 	}
+}
+
+// ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are witnesses.
+func ReadPeriod(l protocol.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
+		clientv3.WithLimit(100))}}
+}
+
+// Documents are keys below the prefix that belong to no lock, and that may be written in the transactions that take a
+// lock and give it back. Only packages of this module can name some.
+type Documents struct{ keys []string }
+
+// NewDocuments returns the documents with these keys.
+func NewDocuments(keys ...string) Documents { return Documents{keys} }
+
+// Cover reports whether the operation is about one of the documents alone.
+func (d Documents) Cover(op clientv3.Op) bool {
+	return len(op.RangeBytes()) == 0 && slices.Contains(d.keys, string(op.KeyBytes()))
 }

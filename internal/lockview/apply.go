@@ -15,86 +15,102 @@ type group struct {
 	changes []change
 }
 
-// revision holds the events of one revision, grouped by lock.
-type revision struct {
+// grouped holds the events of one revision, by lock.
+type grouped struct {
 	groups  []group
 	byLock  map[string]int             // indexes into groups
 	endings map[string]*protocol.Event // history records by id
-	left    left
+	left    map[string]metadata.Waiter // that left their queues, by uuid
+
+	restated []string // locks of which witnesses say something else now
+	moved    []string // locks and shares that may have become free, or no longer are
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
-func (r *revision) leaves(q *queue, ticket string) {
+func (r *grouped) leaves(q *queue, ticket string) {
 	if q == nil {
 		return
 	}
 	if w, waited := q.waiters[ticket]; waited {
 		if r.left == nil {
-			r.left = left{}
+			r.left = map[string]metadata.Waiter{}
 		}
 		r.left[w.UUID] = w
 	}
 }
 
-// left are the waiters that left their queues in one revision, by uuid.
-type left map[string]metadata.Waiter
-
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
 // the revision says about the holds that began and ended.
-func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told revision) {
-	var r revision
-	var restated []string
-	var moved []string // locks and shares that may have become free, or no longer are
+func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told grouped) {
+	var r grouped
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
+		if !v.follows(key.Kind) {
+			continue
+		}
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
-			r.add(key.Lock, change{field: s.intern.name(key.ID), event: e})
+			r.add(key.Lock, change{field: s.intern.text(key.ID), event: e})
 		case protocol.KindForeign:
 			s.applyForeign(key, e)
 			if key.Lock != "" {
 				r.add(key.Lock, change{foreign: true, event: e})
 			}
-		case protocol.KindTicket:
-			r.leaves(s.queues[key.Lock], key.ID)
-			if e.Deleted {
-				s.queues.remove(key.Lock, key.ID)
-			} else {
-				s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
-			}
-			moved = append(moved, key.Lock)
-		case protocol.KindUnlocker:
-			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
-			restated = append(restated, s.state(key, eventStatement(key, e, v))...)
-		case protocol.KindDelay:
-			if e.Deleted {
-				delete(s.delays, key.Lock)
-			} else {
-				s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
-			}
-			moved = append(moved, key.Lock)
-		case protocol.KindHistory:
-			if r.endings == nil {
-				r.endings = map[string]*protocol.Event{}
-			}
+			var st *metadata.Statement
 			if !e.Deleted {
-				r.endings[key.ID] = e
+				st = decodeStatement(key, e.KV, s.intern, now)
 			}
+			r.restated = append(r.restated, s.applyStatement(key, st)...)
+		default:
+			s.applyOther(key, e, &r, now)
 		}
 	}
 	for _, g := range r.groups {
+		if !v.wants(g) {
+			continue
+		}
 		steps = append(steps, s.applyLock(g.lock, g.changes))
-		moved = append(moved, g.lock)
+		r.moved = append(r.moved, g.lock)
 	}
-	s.noteFree(moved, now)
-	return append(steps, s.restateAll(v, restated)...), r
+	s.noteFree(r.moved, now)
+	return append(steps, s.restateAll(v, r.restated)...), r
+}
+
+// applyOther applies an event on a key that is beside the records.
+func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, now time.Duration) {
+	switch key.Kind {
+	case protocol.KindTicket:
+		r.leaves(s.queues[key.Lock], key.ID)
+		if e.Deleted {
+			s.queues.remove(key.Lock, key.ID)
+		} else {
+			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
+		}
+		r.moved = append(r.moved, key.Lock)
+	case protocol.KindDelay:
+		if e.Deleted {
+			delete(s.delays, key.Lock)
+		} else {
+			s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
+		}
+		r.moved = append(r.moved, key.Lock)
+	case protocol.KindUnlocker:
+		s.applyUnlocker(key.ID, e, time.Now())
+	case protocol.KindHistory:
+		if r.endings == nil {
+			r.endings = map[string]*protocol.Event{}
+		}
+		if !e.Deleted {
+			r.endings[key.ID] = e
+		}
+	}
 }
 
 // add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.
-func (r *revision) add(lock string, c change) {
+func (r *grouped) add(lock string, c change) {
 	if n := len(r.groups); n > 0 && r.groups[n-1].lock == lock {
 		r.groups[n-1].changes = append(r.groups[n-1].changes, c)
 		return
@@ -152,4 +168,78 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 	s.heed(after)
 	s.put(after, o)
 	return step{before, after}
+}
+
+// restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
+func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
+	for _, lock := range locks {
+		if told, ok := s.restate(lock); ok {
+			// a list that is being read may have the record without it
+			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
+			steps = append(steps, told)
+		}
+	}
+	return steps
+}
+
+// stamp sets the times at which the record was observed, and counts its problems, before any reader sees the record.
+// live means that the watch reported the step, not a list. Steps of one revision share now. The caller holds mu.
+func (v *View) stamp(s *step, now time.Duration, live bool) {
+	v.stats.count(s.before, s.after)
+	if s.before.rec != nil || s.after.rec != nil {
+		v.forgetLocks()
+	}
+	if s.after.rec == nil {
+		return
+	}
+	seen := &s.after.rec.Seen
+	*seen = metadata.Seen{First: now, Changed: now}
+	if live {
+		seen.Arrived = max(1, now)
+		seen.Followed = max(0, v.state.since.Sub(v.began))
+	}
+	if s.before.rec == nil || s.replaced() {
+		return
+	}
+	before := s.before.rec.Seen
+	seen.First = before.First
+	if !s.moved() {
+		seen.Changed = before.Changed
+	}
+	if s.before.rec.Written().Equal(s.after.rec.Written()) {
+		seen.Arrived, seen.Followed = before.Arrived, before.Followed
+	}
+}
+
+// touch notes that a key changed, for readers and for a running comparison. The caller holds mu.
+func (v *View) touch(key protocol.Key) {
+	if key.Kind == protocol.KindTicket {
+		v.queues = nil
+	}
+	v.touched.add(key)
+}
+
+// follows reports whether the view keeps keys of this kind.
+func (v *View) follows(kind protocol.Kind) bool {
+	return v.opt.Keep == nil || kind == protocol.KindField || kind == protocol.KindDeath ||
+		kind == protocol.KindSuspicion
+}
+
+// wants reports whether the changes are of a lock that the view keeps. The caller holds mu.
+func (v *View) wants(g group) bool {
+	if v.opt.Keep == nil {
+		return true
+	}
+	if _, kept := v.snap.locks.get(g.lock); kept {
+		return true
+	}
+	var fields []metadata.Field
+	taken := false
+	for _, c := range g.changes {
+		if !c.event.Deleted {
+			fields = append(fields, c.written())
+			taken = taken || c.field == metadata.FieldUUID
+		}
+	}
+	return taken && v.opt.Keep(fields)
 }

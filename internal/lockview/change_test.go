@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -113,7 +114,10 @@ func TestEveryChangeGivesWhatAListGives(t *testing.T) {
 		"plain keys shadowed by a document later": {byKeys,
 			one(put(key(metadata.FieldMetadata), `{"owner":"doc","purpose":"p"}`)),
 			one(remove(key(metadata.FieldOwner)))},
-		"released and taken again in one revision, by pieces": {plain,
+		"acknowledged, and that withdrawn": {plain, one(put(key(metadata.FieldAcknowledged),
+			protocol.Marshal(metadata.Acknowledgement{UUID: uuid(1), Token: 2, By: "ann"}))), extended("1553683000"),
+			one(remove(key(metadata.FieldAcknowledged))), extended("1553683001")},
+		"released and taken again in one revision, key by key": {plain,
 			{remove(key(metadata.FieldAlertAt)), remove(key(metadata.FieldAutoUnlockAt)),
 				remove(key(metadata.FieldMetadata)), put(key(metadata.FieldUUID), uuid(2))}},
 	} {

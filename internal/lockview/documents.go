@@ -2,10 +2,13 @@ package lockview
 
 import (
 	"strings"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// What is read of the documents in etcd beside the records.
 
 // document decodes one of the protocol's documents; ok reports whether it could be read.
 func document[T metadata.Ticket | metadata.Ending](value []byte) (d T, ok bool) {
@@ -25,4 +28,114 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(strings.Clone(s[:metadata.MaxTextBytes]), "")
+}
+
+// decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the
+// queue.
+func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
+	t, _ := document[metadata.Ticket](kv.Value)
+	t.UUID = clip(t.UUID)
+	for _, text := range t.Texts() {
+		*text = i.text(clip(*text))
+	}
+	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
+		Seen: seen}
+}
+
+func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
+	d := protocol.ReadDelay(strings.Clone(lock), kv)
+	for _, text := range []*string{&d.UUID, &d.Owner, &d.Hostname, &d.Purpose, &d.By} {
+		*text = clip(*text)
+	}
+	return d
+}
+
+// decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read, or is about
+// another hold than its key says.
+func decodeStatement(key protocol.Key, kv protocol.KV, in *interner, seen time.Duration) *metadata.Statement {
+	st := protocol.ReadStatement(key.ID, kv)
+	if st == nil {
+		return nil
+	}
+	for _, text := range []*string{&st.Cause, &st.Signal, &st.Detail, &st.Witness, &st.By} {
+		*text = in.text(clip(*text))
+	}
+	st.How = clip(st.How)
+	st.Seen = seen
+	return st
+}
+
+func decodeEnding(e *protocol.Event) *metadata.Ending {
+	if e == nil {
+		return nil
+	}
+	ending, ok := document[metadata.Ending](e.Value)
+	if !ok {
+		return nil
+	}
+	return &ending
+}
+
+// maxUnlockers is how many unlockers are kept: more than any installation runs, and few enough that a hostile writer
+// cannot fill the memory.
+const maxUnlockers = 1000
+
+// Unlocker is an unlocker as its record was read last.
+type Unlocker struct {
+	protocol.Unlocker
+	revision int64
+	heard    time.Time // when its record arrived, or was listed
+	readable bool
+}
+
+// runs reports whether the unlocker is running, for a view that last heard from etcd at the given time. While etcd is
+// silent, no unlocker is given up.
+func (u Unlocker) runs(heard time.Time) bool {
+	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
+}
+
+func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
+	p := protocol.ReadPresence(instance, kv.Value)
+	if p == nil { // it says nothing about that unlocker's clock
+		nameless := metadata.Presence{ID: clip(instance)}
+		return Unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
+	}
+	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
+	return Unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
+		heard: time.Now(), readable: true}
+}
+
+const (
+	// maxLoose is how many statements are kept that are about no lock that is held. One usually follows its record, but
+	// a list reads it first.
+	maxLoose = 10_000
+	// maxLooseBytes bounds the statements that a list keeps until it knows the locks.
+	maxLooseBytes = 64 << 20
+)
+
+// statements holds what witnesses say, by the uuid in the key.
+type statements struct {
+	deaths, suspicions map[string]*metadata.Statement
+	// loose is at least the number of statements that are about no lock, except of those whose lock went meanwhile.
+	loose int
+	bytes int // of those listed
+}
+
+func newStatements() statements {
+	return statements{deaths: map[string]*metadata.Statement{}, suspicions: map[string]*metadata.Statement{}}
+}
+
+// of returns the statements of the kind of key.
+func (s *statements) of(key protocol.Key) map[string]*metadata.Statement {
+	if key.Kind == protocol.KindDeath {
+		return s.deaths
+	}
+	return s.suspicions
+}
+
+// list takes in a statement that a list read.
+func (s *statements) list(key protocol.Key, st *metadata.Statement, size int) {
+	if s.bytes += size; st != nil && s.bytes <= maxLooseBytes {
+		s.of(key)[key.ID] = st
+	}
 }

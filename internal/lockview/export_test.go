@@ -26,13 +26,13 @@ func (v *View) Statements() int {
 	return len(v.snap.stated.deaths) + len(v.snap.stated.suspicions)
 }
 
-// SettledAfterAChange reports whether a lock counts as settled that changed before that was noted.
-func SettledAfterAChange() bool {
+// IdleAfterAChange reports whether a lock counts as idle that changed before that was noted.
+func IdleAfterAChange() bool {
 	var x index
 	before, after := &held{Record: metadata.Record{Name: "a"}}, &held{Record: metadata.Record{Name: "a"}}
 	x.put(item{rec: before})
 	x.put(item{rec: after})
-	x.settle(item{rec: before, settledUntil: time.Minute})
-	_, settled := x.unsettled(0)
-	return settled > 0
+	x.noteIdle(item{rec: before, idleUntil: time.Minute})
+	_, idle := x.dueSoon(0)
+	return idle > 0
 }

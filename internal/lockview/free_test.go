@@ -92,6 +92,7 @@ func TestWhatKeepsALockFromBeingFree(t *testing.T) {
 				freed(t, v, "kept", want)
 				w.do(put(layout.Ticket("q", uuid(6)), `{}`))
 				w.cut()
+				synctest.Wait() // it is noticed
 				settle(t, v, w)
 				freed(t, v, "kept, by a list", want)
 				time.Sleep(time.Second)

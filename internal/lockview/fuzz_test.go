@@ -17,7 +17,8 @@ import (
 func draft(uuid string) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000)
 	return metadata.Draft{
-		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
+		UUID:     uuid,
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: strings.Repeat("example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n", 30),

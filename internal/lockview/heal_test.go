@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -98,6 +99,38 @@ func TestALockAmongTooManyForeignKeysDoesNotCountAsHealed(t *testing.T) {
 		compared(t, v, w)
 		if r := v.Lock("new"); r.Problems != nil {
 			t.Errorf("after a list that found none: %v", r.Problems)
+		}
+	})
+}
+
+// What somebody writes to a lock counts, however many attributes its record has: those are what is left out.
+func TestALockWithTooManyAttributesIsAskedAndIdentified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ops := lock(t, "a", uuid(1))
+		for i := range 3 * metadata.MaxAttributes {
+			ops = append(ops, put(layout.Field("a", fmt.Sprintf("a%03d", i)), "x"))
+		}
+		w.do(ops...)
+		v := run(t, w.source(), lockview.Options{})
+		settle(t, v, w)
+		hold := v.Lock("a")
+		w.do(put(layout.Field("a", metadata.FieldAsked),
+			protocol.Marshal(metadata.Request{UUID: hold.UUID, Token: hold.Token, By: "ann"})))
+		w.do(put(layout.Field("a", metadata.FieldAcknowledged),
+			protocol.Marshal(metadata.Acknowledgement{UUID: hold.UUID, Token: hold.Token, By: "bob"})))
+		w.do(put(layout.Field("a", metadata.FieldPodUID), "5e9a2a3c"))
+		settle(t, v, w)
+		for _, source := range []string{"the watch", "a list"} {
+			r := v.Lock("a")
+			if r.Asked == nil || r.Asked.By != "ann" || r.Acknowledged == nil || r.Acknowledged.By != "bob" {
+				t.Errorf("by %s: asked %+v, acknowledged %+v", source, r.Asked, r.Acknowledged)
+			}
+			if r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
+				t.Errorf("by %s: process %+v", source, r.Process)
+			}
+			v = run(t, w.source(), lockview.Options{})
+			settle(t, v, w)
 		}
 	})
 }

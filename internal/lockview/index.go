@@ -1,11 +1,47 @@
 package lockview
 
 import (
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// held is what the view keeps of each lock. Only its statements and the times at which it was seen are set later,
+// before any reader sees it.
+type held struct {
+	metadata.Record
+	size int32     // bytes of all names and values in etcd
+	keys *keyNames // of a canonical lock; nil: it is irregular
+}
+
+// item refers to what the view keeps of a lock; without a record there is none.
+type item struct {
+	rec *held
+	// idleUntil is what [staleness.IdleUntil] last said of it, in the index; 0 = not asked yet, or it is due soon.
+	idleUntil time.Duration
+}
+
+// sizeOf bounds a size, of which the exact value only counts where it is far smaller.
+func sizeOf(size int) int32 { return int32(min(size, math.MaxInt32)) }
+
+func (it item) name() string { return it.rec.Name }
+
+// newItem keeps a record, whose texts share memory with equal ones. It has no keys if it is irregular.
+func newItem(rec metadata.Record, size int, keys *keyNames, in *interner) item {
+	texts := rec.Name + rec.UUID
+	rec.Name = texts[:len(rec.Name)]
+	rec.UUID = texts[len(rec.Name):]
+	for _, text := range rec.Texts() {
+		*text = in.text(*text)
+	}
+	if rec.Process != nil {
+		rec.Process = in.process(*rec.Process)
+	}
+	return item{rec: &held{rec, sizeOf(size), keys}}
+}
 
 // maxChunk is chosen so that finding a lock costs about as much as making room for it.
 const maxChunk = 512
@@ -44,7 +80,7 @@ func (x *index) put(it item) {
 	chunk, pos, found := x.find(it.name())
 	switch {
 	case found:
-		x.rerank(x.chunks[chunk][pos].rec, it.rec)
+		x.rank(x.chunks[chunk][pos].rec, it.rec)
 		x.chunks[chunk][pos] = it
 		return
 	case len(x.chunks) == 0:
@@ -54,7 +90,7 @@ func (x *index) put(it item) {
 		pos = len(x.chunks[chunk])
 	}
 	x.count++
-	x.rank(it.rec)
+	x.rank(nil, it.rec)
 	x.chunks[chunk] = slices.Insert(x.chunks[chunk], pos, it)
 	if full := x.chunks[chunk]; len(full) == maxChunk {
 		half := maxChunk / 2
@@ -74,14 +110,14 @@ func (x *index) remove(name string) {
 		return
 	}
 	x.count--
-	x.unrank(x.chunks[chunk][pos].rec)
-	left := slices.Delete(x.chunks[chunk], pos, pos+1)
-	x.chunks[chunk] = left
+	x.rank(x.chunks[chunk][pos].rec, nil)
+	rest := slices.Delete(x.chunks[chunk], pos, pos+1)
+	x.chunks[chunk] = rest
 	switch {
-	case len(left) == 0:
+	case len(rest) == 0:
 		x.chunks = slices.Delete(x.chunks, chunk, chunk+1)
-	case chunk+1 < len(x.chunks) && len(left)+len(x.chunks[chunk+1]) < maxChunk/4:
-		x.chunks[chunk] = append(left, x.chunks[chunk+1]...)
+	case chunk+1 < len(x.chunks) && len(rest)+len(x.chunks[chunk+1]) < maxChunk/4:
+		x.chunks[chunk] = append(rest, x.chunks[chunk+1]...)
 		x.chunks = slices.Delete(x.chunks, chunk+1, chunk+2)
 	}
 }
@@ -112,4 +148,87 @@ func (x *index) items() []item {
 		all = append(all, s...)
 	}
 	return all
+}
+
+// any reports whether a record whose name lies from one name to another is one that is looked for.
+func (x *index) any(from, end string, is func(*held) bool) bool {
+	chunk, pos, _ := x.find(from)
+	for ; chunk < len(x.chunks); chunk++ {
+		for _, it := range x.chunks[chunk][pos:] {
+			switch {
+			case it.name() >= end:
+				return false
+			case is(it.rec):
+				return true
+			}
+		}
+		pos = 0
+	}
+	return false
+}
+
+// dueSoon returns the locks that are not known to be idle, by name, and counts the others.
+func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int) {
+	for _, chunk := range x.chunks {
+		for _, it := range chunk {
+			if it.idleUntil > now {
+				idle++
+			} else {
+				dueSoon = append(dueSoon, it.rec)
+			}
+		}
+	}
+	return dueSoon, idle
+}
+
+// noteIdle notes until when a lock is idle, unless it has changed.
+func (x *index) noteIdle(it item) {
+	if chunk, pos, found := x.find(it.name()); found && x.chunks[chunk][pos].rec == it.rec {
+		x.chunks[chunk][pos].idleUntil = it.idleUntil
+	}
+}
+
+// forgetIdle forgets which locks are idle.
+func (x *index) forgetIdle() {
+	for _, chunk := range x.chunks {
+		for i := range chunk {
+			chunk[i].idleUntil = 0
+		}
+	}
+}
+
+// oldest returns when the lock that was taken first was taken, by its holder's clock; zero if none says.
+func (x *index) oldest() time.Time {
+	if x.first == nil {
+		for _, chunk := range x.chunks {
+			for _, it := range chunk {
+				x.first = earlier(x.first, it.rec)
+			}
+		}
+	}
+	if x.first == nil {
+		return time.Time{}
+	}
+	return x.first.LockedAt
+}
+
+// rank notes which lock was taken first when a record comes, goes, or takes the place of another one of the same lock.
+func (x *index) rank(before, after *held) {
+	switch {
+	case x.first == nil:
+	case x.first != before:
+		x.first = earlier(x.first, after)
+	case after != nil && after.LockedAt.Equal(before.LockedAt):
+		x.first = after
+	default:
+		x.first = nil
+	}
+}
+
+// earlier returns the one of two locks that was taken first. Both may be nil.
+func earlier(a, b *held) *held {
+	if b == nil || b.LockedAt.IsZero() || a != nil && !b.LockedAt.Before(a.LockedAt) {
+		return a
+	}
+	return b
 }

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -36,7 +38,7 @@ func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 
 func TestRunLeavesNothingBehind(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
-	holders{t, c}.take("a", uuid(1))
+	commit(t, c, lock(t, "a", uuid(1))...)
 	before := goleak.IgnoreCurrent()
 	v := lockview.New(layout, source(lockstore.New(c, layout)), lockview.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,19 +52,15 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// Each transaction changes two locks, each with keys that belong together. Readers that poll all the time must never
-// see half of a transaction.
+// Each revision changes two locks, each with keys that belong together. Readers that poll all the time must never see
+// half of one.
 func TestReadersSeeWholeRevisions(t *testing.T) {
-	c := etcdtest.Start(t).Client(t)
-	h := holders{t, c}
-	store := lockstore.New(c, layout)
-	v := run(t, source(store), lockview.Options{RelistEvery: 50 * time.Millisecond})
-	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
-
+	t.Parallel()
+	w := newWorld()
+	v := run(t, w.source(), lockview.Options{RelistEvery: 5 * time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
-	looks := make([]int, 2)
-	for i := range looks {
+	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				locks := v.Locks()
@@ -71,50 +69,26 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 					return
 				}
 				for _, r := range locks {
-					whole := r.Owner == r.UUID && r.AlertAt.Equal(r.AutoUnlockAt) && r.Problems == nil &&
-						(r.Alive == nil || r.Alive.At.Equal(r.AlertAt))
+					whole := r.Owner == r.UUID && r.Problems == nil && (r.Alive == nil || r.Alive.At.Equal(r.AlertAt))
 					if !whole || r.UUID != locks[0].UUID || r.Revision != locks[0].Revision {
 						t.Errorf("half of a revision: %+v beside %+v", r, locks[0])
 						return
 					}
 				}
-				looks[i]++
-				if i == 0 {
-					time.Sleep(20 * time.Microsecond) // which leaves etcd some of the processor
-					continue
-				}
-				select {
-				case <-v.Changed():
-				case <-time.After(time.Millisecond):
-				}
+				runtime.Gosched()
 			}
 		})
 	}
 	for i := range 300 {
-		token := h.commit(locktxn.Nest([]locktxn.Txn{h.taking("left", i), h.taking("right", i)})).Header.Revision
-		left := locktxn.Hold{Lock: "left", UUID: uuid(i), Token: token}
-		right := locktxn.Hold{Lock: "right", UUID: uuid(i), Token: token}
-		by := metadata.FormatTime(time.Unix(int64(1_553_700_000+i), 0))
-		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Alive(layout, left, by, by, by),
-			locktxn.Alive(layout, right, by, by, by)}))
-		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Release(layout, left), locktxn.Release(layout, right)}))
+		ours := func(d *metadata.Draft) { d.Owner = d.UUID }
+		w.do(slices.Concat(lock(t, "left", uuid(i), ours), lock(t, "right", uuid(i), ours))...)
+		settle(t, v, w)
+		w.do(slices.Concat(alive("left", i), alive("right", i))...)
+		settle(t, v, w)
+		w.do(removeAll(layout.Record("left")), removeAll(layout.Record("right")))
 	}
 	stop()
 	readers.Wait()
-	if looks[0] < 300 || looks[1] < 30 {
-		t.Errorf("the readers looked only %v times", looks)
-	}
-	same(t, v, store)
-}
-
-// taking takes a lock whose owner is its uuid.
-func (h holders) taking(lock string, i int) locktxn.Txn {
-	at := metadata.FormatTime(time.Unix(int64(1_553_600_000+i), 0))
-	return locktxn.Acquire(layout, locktxn.Sole(lock), uuid(i), []metadata.Field{
-		{Name: metadata.FieldUUID, Value: uuid(i)}, {Name: metadata.FieldAlertAt, Value: at},
-		{Name: metadata.FieldAutoUnlockAt, Value: at},
-		{Name: metadata.FieldMetadata, Value: `{"owner":"` + uuid(i) + `"}`},
-	}, true)
 }
 
 // busy runs random clients, good and bad, until stop is called. It prints its seed.
@@ -139,7 +113,7 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 				for i := range p.bytes {
 					p.bytes[i] = byte(random.Uint32())
 				}
-				ops := p.allowed()
+				ops := onEtcd(p.ops())
 				// not ctx: what is under way at the end would be committed after it
 				try, done := context.WithTimeout(t.Context(), 5*time.Second)
 				_, _ = c.Txn(try).Then(ops...).Commit() // may fail: members die
@@ -153,9 +127,16 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 	}
 }
 
-// allowed is one revision of the player for a real etcd.
-func (p *player) allowed() (ops []clientv3.Op) {
-	for _, o := range p.ops() {
+// commit does all ops in one revision of a real etcd.
+func commit(t testing.TB, c *clientv3.Client, ops ...op) {
+	t.Helper()
+	if _, err := c.Txn(t.Context()).Then(onEtcd(ops)...).Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onEtcd(all []op) (ops []clientv3.Op) {
+	for _, o := range all {
 		switch {
 		case o.prefix:
 			ops = append(ops, clientv3.OpDelete(o.key, clientv3.WithPrefix()))
@@ -168,16 +149,59 @@ func (p *player) allowed() (ops []clientv3.Op) {
 	return ops
 }
 
-func TestViewIsEtcdAfterARandomRun(t *testing.T) {
-	t.Parallel()
+// All values of the corpus in every field, on a real etcd: no other lock is lost, and nothing stops.
+func TestHostileRecordsHideNothing(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
 	store := lockstore.New(c, layout)
+	v := run(t, source(store), lockview.Options{})
+	commit(t, c, lock(t, "sound", uuid(1))...)
+	locks := 1
+	for i, field := range fields {
+		for j, value := range values {
+			commit(t, c, put(layout.Field(fmt.Sprintf("hostile/%d/%d", i, j), field), value))
+			locks++
+		}
+	}
+	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a",
+		"/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
+		commit(t, c, put(key, "x"))
+	}
+	until(t, v, "all locks", func() bool { return len(v.Locks()) >= locks })
+	if r := v.Lock("sound"); r == nil || r.Problems != nil {
+		t.Errorf("%+v", r)
+	}
+	same(t, v, store)
+}
+
+// The view follows random clients while the history is compacted all the time up to the newest revision, the connection
+// is cut again and again, and lists come between.
+func TestViewSurvivesCompactionAndCuts(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	admin := s.Client(t)
+	proxy := etcdtest.NewProxy(t, s.Endpoint())
+	store := lockstore.New(through(t, proxy.Endpoint()), layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
-	stop := busy(t, c)
-	until(t, v, "changes, and lists between them", func() bool {
-		s := v.Stats()
-		return s.Puts >= 2000 && s.Resyncs[lockview.ReasonPeriodic] >= 3
-	})
+	stop := busy(t, admin)
+	compact := func() int64 {
+		resp, err := admin.Get(t.Context(), "now")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = admin.Compact(t.Context(), resp.Header.Revision) // fails if nothing was written since the last one
+		return resp.Header.Revision
+	}
+	for restarts := uint64(0); restarts < 2; restarts = v.Stats().WatchRestarts["compacted"] {
+		until(t, v, "changes, and lists between them", func() bool {
+			s := v.Stats()
+			return s.Puts >= 500*(restarts+1) && s.Resyncs[lockview.ReasonPeriodic] > restarts
+		})
+		proxy.Cut()
+		for seen := v.Fresh().Revision; compact() < seen+100; time.Sleep(time.Millisecond) {
+		}
+		proxy.Heal()
+		until(t, v, "a compacted watch", func() bool { return v.Stats().WatchRestarts["compacted"] > restarts })
+	}
 	stop()
 	same(t, v, store)
 	if s := v.Stats(); s.Healed != 0 {
@@ -185,27 +209,13 @@ func TestViewIsEtcdAfterARandomRun(t *testing.T) {
 	}
 }
 
-// All values of the corpus in every field, on a real etcd: no other lock is lost, and nothing stops.
-func TestHostileRecordsHideNothing(t *testing.T) {
-	c := etcdtest.Start(t).Client(t)
-	h := holders{t, c}
-	store := lockstore.New(c, layout)
-	v := run(t, source(store), lockview.Options{})
-	h.take("sound", uuid(1))
-	locks := 1
-	for i, field := range fields {
-		for j, value := range values {
-			h.put(layout.Field(fmt.Sprintf("hostile/%d/%d", i, j), field), value)
-			locks++
-		}
+func through(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a",
-		"/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
-		h.put(key, "x")
-	}
-	until(t, v, "all locks", func() bool { return len(v.Locks()) >= locks })
-	if r := v.Lock("sound"); r == nil || r.Problems != nil {
-		t.Errorf("%+v", r)
-	}
-	same(t, v, store)
+	t.Cleanup(func() { c.Close() })
+	return c
 }

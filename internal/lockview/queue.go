@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -80,16 +79,4 @@ func (q queues) of(lock string) []metadata.Waiter {
 		})
 	}
 	return of.sorted
-}
-
-// decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the
-// queue.
-func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
-	t, _ := document[metadata.Ticket](kv.Value)
-	t.UUID = clip(t.UUID)
-	t.Owner = i.text(clip(t.Owner))
-	t.Hostname = i.text(clip(t.Hostname))
-	t.Purpose = i.text(clip(t.Purpose))
-	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
-		Seen: seen}
 }

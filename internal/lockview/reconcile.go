@@ -3,14 +3,16 @@ package lockview
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// news is what a list revealed.
-type news struct {
+// findings are what a list revealed.
+type findings struct {
 	gone     []*metadata.Record // holds that are over
 	died     []*metadata.Record // holds whose holder is proven to have ended
 	differed int                // locks that differed
@@ -18,7 +20,7 @@ type news struct {
 
 // reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). The caller
 // holds mu.
-func (v *View) reconcile(b *builder, t *touched) (n news) {
+func (v *View) reconcile(b *builder, t *touched) (n findings) {
 	if t == nil {
 		t = newTouched()
 	}
@@ -149,7 +151,7 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 }
 
 // report reports what a list revealed.
-func (v *View) report(ctx context.Context, found news) {
+func (v *View) report(ctx context.Context, found findings) {
 	v.reportEnded(ctx, found.gone)
 	for _, r := range found.died {
 		v.opt.Died(r)
@@ -168,4 +170,52 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 		}
 		v.opt.Ended(r, ending)
 	}
+}
+
+// reconcileStatements replaces the statements by those of a list, except for what was touched meanwhile. It returns the
+// locks that the difference is about.
+func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
+	now := v.snap.stated
+	listed := b.snap.stated
+	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
+		before := now.of(protocol.Key{Kind: kind})
+		after := listed.of(protocol.Key{Kind: kind})
+		for id, known := range before {
+			st, ok := after[id]
+			switch {
+			case t.statements[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
+				after[id] = known // keeps when it was seen first
+			default:
+				locks = append(locks, known.Lock)
+			}
+		}
+		for id, st := range after {
+			switch _, known := before[id]; {
+			case known:
+			case t.statements[protocol.Key{Kind: kind, ID: id}]:
+				delete(after, id)
+			default:
+				locks = append(locks, st.Lock)
+			}
+		}
+		for id, st := range after {
+			if known := before[id]; known != nil && known != st {
+				locks = append(locks, st.Lock)
+			}
+		}
+	}
+	v.snap.stated = listed
+	slices.Sort(locks)
+	return slices.Compact(locks)
+}
+
+// reconcileDelays replaces the delays by those of a list, except for what was touched meanwhile.
+func (v *View) reconcileDelays(listed map[string]metadata.Delay, t *touched) {
+	for lock := range t.delays {
+		delete(listed, lock)
+		if d, ok := v.snap.delays[lock]; ok {
+			listed[lock] = d
+		}
+	}
+	v.snap.delays = listed
 }

@@ -3,10 +3,10 @@ package lockview
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // longLived is how long a watch must live to reset the count of consecutive failures.
@@ -36,7 +36,7 @@ func (v *View) Run(ctx context.Context) error {
 			return nil
 		}
 		event := v.opt.Log.Debug()
-		if v.noteLost(err) {
+		if v.lost(err) {
 			event = v.opt.Log.Warn()
 		}
 		event.Err(err).Str("reason", reason).Msg("the view of the locks was interrupted")
@@ -66,8 +66,7 @@ func (v *View) relist(ctx context.Context, reason string) error {
 	v.mu.Lock()
 	found := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
-	v.noteHeard(revision)
-	v.noteSynced()
+	v.synced(revision)
 	v.announce()
 	v.mu.Unlock()
 	v.report(ctx, found)
@@ -87,8 +86,7 @@ func (v *View) watch(ctx context.Context) error {
 // apply applies one revision.
 func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
-	v.noteHeard(revision)
-	v.noteSynced()
+	v.synced(revision)
 	now := v.Clock()
 	steps, told := v.snap.apply(v, events, now)
 	for i := range steps {
@@ -101,7 +99,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 			v.stats.Puts++
 		}
 	}
-	if len(events) > 0 {
+	if len(steps) > 0 || len(events) > 0 && v.opt.Keep == nil {
 		v.announce()
 	}
 	v.mu.Unlock()
@@ -121,19 +119,121 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	}
 }
 
-func decodeEnding(e *protocol.Event) *metadata.Ending {
-	if e == nil {
-		return nil
-	}
-	ending, ok := document[metadata.Ending](e.Value)
-	if !ok {
-		return nil
-	}
-	return &ending
+// synced notes that the snapshot shows what etcd has at a revision. The caller holds mu.
+func (v *View) synced(revision int64) {
+	v.state.hear(revision)
+	v.state.sync()
+	v.stats.LastSync = time.Now()
+}
+
+// lost notes that the snapshot is no longer followed, and reports whether that is news.
+func (v *View) lost(err error) (news bool) {
+	cause := v.opt.Explain(err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.announce()
+	return v.state.lose(cause)
 }
 
 func (v *View) restarted(reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.stats.WatchRestarts[reason]++
+}
+
+// backoff returns how long to wait after this many consecutive failures: 100 ms, doubled each time up to 5 s, half of
+// it random.
+func backoff(failures int) time.Duration {
+	d := min(5*time.Second, 100*time.Millisecond<<min(failures, 6))
+	return d/2 + rand.N(d/2)
+}
+
+// comparison lists all keys every few minutes while the watch runs, and corrects what the watch missed. Its methods are
+// called only by the goroutine that applies the watch's events.
+type comparison struct {
+	view *View
+	next time.Time
+
+	cancel context.CancelFunc // nil while no list is being read
+	listed chan listing
+	result *listing // complete; used once the watch has caught up with it
+}
+
+type listing struct {
+	b        *builder
+	revision int64
+	err      error
+}
+
+// advance starts, waits for, or finishes a comparison.
+func (c *comparison) advance(ctx context.Context) {
+	switch {
+	case c.cancel == nil:
+		if !time.Now().Before(c.next) {
+			c.start(ctx)
+		}
+		return
+	case c.result == nil:
+		select {
+		case l := <-c.listed:
+			c.result = &l
+		default:
+			return
+		}
+	}
+	switch l := c.result; {
+	case l.err != nil:
+		c.view.opt.Log.Warn().Err(l.err).Msg("the periodic list failed")
+	case l.revision > c.view.Fresh().Revision:
+		return // events up to that revision have yet to arrive
+	default:
+		c.finish(ctx, l.b)
+	}
+	c.result = nil
+	c.stop()
+	c.next = time.Now().Add(c.view.opt.RelistEvery)
+}
+
+func (c *comparison) start(ctx context.Context) {
+	c.view.mu.Lock()
+	c.view.touched = newTouched()
+	c.view.mu.Unlock()
+	ctx, c.cancel = context.WithCancel(ctx)
+	listed := make(chan listing, 1)
+	c.listed = listed
+	go func() {
+		b, revision, err := c.view.list(ctx, true)
+		listed <- listing{b, revision, err}
+		close(listed)
+	}()
+}
+
+func (c *comparison) finish(ctx context.Context, b *builder) {
+	v := c.view
+	v.mu.Lock()
+	found := v.reconcile(b, v.touched)
+	v.stats.Resyncs[ReasonPeriodic]++
+	v.stats.Healed += uint64(found.differed)
+	if found.differed > 0 {
+		v.announce()
+	}
+	v.mu.Unlock()
+	if found.differed > 0 {
+		v.opt.Log.Error().Int("locks", found.differed).Msg("the watch missed changes of locks, which a list found")
+	}
+	v.report(ctx, found)
+}
+
+// stop cancels a running comparison, and waits until its list has stopped.
+func (c *comparison) stop() {
+	if c.cancel == nil {
+		return
+	}
+	c.cancel()
+	for range c.listed {
+	}
+	c.cancel = nil
+	c.view.mu.Lock()
+	c.view.touched = nil
+	c.view.mu.Unlock()
 }

@@ -1,6 +1,8 @@
 package lockview
 
 import (
+	"fmt"
+	"maps"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -31,4 +33,273 @@ func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
+}
+
+// decodeChanges returns a lock after the changes of one revision; for an irregular lock also the keys to keep.
+func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
+	o := s.irregulars[name]
+	if before.rec != nil && o == nil {
+		if after, ok := extended(before, changes, s.intern); ok {
+			return after, nil
+		}
+		if before.rec.released(changes) {
+			return item{}, nil
+		}
+		o = expand(before)
+	}
+	if o == nil {
+		return s.decodeNew(name, changes)
+	}
+	for _, c := range changes {
+		switch {
+		case c.foreign:
+		case c.event.Deleted:
+			o.remove(c.field)
+		default:
+			o.set(truncate(c.written()))
+		}
+	}
+	if len(o.fields) == 0 {
+		return item{}, nil
+	}
+	return s.decodeIrregular(name, o)
+}
+
+// decodeNew decodes a lock from its first keys.
+func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
+	var fields []metadata.Field
+	for _, c := range changes {
+		if !c.foreign && !c.event.Deleted {
+			fields = append(fields, c.written())
+		}
+	}
+	if _, known := s.foreign.in[name]; s.foreign.overflow && !known && len(fields) > 0 {
+		s.foreign.in[name] = 0
+	}
+	return s.decode(name, fields, 0)
+}
+
+// decode decodes all keys of a lock except a surplus. For an irregular lock it also returns the keys to keep.
+func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (item, *irregular) {
+	if len(fields) == 0 {
+		return item{}, nil
+	}
+	size := 0
+	for _, f := range fields {
+		size += len(f.Name) + len(f.Value)
+	}
+	rec := metadata.DecodeRecord(name, fields)
+	if _, has := s.foreign.in[name]; !has {
+		if keys, canonical := keysOf(&rec, fields, size, s.intern); canonical {
+			return newItem(rec, size, keys, s.intern), nil
+		}
+	}
+	o := &irregular{}
+	for _, f := range fields {
+		o.set(truncate(f))
+	}
+	o.surplus = surplus + len(fields) - len(o.fields)
+	return s.decodeIrregular(name, o)
+}
+
+func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular) {
+	rec, size := o.record(name), o.size()
+	if n, has := s.foreign.in[name]; has {
+		rec.Problems = append(rec.Problems, foreignProblem(n))
+	}
+	if o.surplus == 0 {
+		if keys, canonical := keysOf(&rec, o.raw(), size, s.intern); canonical {
+			return newItem(rec, size, keys, s.intern), nil
+		}
+	}
+	return newItem(rec, size, nil, s.intern), o
+}
+
+func foreignProblem(n int) metadata.Problem {
+	text := "its range may hold foreign keys"
+	if n > 0 {
+		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
+	}
+	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
+}
+
+func (s *snapshot) put(it item, o *irregular) {
+	s.locks.put(it)
+	if o == nil {
+		delete(s.irregulars, it.name())
+	} else {
+		s.irregulars[it.name()] = o
+	}
+}
+
+// step is what one revision did to one lock. An item without a record means that there is none.
+type step struct{ before, after item }
+
+func (s *step) name() string {
+	if s.before.rec != nil {
+		return s.before.name()
+	}
+	return s.after.name()
+}
+
+// died reports whether the holder was proven to have ended in this step.
+func (s *step) died() bool {
+	before, after := s.before.rec, s.after.rec
+	return after != nil && after.Proven() && (before == nil || before.Death != after.Death)
+}
+
+// ended returns the hold that ended in this step, or nil.
+func (s *step) ended() *held {
+	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {
+		return nil
+	}
+	return s.before.rec
+}
+
+// began returns the hold that began in this step, or nil.
+func (s *step) began() *held {
+	if s.after.rec == nil || s.after.rec.Token == 0 || s.before.rec != nil && !s.replaced() {
+		return nil
+	}
+	return s.after.rec
+}
+
+// replaced reports whether the hold is a different one than before.
+func (s *step) replaced() bool {
+	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID
+}
+
+// moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
+// Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
+// holder's lock forever. Neither must rewriting a deadline unchanged: that is no extension.
+func (s *step) moved() bool {
+	before, after := s.before.rec, s.after.rec
+	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||
+		!before.LockedAt.Equal(after.LockedAt) || !aliveAt(before).Equal(aliveAt(after))
+}
+
+func aliveAt(r *held) (at time.Time) {
+	if r.Alive != nil {
+		at = r.Alive.At
+	}
+	return at
+}
+
+// noteFree notes which of the locks are free after a change of them, or of shares of them, at now. It has to be called
+// after every change that can make a difference.
+func (s *snapshot) noteFree(names []string, now time.Duration) {
+	for _, name := range names {
+		s.settleFree(name, now)
+		if lock, _, ok := metadata.ParseShare(name); ok {
+			s.settleFree(lock, now)
+		}
+	}
+}
+
+func (s *snapshot) settleFree(lock string, now time.Duration) {
+	_, known := s.free[lock]
+	switch free := s.queues[lock] != nil && !s.taken(lock); {
+	case !free:
+		delete(s.free, lock)
+	case !known:
+		s.free[lock] = now
+	}
+}
+
+// noteAllFree does so for all locks, after a list.
+func (s *snapshot) noteAllFree(now time.Duration) {
+	for lock := range s.free {
+		s.settleFree(lock, now)
+	}
+	for lock := range s.queues {
+		s.settleFree(lock, now)
+	}
+}
+
+// taken reports whether somebody holds the lock or a part of it, or a delay keeps it from those who wait.
+func (s *snapshot) taken(lock string) bool {
+	if it, ok := s.locks.get(lock); ok && it.rec.Token != 0 {
+		return true
+	}
+	if _, delayed := s.delays[lock]; delayed {
+		return true
+	}
+	for name := range s.delays {
+		if base, _, ok := metadata.ParseShare(name); ok && base == lock {
+			return true
+		}
+	}
+	return s.locks.any(lock+"#1", lock+"#:", func(r *held) bool { // ":" follows "9"
+		base, _, ok := metadata.ParseShare(r.Name)
+		return ok && base == lock && r.Token != 0
+	})
+}
+
+// applyStatement applies an event on a statement, and returns the locks that the old and the new one are about.
+func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (locks []string) {
+	all := s.stated.of(key)
+	if before := all[key.ID]; before != nil {
+		locks = append(locks, before.Lock)
+	}
+	delete(all, key.ID)
+	if st == nil {
+		return locks
+	}
+	if s.stated.loose++; s.stated.loose > maxLoose {
+		s.dropLoose()
+	}
+	all[key.ID] = st
+	return append(locks, st.Lock)
+}
+
+// dropLoose forgets the statements that are about no lock that is held.
+func (s *snapshot) dropLoose() {
+	s.stated.loose = 0
+	loose := func(_ string, st *metadata.Statement) bool { return s.isLoose(st) }
+	maps.DeleteFunc(s.stated.deaths, loose)
+	maps.DeleteFunc(s.stated.suspicions, loose)
+}
+
+func (s *snapshot) isLoose(st *metadata.Statement) bool {
+	it, held := s.locks.get(st.Lock)
+	return !held || it.rec.Death != st && it.rec.Suspicion != st
+}
+
+// boundLoose counts the statements that are about no lock, and forgets them if there are too many.
+func (s *snapshot) boundLoose() {
+	s.stated.loose = 0
+	for _, all := range []map[string]*metadata.Statement{s.stated.deaths, s.stated.suspicions} {
+		for _, st := range all {
+			if s.isLoose(st) {
+				s.stated.loose++
+			}
+		}
+	}
+	if s.stated.loose > maxLoose {
+		s.dropLoose()
+	}
+}
+
+// heed attaches to a record, which no reader has seen yet, what witnesses say of its hold.
+func (s *snapshot) heed(it item) {
+	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
+		return
+	}
+	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
+}
+
+// restate attaches to a lock what witnesses say now; ok reports whether that is news.
+func (s *snapshot) restate(name string) (told step, ok bool) {
+	it, held := s.locks.get(name)
+	if !held {
+		return step{}, false
+	}
+	kept := *it.rec // a copy
+	kept.Heed(s.stated.deaths[kept.UUID], s.stated.suspicions[kept.UUID])
+	if kept.Death == it.rec.Death && kept.Suspicion == it.rec.Suspicion {
+		return step{}, false
+	}
+	after := item{rec: &kept}
+	s.locks.put(after)
+	return step{it, after}, true
 }

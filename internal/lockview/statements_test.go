@@ -1,7 +1,6 @@
 package lockview_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -146,37 +145,6 @@ func TestAStatementInAListIsAttachedWhateverTheOrder(t *testing.T) {
 	})
 }
 
-func TestOnlyAStatementAboutThisHoldIsBelieved(t *testing.T) {
-	for _, c := range []struct {
-		what   string
-		change func(*metadata.Statement)
-		proven bool
-	}{
-		{"all is right", func(*metadata.Statement) {}, true},
-		{"another uuid", func(s *metadata.Statement) { s.UUID = uuid(7) }, false},
-		{"a token of before", func(s *metadata.Statement) { s.Token-- }, false},
-		{"a token to come", func(s *metadata.Statement) { s.Token++ }, false},
-		{"a stranger's lock", func(s *metadata.Statement) { s.Lock = "b" }, false},
-		{"no lock", func(s *metadata.Statement) { s.Lock = "" }, false},
-		{"an unknown cause", func(s *metadata.Statement) { s.Cause = "old_age" }, false},
-		{"a suspicion", func(s *metadata.Statement) { s.Cause = metadata.CausePodDeleted }, false},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-				st := death(t, w, "a", c.change)
-				w.do(stated(st), put(layout.Death(uuid(1)), protocol.Marshal(st)))
-				synctest.Wait()
-				for _, of := range []string{"a", "b"} {
-					if got := v.Lock(of).Proven(); got != (c.proven && of == "a") {
-						t.Errorf("%s is proven dead: %v", of, got)
-					}
-				}
-				differ(t, "against a list", show(v), w.truth())
-			})
-		})
-	}
-}
-
 func TestWhatIsNoStatementIsNotRead(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
 		st := death(t, w, "a")
@@ -226,38 +194,6 @@ func TestAHolderThatCallsAliveDisputesItsDeath(t *testing.T) {
 	})
 }
 
-func TestTheEndOfADetachedHolderProvesNothing(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.do(lock(t, "reserved", uuid(3), func(d *metadata.Draft) { d.Process.Detached = true })...)
-		w.do(stated(death(t, w, "reserved")))
-		synctest.Wait()
-		if r := v.Lock("reserved"); r.Proven() || r.Death == nil {
-			t.Errorf("%+v", r)
-		}
-		d.want(t)
-	})
-}
-
-func TestADeathOfAHoldThatIsOverSaysNothingOfTheNext(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		st := death(t, w, "a")
-		w.do(removeAll(layout.Record("a")))
-		w.do(lock(t, "a", uuid(9))...)
-		w.do(stated(st))
-		synctest.Wait()
-		if v.Lock("a").Death != nil {
-			t.Error("the next holder is dead")
-		}
-		w.do(stated(death(t, w, "a")))
-		w.do(append([]op{removeAll(layout.Record("a"))}, put("/other", ""))...)
-		w.do(lock(t, "a", uuid(9))...) // not even if the uuid comes again
-		synctest.Wait()
-		if v.Lock("a").Death != nil {
-			t.Error("the next holder with the same uuid is dead")
-		}
-	})
-}
-
 func TestASuspicionIsNoProof(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
 		w.do(suspected(death(t, w, "a"))) // not even with a cause that proves
@@ -271,73 +207,6 @@ func TestASuspicionIsNoProof(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		d.want(t, "a")
-	})
-}
-
-func TestAListFindsWhatTheWatchDidNotTell(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.setDeaf(true)
-		w.do(stated(death(t, w, "a")))
-		w.setDeaf(false)
-		for range 25 {
-			w.do(put("/other", ""))
-			time.Sleep(3 * time.Second)
-		}
-		if !v.Lock("a").Proven() || v.Stats().Healed != 1 {
-			t.Errorf("%+v, %d healed", v.Lock("a").Death, v.Stats().Healed)
-		}
-		d.want(t, "a")
-		compared2 := v.Stats().Healed
-		w.do(stated(death(t, w, "b")))
-		for range 25 {
-			w.do(put("/other", ""))
-			time.Sleep(3 * time.Second)
-		}
-		if got := v.Stats().Healed; got != compared2 {
-			t.Errorf("%d healed of nothing", got-compared2)
-		}
-	})
-}
-
-// Events during a list are newer than the list.
-func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.do(lock(t, "a", uuid(1))...)
-		w.do(lock(t, "b", uuid(2))...)
-		w.do(stated(death(t, w, "b")))
-		src := w.source()
-		read := make(chan struct{})
-		lists := 0
-		src.List = func(ctx context.Context, each func(protocol.KV)) (int64, error) {
-			revision, err := w.list(ctx, each)
-			if lists++; lists == 2 {
-				<-read
-			}
-			return revision, err
-		}
-		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
-		time.Sleep(90 * time.Second)
-		w.do(put("/other", "")) // begins the list
-		synctest.Wait()
-		before := v.Lock("a")
-		w.do(stated(death(t, w, "a")))
-		w.do(remove(layout.Death(uuid(2))))
-		synctest.Wait()
-		attached := viewed(v, "a")
-		close(read)
-		synctest.Wait()
-		w.do(put("/other", "x")) // ends it
-		synctest.Wait()
-		if v.Stats().Resyncs[lockview.ReasonPeriodic] != 1 {
-			t.Fatal("the list did not end")
-		}
-		if viewed(v, "a") != attached || !attached.Proven() || before.Death != nil || v.Lock("b").Death != nil {
-			t.Errorf("%+v, %+v", v.Lock("a").Death, v.Lock("b").Death)
-		}
-		if n := v.Stats().Healed; n != 0 {
-			t.Errorf("%d healed of nothing", n)
-		}
 	})
 }
 

@@ -21,8 +21,8 @@ type surveyed struct {
 }
 
 func judge(survey staleness.Survey, p staleness.Policy, now staleness.Moment) (s surveyed, judged int) {
-	s = surveyed{states: map[staleness.State]int{staleness.Held: survey.Settled}, oldest: survey.Oldest}
-	for r := range survey.Unsettled {
+	s = surveyed{states: map[staleness.State]int{staleness.Held: survey.Idle}, oldest: survey.Oldest}
+	for r := range survey.DueSoon {
 		v := staleness.Judge(r, p, now)
 		s.states[v.State]++
 		if v.ClockOff != 0 {
@@ -36,8 +36,8 @@ func judge(survey staleness.Survey, p staleness.Policy, now staleness.Moment) (s
 	return s, judged
 }
 
-func TestALockThatChangedWhileItWasFoundSettledIsNot(t *testing.T) {
-	if lockview.SettledAfterAChange() {
+func TestALockThatChangedWhileItWasFoundIdleIsNot(t *testing.T) {
+	if lockview.IdleAfterAChange() {
 		t.Error("what was found out of the record before counts for the one after")
 	}
 }
@@ -98,8 +98,8 @@ func TestASurveyMissesNothing(t *testing.T) {
 				survey staleness.Survey
 				all    staleness.Survey
 			}{
-				{"held", v.Survey(policy, now), staleness.Survey{Unsettled: v.All()}},
-				{"shown", v.SurveyShown(policy, now), staleness.Survey{Unsettled: slices.Values(v.Shown())}},
+				{"held", v.Survey(policy, now), staleness.Survey{DueSoon: v.All()}},
+				{"shown", v.SurveyShown(policy, now), staleness.Survey{DueSoon: slices.Values(v.Shown())}},
 			} {
 				got, judged := judge(c.survey, policy, now)
 				want, all := judge(c.all, policy, now)

@@ -16,10 +16,8 @@ package lockview
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Source is where the snapshot comes from: methods of a lockstore.Store.
@@ -53,6 +52,9 @@ type Options struct {
 	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
 	// block either.
 	Died func(r *metadata.Record)
+	// Keep chooses the locks, by the keys that a list or a new hold has of them; nil: all. A view that chooses keeps
+	// nothing but records and statements.
+	Keep func([]metadata.Field) bool
 	// RelistEvery is how often the snapshot is compared with a new list. Zero: five minutes.
 	RelistEvery time.Duration
 	// Explain turns an error of the source into a sentence for operators. Nil: the error's own text.
@@ -69,17 +71,17 @@ type View struct {
 	began  time.Time
 	intern interner
 
-	mu       sync.Mutex
-	snap     *snapshot
-	locks    []*metadata.Record           // nil when out of date
-	shown    []*metadata.Record           // nil when out of date
-	shownOf  uint64                       // the version of the misplaced records in shown
-	queues   map[string][]metadata.Waiter // nil when out of date
-	changed  chan struct{}                // nil while nothing waits
-	settling settling
-	state    state
-	stats    Stats
-	touched  *touched // what changed since the running comparison began; nil when none is running
+	mu      sync.Mutex
+	snap    *snapshot
+	locks   []*metadata.Record           // nil when out of date
+	shown   []*metadata.Record           // nil when out of date
+	shownOf uint64                       // the version of the misplaced records in shown
+	queues  map[string][]metadata.Waiter // nil when out of date
+	changed chan struct{}                // nil while nothing waits
+	judged  judged
+	state   state
+	stats   Stats
+	touched *touched // what changed since the running comparison began; nil when none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -160,13 +162,13 @@ func (v *View) Queues() map[string][]metadata.Waiter {
 
 // Unlockers returns the running unlockers, sorted by id. Presence records that cannot be read or are no longer
 // refreshed are left out.
-func (v *View) Unlockers() []Unlocker {
+func (v *View) Unlockers() []protocol.Unlocker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := make([]Unlocker, 0, len(v.snap.unlockers))
+	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
 		if u := v.snap.unlockers[instance]; u.runs(v.state.heard) {
-			all = append(all, u)
+			all = append(all, u.Unlocker)
 		}
 	}
 	return all
@@ -199,13 +201,6 @@ func (v *View) announce() {
 
 // Clock returns the time since the view was created, on the monotonic clock. [metadata.Seen] is stamped with it.
 func (v *View) Clock() time.Duration { return time.Since(v.began) }
-
-// backoff returns how long to wait after this many consecutive failures: 100 ms, doubled each time up to 5 s, half of
-// it random.
-func backoff(failures int) time.Duration {
-	d := min(5*time.Second, 100*time.Millisecond<<min(failures, 6))
-	return d/2 + rand.N(d/2)
-}
 
 // Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its
 // keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove
@@ -246,85 +241,124 @@ func (v *View) misplaced() []*metadata.Record {
 }
 
 // Fresh returns how current the snapshot is.
-func (v *View) Fresh() Freshness {
+func (v *View) Fresh() protocol.Freshness {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := v.state
-	f := Freshness{Synced: s.synced, Revision: s.revision, Highest: s.highest, Heard: s.heard, Since: s.since,
-		Cause: s.cause}
-	if quiet := time.Since(s.heard); s.synced && quiet > maxSilence {
-		f.Synced = false
-		f.Since = s.heard.Add(maxSilence)
-		f.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
-	}
-	return f
+	return v.state.at(time.Now())
 }
 
 // Stats returns a copy of the counts. All reasons are present from the start.
 func (v *View) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := v.stats
-	s.Resyncs = maps.Clone(s.Resyncs)
-	s.WatchRestarts = maps.Clone(s.WatchRestarts)
-	s.MetadataErrors = maps.Clone(s.MetadataErrors)
-	return s
+	return v.stats.copied()
 }
 
-// touch records a change. The caller holds mu.
-func (v *View) touch(key protocol.Key) {
-	if key.Kind == protocol.KindTicket {
-		v.queues = nil
-	}
-	t := v.touched
-	if t == nil {
-		return
-	}
-	switch key.Kind {
-	case protocol.KindField:
-		t.locks[key.Lock] = true
-	case protocol.KindTicket:
-		t.queues[key.Lock] = true
-	case protocol.KindUnlocker:
-		t.unlockers[key.ID] = true
-	case protocol.KindDelay:
-		t.delays[key.Lock] = true
-	case protocol.KindDeath, protocol.KindSuspicion:
-		t.statements[key] = true
-	case protocol.KindForeign:
-		t.foreign = true
-		t.locks[key.Lock] = true
-	}
-}
-
-// noteHeard records a sign of life at a revision. The caller holds mu.
-func (v *View) noteHeard(revision int64) {
-	v.state.heard = time.Now()
-	v.state.revision = revision
-	v.state.highest = max(v.state.highest, revision)
-}
-
-// noteSynced records that the snapshot is current. The caller holds mu.
-func (v *View) noteSynced() {
-	if !v.state.synced {
-		v.state.synced = true
-		v.state.since = time.Now()
-		v.state.cause = ""
-	}
-	v.stats.LastSync = time.Now()
-}
-
-// noteLost records that the snapshot is no longer followed. It reports whether that is news: an outage is, each further
-// attempt in it is not.
-func (v *View) noteLost(err error) (news bool) {
-	cause := v.opt.Explain(err)
+// Delays returns the lock delays, sorted by the name of the lock or share whose hold ended.
+func (v *View) Delays() []metadata.Delay {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.state.synced {
-		v.state.since = time.Now()
+	return slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.Delay) int {
+		return strings.Compare(a.Lock, b.Lock)
+	})
+}
+
+// Delay returns the delay of a lock or share, or nil.
+func (v *View) Delay(lock string) *metadata.Delay {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d, ok := v.snap.delays[lock]
+	if !ok {
+		return nil
 	}
-	news = v.state.synced || v.state.cause != cause
-	v.state.synced, v.state.cause = false, cause
-	v.announce()
-	return news
+	return &d
+}
+
+// DelaysAbout returns the delays of a lock and of its shares.
+func (v *View) DelaysAbout(lock string) []metadata.Delay {
+	return slices.DeleteFunc(v.Delays(), func(d metadata.Delay) bool {
+		base, _, ok := metadata.ParseShare(d.Lock)
+		return d.Lock != lock && (!ok || base != lock)
+	})
+}
+
+// Free returns the locks that nobody holds although somebody waits, with the time since when that has been so, on
+// [View.Clock]. A lock with holders of only a part of it is not among them: tickets do not say how much their owners
+// want. Neither is a lock in its delay, or one of whose shares is.
+//
+// followed is since when etcd has been watched without interruption; it is false while it is not.
+func (v *View) Free() (since map[string]time.Duration, followed time.Duration, synced bool) {
+	synced = v.Fresh().Synced
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Clone(v.snap.free), max(0, v.state.since.Sub(v.began)), synced
+}
+
+// judged is under which policy and clocks locks were found to be idle.
+type judged struct {
+	policy staleness.Policy
+	epoch  time.Time // what the wall clock showed when the view was created
+}
+
+// idleAtOnce is the number of locks of which it is noted under one lock of the mutex that they are idle.
+const idleAtOnce = 500
+
+// Survey returns what there is to judge at a moment of the view's clock. It costs little for locks that are idle, and
+// as much as judging them for the others.
+func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey {
+	v.mu.Lock()
+	v.rejudge(p, now)
+	candidates, idle := v.snap.locks.dueSoon(now.Mono)
+	oldest := v.snap.locks.oldest()
+	v.mu.Unlock()
+
+	var dueSoon []*metadata.Record
+	var found []item
+	for _, rec := range candidates {
+		until := staleness.IdleUntil(&rec.Record, p, now)
+		if until <= now.Mono {
+			dueSoon = append(dueSoon, &rec.Record)
+			continue
+		}
+		idle++
+		if found = append(found, item{rec: rec, idleUntil: until}); len(found) == idleAtOnce {
+			v.noteIdle(found)
+			found = found[:0]
+		}
+	}
+	v.noteIdle(found)
+	return staleness.Survey{DueSoon: slices.Values(dueSoon), Idle: idle, Oldest: oldest}
+}
+
+// SurveyShown is [View.Survey] of what [View.Shown] returns.
+func (v *View) SurveyShown(p staleness.Policy, now staleness.Moment) staleness.Survey {
+	survey := v.Survey(p, now)
+	v.mu.Lock()
+	misplaced := v.misplaced()
+	v.mu.Unlock()
+	if len(misplaced) == 0 {
+		return survey
+	}
+	survey.DueSoon = slices.Values(slices.Concat(slices.Collect(survey.DueSoon), misplaced))
+	return survey
+}
+
+// rejudge forgets which locks are idle if that was found out under another policy, or if the wall clock has moved
+// against the monotonic one. The caller holds mu.
+func (v *View) rejudge(p staleness.Policy, now staleness.Moment) {
+	epoch := now.Wall.Add(-now.Mono)
+	if v.judged.policy == p && v.judged.epoch.Sub(epoch).Abs() <= staleness.IdleTolerance {
+		return
+	}
+	v.judged = judged{policy: p, epoch: epoch}
+	v.snap.locks.forgetIdle()
+}
+
+// noteIdle notes until when locks are idle, unless they have changed.
+func (v *View) noteIdle(found []item) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, it := range found {
+		v.snap.locks.noteIdle(it)
+	}
 }

@@ -1,6 +1,7 @@
 package lockview_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -27,7 +28,11 @@ func TestHoldsThatEnd(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "before", uuid(1))...)
 		var ended []ending
-		v := run(t, w.source(), lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
+		src := w.source()
+		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
+			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
+		}
+		v := run(t, src, lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
 			how := ""
 			if e != nil {
 				how = e.Ended
@@ -59,6 +64,14 @@ func TestHoldsThatEnd(t *testing.T) {
 		}
 		if locks := v.Locks(); len(locks) != 1 || !reflect.DeepEqual(v.Lock("d"), locks[0]) || v.Lock("a") != nil {
 			t.Errorf("left: %v", locks)
+		}
+		w.setDeaf(true) // an end that nobody watches
+		w.do(removeAll(layout.Record("d")))
+		w.cut()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(ended); n != 6 || ended[5] != (ending{"d", uuid(6), "forced"}) {
+			t.Errorf("ended unwatched: %v", ended)
 		}
 	})
 }
@@ -237,67 +250,6 @@ func TestAListStampsAllLocksAlike(t *testing.T) {
 	}
 }
 
-func TestQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		ticket := func(lock, id string) op {
-			return put(layout.Ticket(lock, id),
-				`{"uuid":"`+id+`","owner":"catalog"}`)
-		}
-		w.do(ticket("a", "z"))
-		w.do(ticket("a", "b"))
-		v := run(t, w.source(), lockview.Options{})
-		synctest.Wait()
-		w.do(ticket("a", "a"))
-		w.do(ticket("b", "c"))
-		w.do(put(layout.Ticket("b", "broken"), "{"))
-		w.do(remove(layout.Ticket("a", "b")))
-		w.do(ticket("a", "z")) // written again, keeps its place
-		synctest.Wait()
-		ids := func(lock string) (ids []string) {
-			for _, waiter := range v.Waiters(lock) {
-				ids = append(ids, waiter.ID)
-			}
-			return ids
-		}
-		if a, b := ids("a"), ids("b"); !slices.Equal(a, []string{"z", "a"}) ||
-			!slices.Equal(b, []string{"c", "broken"}) || ids("c") != nil {
-			t.Errorf("a: %v, b: %v", a, b)
-		}
-		if all := v.Queues(); len(all) != 2 || len(all["a"]) != 2 || all["a"][0].Owner != "catalog" {
-			t.Errorf("%v", all)
-		}
-	})
-}
-
-func TestUnlockers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		presence := func(id string, revision int64) op {
-			return put(layout.Unlocker(id),
-				protocol.Marshal(metadata.Presence{ID: id, Hostname: "h", Now: metadata.Time{Time: time.Now()},
-					Revision: revision}))
-		}
-		w.do(presence("u2", 1))
-		w.do(presence("u1", 1))
-		v := run(t, w.source(), lockview.Options{})
-		synctest.Wait()
-		time.Sleep(time.Second)
-		w.do(presence("u1", 2))
-		synctest.Wait()
-		all := v.Unlockers()
-		if len(all) != 2 || all[0].ID != "u1" || !all[0].Arrived.Equal(time.Now()) || all[0].Revision != 2 ||
-			!all[1].Arrived.IsZero() {
-			t.Errorf("%+v", all)
-		}
-		w.do(remove(layout.Unlocker("u1")))
-		synctest.Wait()
-		if all := v.Unlockers(); len(all) != 1 || all[0].ID != "u2" {
-			t.Errorf("%+v", all)
-		}
-	})
-}
-
 // A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +257,7 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 		running := func(ids ...string) func(*lockview.View) bool {
 			return func(v *lockview.View) bool {
 				return slices.EqualFunc(v.Unlockers(), ids,
-					func(u lockview.Unlocker, id string) bool { return u.ID == id })
+					func(u protocol.Unlocker, id string) bool { return u.ID == id })
 			}
 		}
 		write := func(id string) {
@@ -323,9 +275,16 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 			}
 		}
 		check("after the list nobody knows how old the record is", running("left"))
+		if u := v.Unlockers()[0]; !u.Arrived.IsZero() {
+			t.Errorf("when a listed record arrived is said: %+v", u)
+		}
 		for range 30 {
 			time.Sleep(time.Second)
 			write("u1")
+		}
+		synctest.Wait()
+		if u := v.Unlockers()[0]; !u.Arrived.Equal(time.Now()) || u.Revision != w.now()-1 {
+			t.Errorf("the newest record is %+v", u)
 		}
 		check("though a list was compared with, only one still writes", running("u1"))
 		w.do(put(layout.Unlocker("junk"), "not json either"))
@@ -337,6 +296,10 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 		check("while nothing is heard from etcd nobody is given up", running("left", "u1"))
 		w.do(put(layout.Field("a", "note"), "a sign of life"))
 		check("etcd is there, and nobody writes any more", running())
+		write("u2")
+		check("another one", running("u2"))
+		w.do(remove(layout.Unlocker("u2")))
+		check("one that ended", running())
 	})
 }
 
@@ -522,4 +485,48 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	if _, total := v.Foreign(); total != 15_000 {
 		t.Errorf("%d foreign keys", total)
 	}
+}
+
+// A witness of one machine needs few of the locks, and nothing else.
+func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
+		w.do(lock(t, "a", uuid(1), ours)...)
+		w.do(lock(t, "b", uuid(2))...)
+		rest := []op{put(layout.Ticket("a", "1"), "{}"), put(layout.Unlocker("u"), "{}"), put(layout.Prefix()+"x", ""),
+			put(layout.Delay("b"), "{}"), put(layout.Record("a")+"x/y", ""), put(layout.Prefix()+"50%/uuid", uuid(9))}
+		w.do(rest...)
+		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute, Keep: func(fields []metadata.Field) bool {
+			return slices.ContainsFunc(fields, func(f metadata.Field) bool { return strings.Contains(f.Value, "ours") })
+		}})
+		want := func(when string, locks ...string) {
+			t.Helper()
+			synctest.Wait()
+			_, foreign := v.Foreign()
+			if got := placesOf(v.Shown()); !slices.Equal(got, locks) || len(v.Queues())+len(v.Delays())+foreign != 0 {
+				t.Errorf("%s: %v, %v, %v, %d foreign keys", when, got, v.Queues(), v.Delays(), foreign)
+			}
+		}
+		want("listed", "a")
+		changed := v.Changed()
+		w.do(lock(t, "c", uuid(3))...)
+		w.do(alive("b", 1)...)
+		w.do(removeAll(layout.Record("b")))
+		w.do(rest...)
+		want("what others do", "a")
+		if v.Changed() != changed {
+			t.Error("what others do is told as a change")
+		}
+		w.do(lock(t, "d", uuid(4), ours)...)
+		want("taken", "a", "d")
+		w.do(alive("d", 1)...)
+		w.do(stated(death(t, w, "d")), stated(death(t, w, "c")))
+		compared(t, v, w)
+		if r := v.Lock("d"); !r.Proven() || r.Alive == nil {
+			t.Errorf("%+v", r)
+		}
+		w.do(removeAll(layout.Record("a")))
+		want("released", "d")
+	})
 }

@@ -48,18 +48,16 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Seconds > 0 {
 		words += " of " + text.Duration(time.Duration(d.Seconds)*time.Second)
 	}
-	words += " after the hold of " + person(d.Owner)
+	words += " after the hold of " + Person(d.Owner)
 	if d.Hostname != "" {
 		words += " on " + text.Visible(text.Clip(d.Hostname, maxShown))
 	}
-	how := ", auto-unlocked"
-	if d.Ended == metadata.EndedForced {
-		how = ", force-unlocked"
-		if d.By != "" {
-			how += " by " + person(d.By)
-		}
+	how, _ := metadata.EndingOf(d.Ended)
+	words += ", " + text.Visible(text.Clip(how.Verb, maxShown))
+	if how.Ended == metadata.EndedForced && d.By != "" {
+		words += " by " + Person(d.By)
 	}
-	words += how + since(d.At.Time, now)
+	words += since(d.At.Time, now)
 	until := d.Until()
 	switch left := until.Sub(now); {
 	case until.IsZero():

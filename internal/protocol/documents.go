@@ -14,7 +14,7 @@ type Action struct {
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header, program
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string        `json:"action"`               // one of the constants Action…
+	Action    Verb          `json:"action"`
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`
@@ -26,17 +26,6 @@ type Action struct {
 	// Seconds is how much time an ActionExtend gave, or how long an ActionAcknowledge lasts.
 	Seconds int64 `json:"seconds,omitempty"`
 }
-
-// What an operator can do to the hold of another.
-const (
-	ActionForceUnlock = "force-unlock" // end it
-	ActionAsk         = "ask"          // ask its holder to finish
-	ActionExtend      = "extend"       // move its deadlines forward
-	ActionEndDelay    = "end-delay"    // end the lock delay after it
-	ActionAcknowledge = "acknowledge"  // say that somebody looks at it
-	// ActionWithdraw ends an acknowledgement before its time.
-	ActionWithdraw = "withdraw-acknowledgement"
-)
 
 // wire is what is stored as one JSON object in one key.
 type wire interface {

@@ -14,8 +14,9 @@ import (
 func TestEndingCarriesTheRecord(t *testing.T) {
 	at := time.Unix(1_553_683_506, 0).UTC()
 	fields, err := metadata.Draft{
-		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
-		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Client:   "go/1.0.0",
 		LockedAt: at.Add(-15 * time.Minute), AlertAt: at.Add(-10 * time.Minute), AutoUnlockAt: at,
 		Attributes: map[string]any{"tenant": 41, "team": "core", "urgent": true},
 	}.Fields()

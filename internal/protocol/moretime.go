@@ -113,10 +113,10 @@ func CheckAcknowledgeFor(d time.Duration) error {
 // CheckWithdraw returns why an acknowledgement cannot be withdrawn, as a sentence, or nil. One that is over by now can,
 // while its key is there.
 func CheckWithdraw(r *metadata.Record) error {
-	if r.Acknowledged == nil {
-		return errors.New("nobody has acknowledged it")
+	if err := CheckAcknowledge(r); err != nil || r.Acknowledged != nil {
+		return err
 	}
-	return nil
+	return errors.New("nobody has acknowledged it")
 }
 
 // CheckNote returns what is wrong with the note of an acknowledgement, as a sentence, or nil. It may be empty.

@@ -31,15 +31,12 @@ func RequestWords(q *metadata.Request, now time.Time) string {
 	if q == nil {
 		return ""
 	}
-	by := Asker(q)
+	by := Person(q.By)
 	if q.Source == sourceWaiter {
 		by += ", who waits,"
 	}
 	return "asked by " + by + since(q.At.Time, now) + quoted(q.Reason)
 }
-
-// Asker is who asks, in visible characters.
-func Asker(r *metadata.Request) string { return person(r.By) }
 
 // ExtendedWords is the extension in a record as one sentence: `ann gave 30m more 2m ago: "the disk is slow"`. The text
 // in it is made visible. It is empty if nobody gave the holder more time.
@@ -54,11 +51,8 @@ func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	if d := e.Given(); d > 0 {
 		amount = text.Duration(d) + " more"
 	}
-	return person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
+	return Person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
 }
-
-// Extender is who gave more time, in visible characters.
-func Extender(e *metadata.Extension) string { return person(e.By) }
 
 // AcknowledgedWords is who looks at a hold as one sentence: `acknowledged by ann 5m ago, for another 25m: "the disk is
 // full"`. The text in it is made visible. It is empty if nobody does. Of a hold that is over, see [LookedAtWords].
@@ -67,7 +61,7 @@ func AcknowledgedWords(r *metadata.Record, now time.Time) string {
 	if a == nil {
 		return ""
 	}
-	return "acknowledged by " + person(a.By) + since(a.At.Time, now) + ", for another " +
+	return "acknowledged by " + Person(a.By) + since(a.At.Time, now) + ", for another " +
 		text.Countdown(a.Until.Sub(now)) + quoted(a.Note)
 }
 
@@ -76,13 +70,11 @@ func LookedAtWords(a *metadata.Acknowledgement, now time.Time) string {
 	if a == nil {
 		return ""
 	}
-	return "acknowledged by " + person(a.By) + since(a.At.Time, now) + quoted(a.Note)
+	return "acknowledged by " + Person(a.By) + since(a.At.Time, now) + quoted(a.Note)
 }
 
-// Acknowledger is who looks at a hold, in visible characters.
-func Acknowledger(a *metadata.Acknowledgement) string { return person(a.By) }
-
-func person(name string) string {
+// Person is a name in visible characters: of an operator, or the owner of a client.
+func Person(name string) string {
 	if name == "" {
 		return "somebody"
 	}

@@ -22,8 +22,13 @@ import (
 type vectors struct {
 	Protocol int
 	Prefix   string
-	Names    []struct{ About, Name, Segment string }
-	Refused  []struct {
+	Fields   struct {
+		Keys         []string
+		KeysOfOthers []string `json:"keys_of_others"`
+		Members      []string
+	}
+	Names   []struct{ About, Name, Segment string }
+	Refused []struct {
 		About, Name string
 		Bytes       []byte `json:"name_base64"`
 	} `json:"refused_names"`
@@ -138,6 +143,17 @@ func readVectors(t *testing.T) vectors {
 		t.Fatalf("the vectors are of protocol %d with prefix %q", v.Protocol, v.Prefix)
 	}
 	return v
+}
+
+func TestVectorsOfFields(t *testing.T) {
+	v := readVectors(t).Fields
+	for place, want := range map[metadata.Place][]string{
+		metadata.OwnKey: v.Keys, metadata.KeyOfOthers: v.KeysOfOthers, metadata.Member: v.Members,
+	} {
+		if diff := cmp.Diff(want, metadata.ReservedFields(place)); diff != "" {
+			t.Errorf("fields (-vectors +table):\n%s", diff)
+		}
+	}
 }
 
 func TestVectorsOfNames(t *testing.T) {

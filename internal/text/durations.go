@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -118,4 +119,15 @@ func nearest(d time.Duration) time.Duration {
 		}
 	}
 	return d.Round(time.Second)
+}
+
+// Count is "1 lock", "2 locks" or "2 processes".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") {
+		noun += "e"
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }

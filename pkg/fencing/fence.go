@@ -1,8 +1,17 @@
+// Package fencing keeps late writes of a former lock holder out of what the lock protects.
+//
+// A holder may pause between checking its lock and writing, for a garbage collection or with its machine, and resume
+// when another holds the lock. Nothing on its side can stop the write then. So the side that is written to checks:
+// every hold has a token that is greater than those of all earlier holds (Token of a lock of
 package fencing
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -87,3 +96,149 @@ func Carry(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r.WithContext(NewContext(r.Context(), token)))
 	})
 }
+
+// Header is the field of an HTTP request that carries the token, as a decimal number.
+const Header = "Fencing-Token"
+
+// Set writes the token to the header of a request, instead of any other. [Transport] does so by itself.
+func Set(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
+
+// FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to write a
+// token: a repeated header, a sign, a blank or a leading zero is refused, because two readers could understand it
+// differently.
+func FromHeader(h http.Header) (int64, error) {
+	values := h.Values(Header)
+	switch len(values) {
+	case 0:
+		return 0, ErrNoToken
+	case 1:
+	default:
+		return 0, fmt.Errorf("%w: the header %s was sent %d times", ErrBadToken, Header, len(values))
+	}
+	token, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil || token <= 0 || strconv.FormatInt(token, 10) != values[0] {
+		return 0, fmt.Errorf("%w: the header %s must be a positive decimal number of 64 bits", ErrBadToken, Header)
+	}
+	return token, nil
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries the token, for the requests of a [Transport].
+func NewContext(ctx context.Context, token int64) context.Context {
+	return context.WithValue(ctx, contextKey{}, token)
+}
+
+// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or [Carry],
+// that of the request. It is 0 if there is none.
+func FromContext(ctx context.Context) int64 {
+	token, _ := ctx.Value(contextKey{}).(int64)
+	return token
+}
+
+// Transport is an http.RoundTripper that sends the token of the request's context with each request. One is enough for
+// all locks. A request without a token is an error and is not sent: use another client for what needs no lock.
+type Transport struct {
+	Base  http.RoundTripper               // what sends the requests; http.DefaultTransport when nil
+	Token func(ctx context.Context) int64 // where the token comes from; FromContext when nil. 0 or less is no token
+}
+
+// RoundTrip sends the request with its token. Neither the request nor its header is changed.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := t.Base
+	find := t.Token
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if find == nil {
+		find = FromContext
+	}
+	token := find(r.Context())
+	if token <= 0 {
+		if r.Body != nil {
+			_ = r.Body.Close() // a RoundTripper closes the body, whatever happens
+		}
+		return nil, fmt.Errorf("send a fenced request: the context has %w", ErrNoToken)
+	}
+	r = r.Clone(r.Context())
+	Set(r.Header, token)
+	return base.RoundTrip(r)
+}
+
+// problem is the answer to a request that was kept out, as in RFC 9457.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"` // stable, for programs
+	Token  int64  `json:"token,omitempty"`
+	Newest int64  `json:"newest,omitempty"`
+}
+
+// Answer writes the response to a client whose write was kept out with err, for handlers behind [Carry]. Errors of
+// other packages are answered with 503 and without their text, which might reveal too much.
+func Answer(w http.ResponseWriter, err error) {
+	p := describe(err)
+	p.Type = "about:blank"
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	if p.Status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a client that went away needs no answer
+}
+
+func describe(err error) problem {
+	var stale *StaleError
+	switch {
+	case errors.As(err, &stale):
+		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token",
+			Token: stale.Token, Newest: stale.Newest,
+			Detail: "A greater fencing token came before: somebody else got the lock since. Nothing was written. " +
+				"Stop the work."}
+	case errors.Is(err, ErrRefused):
+		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "refused",
+			Detail: "The fence refused the write: somebody else got the lock since, or there is nothing of that " +
+				"name. Nothing was written."}
+	case errors.Is(err, ErrNoToken):
+		return problem{Title: "A fencing token is needed", Status: http.StatusPreconditionRequired, Code: "no_token",
+			Detail: "Hold the lock and send its token in the header " + Header + "."}
+	case errors.Is(err, ErrBadToken):
+		return problem{Title: "Not a fencing token", Status: http.StatusBadRequest, Code: "bad_token",
+			Detail: "The header " + Header + " must be there once, with a positive decimal number of 64 bits."}
+	}
+	return problem{Title: "Not now", Status: http.StatusServiceUnavailable, Code: "unavailable",
+		Detail: "Whether the token is the newest could not be told in time. Nothing was written."}
+}
+
+var (
+	// ErrRefused matches the error of every write that a fence kept out.
+	ErrRefused = errors.New("refused by the fence")
+
+	// ErrNoToken means that a request or a context carries no token.
+	ErrNoToken = errors.New("no fencing token")
+
+	// ErrBadToken means that a request carries something other than one token.
+	ErrBadToken = errors.New("not a fencing token")
+
+	// ErrFull means that a [Memory] would have to forget a resource to take another.
+	ErrFull = errors.New("too many fenced resources")
+)
+
+// StaleError means that a greater token came before: another got the lock since. It is an [ErrRefused].
+type StaleError struct {
+	Resource string
+	Token    int64 // of the write
+	Newest   int64 // the greatest that was seen
+}
+
+// Error names both tokens.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("token %d for %q is stale, %d came before", e.Token, e.Resource, e.Newest)
+}
+
+// Is makes every StaleError an ErrRefused.
+func (e *StaleError) Is(target error) bool { return target == ErrRefused }

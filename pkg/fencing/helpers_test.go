@@ -126,11 +126,8 @@ func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 		t.Fatal(err)
 	}
 	const why = "its machine does not answer"
-	err = store.ForceUnlock(t.Context(),
-		metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, "ann", why,
-			now)},
-		protocol.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
-			Lock: name, UUID: doc.UUID,
+	_, err = store.Do(t.Context(), protocol.ActionForceUnlock, protocol.Subject{Hold: &doc.Record},
+		protocol.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Lock: name, UUID: doc.UUID,
 			Token: doc.Token, Reason: why, Result: "success"})
 	if err != nil {
 		t.Fatal(err)

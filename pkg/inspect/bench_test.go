@@ -68,8 +68,9 @@ func write(b *testing.B, etcd *clientv3.Client, n int) {
 	var puts []clientv3.Op
 	for i := range n {
 		fields, err := metadata.Draft{
-			UUID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), Owner: "billing", Hostname: "host-1", PID: 1,
-			Purpose: "invoices", Client: "bench", LockedAt: now, AlertAt: now.Add(time.Hour),
+			UUID:   fmt.Sprintf("%08d-0000-4000-8000-000000000000", i),
+			Holder: metadata.Holder{Owner: "billing", Hostname: "host-1", PID: 1, Purpose: "invoices"},
+			Client: "bench", LockedAt: now, AlertAt: now.Add(time.Hour),
 			AutoUnlockAt: now.Add(2 * time.Hour), Backtrace: strings.Repeat("main.main main.go:17\n", 50),
 		}.Fields()
 		if err != nil {

@@ -63,17 +63,17 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 	}
 	a := protocol.Action{
 		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: protocol.SourceProgram,
-		Action: protocol.ActionForceUnlock, Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
 		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
 	}
-	err := i.locks.ForceUnlock(ctx, protocol.Forced(r, a, r.DelayOf(0)), a)
+	_, err := i.locks.Do(ctx, protocol.ActionForceUnlock, protocol.Subject{Hold: r, Follows: r.DelayOf(0)}, a)
 	var changed *lockstore.ChangedError
 	switch {
 	case errors.As(err, &changed) && changed.Now.Token != 0:
 		return &ChangedError{Lock: r.Name, Now: &changed.Now}
 	case errors.Is(err, metadata.ErrChanged):
 		return &ChangedError{Lock: r.Name}
-	case errors.Is(err, lockstore.ErrUnknown):
+	case errors.Is(err, protocol.ErrUnknown):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -28,18 +27,6 @@ func client(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 			t.Error(err)
 		}
 	})
-	return c
-}
-
-// connect is an etcd client that reaches the server at this address.
-func connect(t testing.TB, endpoint string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-		DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -130,8 +117,9 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
 func forceUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
 	t.Helper()
 	store, removal := removal(t, etcd, lock, metadata.EndedForced, "ana", "it hung")
-	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock}
-	if err := store.ForceUnlock(context.Background(), removal, action); err != nil {
+	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock, Reason: "it hung"}
+	on := protocol.Subject{Hold: removal.Record}
+	if _, err := store.Do(context.Background(), protocol.ActionForceUnlock, on, action); err != nil {
 		t.Fatal(err)
 	}
 }

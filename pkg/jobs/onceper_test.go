@@ -59,7 +59,7 @@ func at(clock string) time.Time {
 }
 
 func TestJobRunsOncePerPeriod(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:17:00Z")
 	one := replica(t, etcd, func() time.Time { return now })
 	two := replica(t, etcd, func() time.Time { return now })
@@ -98,7 +98,7 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 }
 
 func TestBeginningsOfPeriods(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	for i, c := range []struct {
 		every  time.Duration
 		offset time.Duration
@@ -130,7 +130,7 @@ func TestBeginningsOfPeriods(t *testing.T) {
 // TestPeriodsWithManyReplicasAndSkewedClocks lets time pass in steps, at each of which all replicas call at once, each
 // with its own clock. Every period runs once, in order.
 func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	const every = 7 * time.Minute
 	begin := at("2026-08-29T10:00:00Z")
 	var mu sync.Mutex
@@ -186,7 +186,7 @@ func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
 }
 
 func TestManyAtOnceRunItOnce(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	var j job
 	var all sync.WaitGroup
@@ -207,7 +207,7 @@ func TestManyAtOnceRunItOnce(t *testing.T) {
 }
 
 func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	one := replica(t, etcd, func() time.Time { return now })
 	two := replica(t, etcd, func() time.Time { return now })
@@ -229,7 +229,7 @@ func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 }
 
 func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	var j job
@@ -260,7 +260,7 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 }
 
 func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:30Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	announce := func(id string, clock string, life int64) {
@@ -303,7 +303,7 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 }
 
 func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	broken := errors.New("broken")
@@ -344,7 +344,7 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 }
 
 func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	broken := errors.New("broken")
@@ -360,7 +360,7 @@ func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
 }
 
 func TestKilledRunIsNotRunAgain(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
 	one := replica(t, etcd, func() time.Time { return now })
 	two := replica(t, etcd, func() time.Time { return now })
@@ -379,9 +379,9 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 }
 
 func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	c := client(t, connect(t, proxy.Endpoint()))
+	c := client(t, server.Through(t, proxy.Endpoint()))
 	take(t, c, "warm").Unlock()
 	etcd := server.Client(t)
 	var j job
@@ -446,7 +446,7 @@ func TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	c := client(t, etcd)
 	etcdtest.Put(t, etcd, layout(t).Period("job"), "soon")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, new(job).run)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
+
+var errNoLocks = errors.New("no lock client was given")
+
+// layoutOf returns the layout of the keys of locks and jobs.
+func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
+	if locks == nil {
+		return protocol.Layout{}, errNoLocks
+	}
+	return protocol.NewLayout(locks.Options().Prefix)
+}
 
 // Period is a period in which a job was run.
 type Period struct {

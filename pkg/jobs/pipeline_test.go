@@ -158,7 +158,7 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 }
 
 func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := client(t, etcd)
 	l := take(t, locks, "deploy")
 	ctx, cancel := context.WithCancel(t.Context())

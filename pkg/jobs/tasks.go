@@ -9,9 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -150,4 +154,200 @@ func (s *Tasks) explain(verb, task string, err error) error {
 		return fmt.Errorf("%s tasks of %q: %w", verb, s.name, err)
 	}
 	return fmt.Errorf("%s task %q of %q: %w", verb, task, s.name, err)
+}
+
+// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it did:
+// an existing task of that name stays as it is, whatever its state. After an error the task may have been added, or may
+// still be.
+func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
+	if err := s.check(task, data); err != nil {
+		return false, err
+	}
+	now := metadata.Time{Time: s.now()}
+	value := protocol.Marshal(protocol.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now,
+		ChangedAt: now})
+	attempt := uuid.NewString()
+	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
+	if err == nil && r.Indeterminate {
+		err = s.forbid(ctx, task, attempt)
+	}
+	if err != nil {
+		return false, s.explain("add", task, err)
+	}
+	// After an answer that was lost, the task that is there may be this one.
+	return r.Succeeded || r.Indeterminate && slices.ContainsFunc(r.Keys(0).Kvs, func(kv *mvccpb.KeyValue) bool {
+		return string(kv.Value) == value
+	}), nil
+}
+
+// forbidden is how long etcd remembers that an attempt must not be committed any more: none is under way for longer.
+const forbidden = 10 * time.Minute
+
+// forbid keeps late requests of an Add from being committed: the task may be done and removed by then.
+func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
+	defer cancel()
+	lease, err := s.etcd.Grant(ctx, forbidden)
+	if err == nil {
+		_, err = s.etcd.Send(ctx, locktxn.Forbid(s.layout, s.LockName(task), attempt, lease))
+	}
+	return err
+}
+
+// Remove removes a task, whatever its state. If a worker holds it, the error is a [*mutex.HeldError].
+func (s *Tasks) Remove(ctx context.Context, task string) error {
+	return s.change(ctx, "remove", task, func(TaskStatus) string { return "" })
+}
+
+// Reset puts a task into this state, which a transition must lead out of, and sets its attempts to 0. If a worker holds
+// the task, the error is a [*mutex.HeldError].
+func (s *Tasks) Reset(ctx context.Context, task, state string) error {
+	if _, ok := s.opts.Transitions[state]; !ok {
+		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
+	}
+	return s.change(ctx, "reset", task, func(now TaskStatus) string {
+		return protocol.Marshal(protocol.Task{
+			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.doc.AddedAt,
+			ChangedAt: metadata.Time{Time: s.now()},
+		})
+	})
+}
+
+// change writes a task that no worker holds.
+func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskStatus) string) error {
+	if err := s.check(task, ""); err != nil {
+		return err
+	}
+	for range 10 { // others may change it, too
+		r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+		if err != nil {
+			return s.explain(verb, task, err)
+		}
+		now := s.one(task, r)
+		switch {
+		case now.seen == 0:
+			return s.explain(verb, task, ErrNoTask)
+		case now.Running:
+			return &mutex.HeldError{Lock: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
+		}
+		r, err = s.commit(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
+		if err != nil || r.Succeeded {
+			return s.explain(verb, task, err)
+		}
+	}
+	return s.explain(verb, task, errors.New("others keep changing it"))
+}
+
+// TaskStatus is the state of a task, as of one read.
+type TaskStatus struct {
+	Name      string
+	State     string
+	From      string // the state that the last worker captured it from
+	Attempts  int    // how often it was captured without success
+	Data      string // the caller's, for workers
+	Note      string // of the last worker
+	By        string // who changed it last
+	AddedAt   time.Time
+	ChangedAt time.Time // when the state changed
+
+	Running   bool // a worker holds it
+	Stuck     bool // it is in progress, but its worker is gone
+	Exhausted bool // it is not captured any more, because it reached MaxAttempts
+
+	doc           protocol.Task
+	created, seen int64 // revisions of its key
+	value         string
+}
+
+// Get reads one task. If there is none of that name, the State is empty.
+func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
+	if err := s.check(task, ""); err != nil {
+		return TaskStatus{}, err
+	}
+	r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+	if err != nil {
+		return TaskStatus{}, s.explain("read", task, err)
+	}
+	return s.one(task, r), nil
+}
+
+// List reads all tasks of the set, sorted by name.
+func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
+	err = s.pages(ctx, func(page []TaskStatus) bool { all = append(all, page...); return true })
+	if err != nil {
+		return nil, s.explain("list", "", err)
+	}
+	return all, nil
+}
+
+// pageTasks is how many tasks are read at once.
+const pageTasks = 500
+
+// pages reads the set page by page, until each returns false.
+func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) error {
+	for from := ""; ; {
+		r, err := s.commit(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageTasks))
+		if err != nil {
+			return err
+		}
+		running := map[string]bool{}
+		for _, kv := range r.Keys(1).Kvs {
+			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindField && key.ID == metadata.FieldUUID {
+				running[key.Lock] = true
+			}
+		}
+		var page []TaskStatus
+		read := r.Keys(0)
+		for _, kv := range read.Kvs {
+			from = string(kv.Key) + "\x00"
+			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindTask {
+				page = append(page, s.status(key.ID, kv.CreateRevision, kv.ModRevision, kv.Value, running[key.Lock]))
+			}
+		}
+		if !each(page) || !read.More {
+			return nil
+		}
+	}
+}
+
+// one returns the task that a transaction read together with the record of its lock.
+func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
+	for _, kv := range r.Keys(0).Kvs {
+		return s.status(task, kv.CreateRevision, kv.ModRevision, kv.Value, s.holder(task, r).Token != 0)
+	}
+	return TaskStatus{Name: task}
+}
+
+// holder returns the record of the task's lock.
+func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.Document {
+	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
+}
+
+// status reads a task. One that cannot be read has no state that anybody captures.
+func (s *Tasks) status(task string, created, seen int64, value []byte, running bool) TaskStatus {
+	t, err := protocol.Unmarshal[protocol.Task](value)
+	if err != nil {
+		t.State = "unreadable"
+		t.Note = err.Error()
+	}
+	now := TaskStatus{
+		Name: task, State: t.State, From: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note, By: t.By,
+		AddedAt: t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
+		doc: t, created: created, seen: seen, value: string(value),
+	}
+	now.Stuck = t.State == StateInProgress && !running
+	now.Exhausted = s.opts.MaxAttempts > 0 && t.Attempts >= s.opts.MaxAttempts && !running && s.from(now) != ""
+	return now
+}
+
+// from returns the state that a task can be captured from, empty if it cannot.
+func (s *Tasks) from(now TaskStatus) string {
+	from := now.State
+	if from == StateInProgress {
+		from = now.From
+	}
+	if _, ok := s.opts.Transitions[from]; !ok || now.Running {
+		return ""
+	}
+	return from
 }

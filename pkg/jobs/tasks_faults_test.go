@@ -1,13 +1,9 @@
 package jobs_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +11,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -23,60 +18,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// workAt turns this test binary into a worker that captures a task from the etcd at this address, prints it, and hangs.
-const workAt = "TASKS_TEST_WORK_AT"
+func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-func TestMain(m *testing.M) {
-	if endpoint := os.Getenv(workAt); endpoint != "" {
-		fmt.Println(work(endpoint))
-		io.Copy(io.Discard, os.Stdin) // until the parent ends
-		os.Exit(1)
-	}
-	etcdtest.Main(m)
-}
-
-func work(endpoint string) string {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
-	if err != nil {
-		return err.Error()
-	}
-	locks, err := mutex.New(etcd, mutex.Options{Owner: "another process"})
-	if err != nil {
-		return err.Error()
-	}
-	s, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{Worker: "the one that dies"})
-	if err != nil {
-		return err.Error()
-	}
-	captured, err := s.Capture(context.Background(), 1)
-	if err != nil || len(captured) == 0 {
-		return fmt.Sprint("nothing captured: ", err)
-	}
-	return "captured " + captured[0].Name()
-}
-
-func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
-	server := etcdtest.Start(t)
+func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
+	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 2})
 	add(t, s, "1", "the data")
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), workAt+"="+server.Endpoint())
-	if _, err := process.StdinPipe(); err != nil { // ends with this process
-		t.Fatal(err)
+	dies := set(t, server.Client(t), jobs.TaskOptions{Worker: "the one that dies"})
+	if captured := capture(t, dies, 1); len(captured) != 1 {
+		t.Fatalf("%d captured", len(captured))
 	}
-	out, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "captured 1\n" {
-		t.Fatalf("the other process says %q, %v", line, err)
-	}
-	process.Process.Kill()
-	process.Wait()
 
 	if captured := capture(t, s, 1); len(captured) != 0 {
 		t.Fatal("captured before the auto-unlock")
@@ -96,7 +48,7 @@ func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 }
 
 func TestLateWorkerIsRefused(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	one := set(t, server.Client(t), jobs.TaskOptions{})
 	two := set(t, server.Client(t), jobs.TaskOptions{})
@@ -162,7 +114,7 @@ func (l *lossy) Commit() (*clientv3.TxnResponse, error) {
 func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 	for name, every := range map[string]int64{"every second answer": 2, "every third": 3} {
 		t.Run(name, func(t *testing.T) {
-			server := etcdtest.Start(t)
+			server := etcdtest.Shared(t)
 			etcd := server.Client(t)
 			lost := func(n int64) bool { return n%every != 0 }
 			if every == 3 {
@@ -200,14 +152,9 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 }
 
 func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1,
-		Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { behind.Close() })
+	behind := server.Through(t, proxy.Endpoint())
 	etcd := server.Client(t)
 	s := set(t, behind, jobs.TaskOptions{})
 	near := set(t, etcd, jobs.TaskOptions{})
@@ -243,7 +190,7 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 
 // A save that arrives late must not overwrite one that came after it.
 func TestLateSaveIsRefused(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	var late clientv3.Txn
 	kv := etcd.KV
 	s := set(t, etcd, jobs.TaskOptions{})
@@ -280,7 +227,7 @@ func TestLateSaveIsRefused(t *testing.T) {
 
 // An add that arrives late must not bring back a task that was done meanwhile.
 func TestLateAddIsRefused(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	kv := etcd.KV
 	s := set(t, etcd, jobs.TaskOptions{})
 	var late clientv3.Txn
@@ -305,7 +252,7 @@ func TestLateAddIsRefused(t *testing.T) {
 
 // When a user's token expired while idle, etcd's client fails once and gets a new one.
 func TestTokenThatRanOutIsNoError(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	refuses := &refusing{KV: etcd.KV}
 	etcd.KV = refuses
 	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
@@ -381,7 +328,7 @@ func (l *kept) Commit() (*clientv3.TxnResponse, error) {
 
 // Readers of the locks must not report tasks as foreign keys.
 func TestKeysOfTasksAreKnown(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "a/b%c", "")
 	r, err := etcd.Get(t.Context(), mutex.DefaultPrefix, clientv3.WithPrefix())

@@ -20,7 +20,7 @@ import (
 )
 
 func TestTaskGoesFromNewToDone(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{Worker: "worker 1"})
 	add(t, s, "a/1", "the data")
 	one := capture(t, s, 5)
@@ -64,8 +64,8 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 }
 
 func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
-	server := etcdtest.Start(t)
-	const workers, all = 8, 200
+	server := etcdtest.Shared(t)
+	const workers, all = 8, 80
 	first := set(t, server.Client(t), jobs.TaskOptions{})
 	for i := range all {
 		add(t, first, fmt.Sprint(i), "")
@@ -125,7 +125,7 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 }
 
 func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 3})
 	add(t, s, "1", "")
 	for i := range 3 {
@@ -176,7 +176,7 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 }
 
 func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{
 		Initial:     "uploaded",
 		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
@@ -204,7 +204,7 @@ func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
 }
 
 func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "page 0")
 	task := capture(t, s, 1)[0]
@@ -230,7 +230,7 @@ func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 }
 
 func TestTaskIsSafeForConcurrentUse(t *testing.T) {
-	s := set(t, etcdtest.Start(t).Client(t), jobs.TaskOptions{})
+	s := set(t, etcdtest.Shared(t).Client(t), jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
 	var all sync.WaitGroup
@@ -253,7 +253,7 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
@@ -270,7 +270,7 @@ func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 }
 
 func TestListSaysWhatBecameOfEachTask(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 1})
 	other, err := jobs.NewTasks(client(t, etcd), "invoices 2", jobs.TaskOptions{})
 	if err != nil {
@@ -304,7 +304,7 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 }
 
 func TestLargeSetsAreReadInPages(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	var ops []clientv3.Op
 	for i := range 1201 {
@@ -330,7 +330,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 }
 
 func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "x")
 	capture(t, s, 1)

@@ -157,11 +157,7 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
-	r := s.removal(name, metadata.EndedForced, operator, reason)
-	a := s.action(protocol.ActionForceUnlock, r.Record, operator, reason)
-	if err := s.store.ForceUnlock(context.Background(), r, a); err != nil {
-		s.t.Fatal(err)
-	}
+	s.do(protocol.ActionForceUnlock, name, protocol.Action{Actor: operator, Reason: reason})
 }
 
 // Expire removes a hold as an unlocker would after its deadline, whatever the time is now.
@@ -213,34 +209,36 @@ func (s *Server) Abandon(name, how string) {
 // [mutex.Lock.Asked].
 func (s *Server) Ask(name, by, reason string) {
 	s.t.Helper()
-	doc := s.held(name)
-	a := s.action(protocol.ActionAsk, &doc.Record, by, reason)
-	if err := s.store.AskHolder(context.Background(), &doc.Record, a); err != nil {
-		s.t.Fatal(err)
-	}
+	s.do(protocol.ActionAsk, name, protocol.Action{Actor: by, Reason: reason})
 }
 
 // Extend gives the holder of a lock so much more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.Extended].
 func (s *Server) Extend(name string, d time.Duration) {
 	s.t.Helper()
-	doc := s.held(name)
-	a := s.action(protocol.ActionExtend, &doc.Record, operator, "the test gave it more time")
-	a.Seconds = int64(d / time.Second)
-	if err := s.store.Extend(context.Background(), &doc.Record, a); err != nil {
-		s.t.Fatal(err)
-	}
+	s.do(protocol.ActionExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",
+		Seconds: int64(d / time.Second)})
 }
 
 // operator is who acts where a test names nobody.
 const operator = "operator"
 
-// action is what an operator does to the hold in r.
-func (s *Server) action(action string, r *metadata.Record, by, reason string) protocol.Action {
-	return protocol.Action{
-		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: "locktest", Action: action,
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason,
-		Result: "success",
+// do does to the hold of a lock what an operator would.
+func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
+	s.t.Helper()
+	r := s.held(name).Record
+	a.ID = rand.Text()
+	a.At.Time = time.Now()
+	a.Source = "locktest"
+	a.Lock = name
+	a.UUID = r.UUID
+	a.Token = r.Token
+	a.Revision = r.Revision
+	a.Holder = r.Owner
+	a.Result = "success"
+	on := protocol.Subject{Hold: &r, Follows: r.DelayOf(0)}
+	if _, err := s.store.Do(context.Background(), v, on, a); err != nil {
+		s.t.Fatal(err)
 	}
 }
 

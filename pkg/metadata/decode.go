@@ -50,11 +50,17 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 	d.leftovers()
 	d.missing()
 	d.size()
+	process := Process{}
+	rows := table(&d.doc, &process)
 	if i, ok := d.find(FieldMetadata); ok {
-		d.members(d.fields[i].Value)
+		d.members(&rows, d.fields[i].Value)
 	}
 	for _, f := range d.fields {
-		d.key(f)
+		d.key(&rows, f)
+	}
+	if process != (Process{}) {
+		kept := process // a record without one costs no memory
+		d.doc.Process = &kept
 	}
 }
 
@@ -94,36 +100,58 @@ func (d *decoder) problem(field string, reason Reason, text string) {
 }
 
 // key reads one key of the record. It wins over the document's member of that name, which was read before.
-func (d *decoder) key(f Field) {
+func (d *decoder) key(rows *fields, f Field) {
+	row := rows.find(f.Name)
+	if row == nil {
+		d.attribute(member{name: f.Name, kind: kindText, text: f.Value})
+		return
+	}
+	switch at := row.at.(type) {
+	case **Alive:
+		*at = d.alive(f)
+	case **Request:
+		if *at = document[Request](d, f); *at != nil {
+			(*at).Revision = f.ModRevision
+		}
+	case **Extension:
+		*at = document[Extension](d, f)
+	case **Acknowledgement:
+		if *at = document[Acknowledgement](d, f); *at != nil {
+			(*at).Revision = f.ModRevision
+		}
+	default:
+		d.read(row.at, f.Name, f.Value)
+	}
 	switch f.Name {
-	case FieldMetadata:
 	case FieldUUID:
-		d.doc.UUID = d.text(f.Name, f.Value)
 		if err := checkUUID(f.Value); err != nil {
 			d.problem(f.Name, ReasonBadValue, err.Error())
 		}
-	case FieldAlertAt:
-		d.doc.AlertAt = d.time(f.Name, f.Value)
 	case FieldAutoUnlockAt:
-		d.doc.AutoUnlockAt = d.time(f.Name, f.Value)
 		d.doc.DeadlineRevision = f.ModRevision
-	case FieldAlive:
-		at, progress, _ := strings.Cut(f.Value, " ")
-		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)),
-			Revision: f.ModRevision}
-	case FieldAsked:
-		if d.doc.Asked = document[Request](d, f); d.doc.Asked != nil {
-			d.doc.Asked.Revision = f.ModRevision
-		}
-	case FieldExtended:
-		d.doc.Extended = document[Extension](d, f)
-	case FieldAcknowledged:
-		if d.doc.Acknowledged = document[Acknowledgement](d, f); d.doc.Acknowledged != nil {
-			d.doc.Acknowledged.Revision = f.ModRevision
-		}
-	default:
-		d.member(f.Name, f.Value)
 	}
+}
+
+// read reads a value from its own key or from the document. The name is that of the record, not of the row: in a
+// problem it would take the row, and with it the whole document, to the heap.
+func (d *decoder) read(into any, name, value string) {
+	switch at := into.(type) {
+	case *string:
+		*at = d.text(name, value)
+	case *int64:
+		*at = d.number(name, value)
+	case *bool:
+		*at = d.boolean(name, value)
+	case *time.Time:
+		*at = d.time(name, value)
+	case *time.Duration:
+		*at = d.lockDelay(name, value)
+	}
+}
+
+func (d *decoder) alive(f Field) *Alive {
+	at, progress, _ := strings.Cut(f.Value, " ")
+	return &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)), Revision: f.ModRevision}
 }
 
 // document reads a key that somebody else than the holder wrote for this hold: nil if it is for another one, or cannot
@@ -156,7 +184,7 @@ func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 }
 
 // members reads the metadata document.
-func (d *decoder) members(value string) {
+func (d *decoder) members(rows *fields, value string) {
 	members, ok := object(value, d.brief)
 	if !ok {
 		d.problem(FieldMetadata, ReasonBadValue, "not a JSON object")
@@ -169,15 +197,15 @@ func (d *decoder) members(value string) {
 		if _, ok := d.find(m.name); ok || m.kind == kindNull {
 			continue
 		}
-		switch {
-		case slices.Contains(ownFields(), m.name):
-			d.problem(FieldMetadata, ReasonBadValue, m.name+" has to be a key of its own")
-		case !slices.Contains(memberFields(), m.name):
+		switch row := rows.find(m.name); {
+		case row == nil || row.place == DocumentKey:
 			d.attribute(m)
+		case row.place != Member:
+			d.problem(FieldMetadata, ReasonBadValue, m.name+" has to be a key of its own")
 		case m.kind == kindNested:
 			d.problem(m.name, ReasonBadValue, nested)
 		default:
-			d.member(m.name, m.text)
+			d.read(row.at, m.name, m.text)
 		}
 	}
 }
@@ -186,64 +214,6 @@ func (d *decoder) members(value string) {
 func (d *decoder) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.fields, name,
 		func(f Field, name string) int { return strings.Compare(f.Name, name) })
-}
-
-// member reads a value for display, from its own key or from the document.
-func (d *decoder) member(name, value string) {
-	switch name {
-	case FieldOwner:
-		d.doc.Owner = d.text(name, value)
-	case FieldHostname:
-		d.doc.Hostname = d.text(name, value)
-	case FieldPurpose:
-		d.doc.Purpose = d.text(name, value)
-	case FieldClient:
-		d.doc.Client = d.text(name, value)
-	case FieldLockedAt:
-		d.doc.LockedAt = d.time(name, value)
-	case FieldPID:
-		d.doc.PID = d.number(name, value)
-	case FieldLockDelay:
-		d.lockDelay(value)
-	case FieldBacktrace:
-		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
-	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldCgroupID, FieldPodNamespace, FieldPodName,
-		FieldPodUID, FieldContainer, FieldDetached:
-		d.process(name, value)
-	default:
-		d.attribute(member{name: name, kind: kindText, text: value})
-	}
-}
-
-// process takes a member that identifies the holder's process.
-func (d *decoder) process(name, value string) {
-	if d.doc.Process == nil {
-		d.doc.Process = &Process{}
-	}
-	p := d.doc.Process
-	switch name {
-	case FieldBootID:
-		p.BootID = d.text(name, value)
-	case FieldProcessStart:
-		p.Start = d.number(name, value)
-	case FieldPIDNamespace:
-		p.PIDNamespace = d.number(name, value)
-	case FieldCgroupID:
-		p.CgroupID = d.number(name, value)
-	case FieldPodNamespace:
-		p.PodNamespace = d.text(name, value)
-	case FieldPodName:
-		p.PodName = d.text(name, value)
-	case FieldPodUID:
-		p.PodUID = d.text(name, value)
-	case FieldContainer:
-		p.Container = d.text(name, value)
-	case FieldDetached:
-		p.Detached = value != "false"
-		if value != "true" && value != "false" {
-			d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
-		}
-	}
 }
 
 const nested = "neither text, number nor boolean"
@@ -274,9 +244,11 @@ func (d *decoder) attribute(m member) {
 	}
 }
 
-func (d *decoder) text(name, value string) string { return d.limited(name, value, MaxTextBytes) }
-
-func (d *decoder) limited(name, value string, most int) string {
+func (d *decoder) text(name, value string) string {
+	most := MaxTextBytes
+	if name == FieldBacktrace {
+		most = MaxBacktraceBytes
+	}
 	if !utf8.ValidString(value) {
 		d.problem(name, ReasonBadValue, "not valid UTF-8")
 	}
@@ -302,6 +274,15 @@ func (d *decoder) number(name, value string) int64 {
 		return 0
 	}
 	return n
+}
+
+// boolean takes what cannot be read for true, which is the careful reading of detached: the end of the process then
+// proves nothing.
+func (d *decoder) boolean(name, value string) bool {
+	if value != "true" && value != "false" {
+		d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
+	}
+	return value != "false"
 }
 
 func (d *decoder) missing() {
@@ -341,13 +322,4 @@ func cut(s string, n int) string {
 		n--
 	}
 	return strings.Clone(s[:n])
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

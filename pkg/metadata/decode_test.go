@@ -179,15 +179,20 @@ func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(page), "\n## The record\n")
-	tables, _, _ := strings.Cut(section, "\nTwo attributes have a meaning")
-	want := []string{metadata.FieldMetadata}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(tables, -1) {
-		want = append(want, strings.Split(strings.Trim(row[1], "`"), "`, `")...)
-	}
-	got := metadata.ReservedFields()
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	keys, members, _ := strings.Cut(section, "\n**One key `metadata`**")
+	members, _, _ = strings.Cut(members, "\nTwo attributes have a meaning")
+	for table, got := range map[string][]string{
+		keys:    metadata.ReservedFields(metadata.OwnKey, metadata.KeyOfOthers),
+		members: metadata.ReservedFields(metadata.Member),
+	} {
+		var want []string
+		for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(table, -1) {
+			want = append(want, strings.Split(strings.Trim(row[1], "`"), "`, `")...)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("fields (-page +table):\n%s", diff)
+		}
 	}
 }

@@ -71,30 +71,23 @@ func CheckLockDelay(d time.Duration) error {
 	return nil
 }
 
-// delaySeconds is the member of the document; nil for none.
-func delaySeconds(d time.Duration) *int64 {
-	if d == 0 {
-		return nil
-	}
-	seconds := int64(wholeSeconds(max(d, 0)) / time.Second)
-	return &seconds
-}
+// delaySeconds is the member of the document.
+func delaySeconds(d time.Duration) int64 { return int64(wholeSeconds(max(d, 0)) / time.Second) }
 
 func wholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
 
 // lockDelay reads the member: a whole number of seconds.
-func (d *decoder) lockDelay(value string) {
+func (d *decoder) lockDelay(name, value string) time.Duration {
 	before := len(d.doc.Problems)
-	seconds := d.number(FieldLockDelay, value)
+	seconds := d.number(name, value)
 	switch most := int64(MaxLockDelay / time.Second); {
 	case len(d.doc.Problems) > before: // as if the record did not say
+		return 0
 	case seconds == 0:
-		d.doc.LockDelay = NoLockDelay
+		return NoLockDelay
 	case seconds > most:
-		d.problem(FieldLockDelay, ReasonTooLarge, fmt.Sprintf("%d seconds, %d count", seconds, most))
-		seconds = most
-		fallthrough
-	default:
-		d.doc.LockDelay = time.Duration(seconds) * time.Second
+		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d seconds, %d count", seconds, most))
+		return MaxLockDelay
 	}
+	return time.Duration(seconds) * time.Second
 }

@@ -5,5 +5,7 @@
 // whatever client wrote them: what cannot be read becomes a [Problem] of the record and never an error, because a
 // reader that stops at a bad record hides all the others.
 //
+// [States] and [Endings] are the words for what a lock is and how a hold ended, for all who speak of one.
+//
 // The package is pure: no clock, no I/O, no etcd.
 package metadata

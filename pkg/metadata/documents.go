@@ -8,14 +8,11 @@ import (
 
 // Ticket is the value of a waiter's key.
 type Ticket struct {
-	UUID      string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
-	Owner     string `json:"owner,omitempty"`
-	Hostname  string `json:"hostname,omitempty"`
-	PID       int64  `json:"pid,omitempty"`
-	Purpose   string `json:"purpose,omitempty"`
-	Since     Time   `json:"since"`
-	TimeoutAt Time   `json:"timeout_at"`
-	Holding   bool   `json:"holding,omitempty"` // its owner has got the lock and no longer waits
+	UUID string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
+	Holder
+	Since     Time `json:"since"`
+	TimeoutAt Time `json:"timeout_at"`
+	Holding   bool `json:"holding,omitempty"` // its owner has got the lock and no longer waits
 }
 
 // Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
@@ -28,24 +25,12 @@ type Waiter struct {
 	Seen time.Duration `json:"-"`
 }
 
-// How a hold ended. All but the first two are written to etcd.
-const (
-	EndedReleased     = "released"
-	EndedYielded      = "yielded"       // released by its holder after somebody had asked it to finish
-	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
-	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
-	EndedForced       = "forced"        // by an operator
-)
-
 // Ending records how an unlocker or an operator ended a hold.
 type Ending struct {
-	Lock         string         `json:"lock"`
-	UUID         string         `json:"uuid"`
-	Token        int64          `json:"token"`
-	Owner        string         `json:"owner,omitempty"`
-	Hostname     string         `json:"hostname,omitempty"`
-	PID          int64          `json:"pid,omitempty"`
-	Purpose      string         `json:"purpose,omitempty"`
+	Lock  string `json:"lock"`
+	UUID  string `json:"uuid"`
+	Token int64  `json:"token"`
+	Holder
 	LockedAt     Time           `json:"locked_at"`
 	AlertAt      Time           `json:"alert_at"`
 	AutoUnlockAt Time           `json:"auto_unlock_at"`
@@ -81,8 +66,7 @@ func Released(r *Record, at time.Time) Ending {
 // NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, why a sentence.
 func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	e := Ending{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token,
-		Owner: r.Owner, Hostname: r.Hostname, PID: r.PID, Purpose: r.Purpose,
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Holder: r.Holder,
 		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
 		Attributes: r.Attributes,
 		EndedAt:    Time{at}, Ended: ended, By: by, Why: why, Asked: r.Asked, Extended: r.Extended,

@@ -1,9 +1,12 @@
 package metadata
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,11 +14,8 @@ import (
 
 // Draft is a record that an acquirer is about to write.
 type Draft struct {
-	UUID         string
-	Owner        string
-	Hostname     string
-	PID          int
-	Purpose      string
+	UUID string
+	Holder
 	Client       string // library and version
 	LockedAt     time.Time
 	AlertAt      time.Time
@@ -26,16 +26,21 @@ type Draft struct {
 	Attributes   map[string]any // text, numbers and booleans by name
 }
 
+// encodedBytes is what most metadata documents need.
+const encodedBytes = 4 << 10
+
 // cutMark ends a backtrace that was cut.
 const cutMark = "\n... cut\n"
 
 // Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It fails, with a sentence for
 // the caller, for what [Decode] would report as a problem.
 func (d Draft) Fields() ([]Field, error) {
-	if err := errors.Join(checkUUID(d.UUID), d.checkTexts(), d.checkTimes(), CheckLockDelay(d.LockDelay)); err != nil {
+	doc := d.document()
+	rows := table(&doc, &d.Process)
+	if err := errors.Join(rows.check(), checkAttributes(d.Attributes), d.checkOrder()); err != nil {
 		return nil, err
 	}
-	document, err := d.document()
+	document, err := encode(&rows, d.Attributes)
 	if err != nil {
 		return nil, err
 	}
@@ -55,21 +60,19 @@ func (d Draft) Fields() ([]Field, error) {
 	return fields, nil
 }
 
-func (d Draft) checkTexts() error {
-	for _, f := range []struct{ name, value string }{
-		{FieldOwner, d.Owner}, {FieldHostname, d.Hostname}, {FieldPurpose, d.Purpose}, {FieldClient, d.Client},
-		{FieldBootID, d.Process.BootID}, {FieldPodNamespace, d.Process.PodNamespace}, {FieldPodName, d.Process.PodName},
-		{FieldPodUID, d.Process.PodUID}, {FieldContainer, d.Process.Container},
-	} {
-		if err := checkText(f.name, f.value); err != nil {
-			return err
-		}
+// document returns what a reader will read, as far as the table has it.
+func (d Draft) document() Document {
+	r := Record{UUID: d.UUID, Holder: d.Holder, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt,
+		LockDelay: d.LockDelay}
+	return Document{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
+}
+
+func checkAttributes(attributes map[string]any) error {
+	if len(attributes) > MaxAttributes {
+		return fmt.Errorf("%d attributes, at most %d are allowed", len(attributes), MaxAttributes)
 	}
-	if len(d.Attributes) > MaxAttributes {
-		return fmt.Errorf("%d attributes, at most %d are allowed", len(d.Attributes), MaxAttributes)
-	}
-	for _, name := range sortedKeys(d.Attributes) {
-		if err := checkAttribute(name, d.Attributes[name]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if err := checkAttribute(name, attributes[name]); err != nil {
 			return err
 		}
 	}
@@ -103,48 +106,49 @@ func checkAttribute(name string, value any) error {
 	return fmt.Errorf("attribute %q: want text, a number or a boolean, not %T", name, value)
 }
 
-func (d Draft) checkTimes() error {
-	for _, f := range []struct {
-		name  string
-		value time.Time
-	}{{FieldLockedAt, d.LockedAt}, {FieldAlertAt, d.AlertAt}, {FieldAutoUnlockAt, d.AutoUnlockAt}} {
-		if s := f.value.Unix(); s < 0 || s > maxSeconds {
-			return fmt.Errorf("%s %v is outside 1970 to 2286", f.name, f.value)
-		}
+func checkTime(name string, at time.Time) error {
+	if s := at.Unix(); s < 0 || s > maxSeconds {
+		return fmt.Errorf("%s %v is outside 1970 to 2286", name, at)
 	}
+	return nil
+}
+
+func (d Draft) checkOrder() error {
 	if d.AutoUnlockAt.Before(d.AlertAt) {
 		return errors.New("auto_unlock_at is before alert_at")
 	}
 	return nil
 }
 
-// document returns the metadata document, without empty members.
-func (d Draft) document() (string, error) {
-	known, err := encode(struct {
-		Backtrace string `json:"backtrace,omitempty"`
-		Client    string `json:"client,omitempty"`
-		Hostname  string `json:"hostname,omitempty"`
-		LockDelay *int64 `json:"lock_delay,omitempty"`
-		LockedAt  string `json:"locked_at"`
-		Owner     string `json:"owner,omitempty"`
-		PID       int    `json:"pid,omitempty"`
-		Purpose   string `json:"purpose,omitempty"`
-		Process
-	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, delaySeconds(d.LockDelay), FormatTime(d.LockedAt), d.Owner,
-		d.PID, d.Purpose, d.Process})
-	if err != nil || len(d.Attributes) == 0 {
-		return known, err
-	}
-	attributes, err := encode(d.Attributes)
-	return strings.TrimSuffix(known, "}") + "," + strings.TrimPrefix(attributes, "{"), err
-}
-
-func encode(v any) (string, error) {
-	var b strings.Builder
+// encode returns the metadata document: the members that say something, then the attributes. The names need no escapes.
+func encode(rows *fields, attributes map[string]any) (string, error) {
+	var b bytes.Buffer
+	b.Grow(encodedBytes)
+	separator := byte('{')
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // frames are full of < and &, and the key should be readable with etcdctl
-	err := encoder.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err
+	add := func(name string, value any) error {
+		b.WriteByte(separator)
+		b.WriteString(`"` + name + `":`)
+		separator = ','
+		err := encoder.Encode(value)
+		b.Truncate(b.Len() - len("\n"))
+		return err
+	}
+	for i := range rows {
+		if value := rows[i].written(); value != nil && rows[i].place == Member {
+			if err := add(rows[i].name, value); err != nil {
+				return "", err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if err := add(name, attributes[name]); err != nil {
+			return "", err
+		}
+	}
+	b.WriteByte('}') // there is a locked_at before it
+	return b.String(), nil
 }
 
 // cutBacktrace keeps whole lines of the newest frames.

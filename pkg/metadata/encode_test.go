@@ -3,6 +3,7 @@ package metadata_test
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,9 @@ import (
 func draft(change ...func(*metadata.Draft)) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000).UTC()
 	d := metadata.Draft{
-		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
-		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core",
 			"urgent": true},
@@ -33,22 +35,122 @@ func TestDraftIsReadBackAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := metadata.Decode("billing", fields)
+	readBack(t, d, metadata.Decode("billing", fields))
+	if !strings.Contains(fields[3].Value, "<a&b>") {
+		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
+	}
+}
+
+// readBack checks that a reader gets what a draft says.
+func readBack(t *testing.T, d metadata.Draft, got metadata.Document) {
+	t.Helper()
 	if len(got.Problems) > 0 {
 		t.Errorf("problems: %v", got.Problems)
 	}
 	back := metadata.Draft{
-		UUID: got.UUID, Owner: got.Owner, Hostname: got.Hostname, PID: int(got.PID), Purpose: got.Purpose,
-		Client:   got.Client,
-		LockedAt: got.LockedAt, AlertAt: got.AlertAt, AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace,
-		Attributes: got.Attributes,
+		UUID: got.UUID, Holder: got.Holder, Client: got.Client, LockedAt: got.LockedAt, AlertAt: got.AlertAt,
+		AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, LockDelay: got.LockDelay, Attributes: got.Attributes,
 	}
-	d.Attributes["tenant"] = json.Number("41")
+	if got.Process != nil {
+		back.Process = *got.Process
+	}
+	if d.Attributes["tenant"] != nil {
+		d.Attributes["tenant"] = json.Number("41")
+	}
 	if diff := cmp.Diff(d, back); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.Contains(fields[3].Value, "<a&b>") {
-		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
+}
+
+// A field that is added to a draft or a record, and not to the table, is zero here.
+func TestNoFieldOfARecordIsForgotten(t *testing.T) {
+	d := draft()
+	fill(reflect.ValueOf(&d).Elem())
+	fields, err := d.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, document := range map[string]any{
+		metadata.FieldAsked:        metadata.Request{UUID: d.UUID, Token: 7},
+		metadata.FieldExtended:     metadata.Extension{UUID: d.UUID, Token: 7},
+		metadata.FieldAcknowledged: metadata.Acknowledgement{UUID: d.UUID, Token: 7},
+	} {
+		value, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields = append(fields, metadata.Field{Name: name, Value: string(value)})
+	}
+	fields = append(fields, metadata.Field{Name: metadata.FieldAlive, Value: metadata.FormatAlive(d.LockedAt, "")})
+	for i := range fields {
+		fields[i].CreateRevision, fields[i].ModRevision = 7, 7
+	}
+	got := metadata.Decode("billing", fields)
+	readBack(t, d, got)
+	// What is wrong with a record and where it lies, what witnesses say, and what a reader adds.
+	want := []string{"Problems", "Misplaced", "Death", "Suspicion", "Seen"}
+	if diff := cmp.Diff(want, zeros(reflect.ValueOf(got))); diff != "" {
+		t.Errorf("fields that are not read (-stated +got):\n%s", diff)
+	}
+}
+
+// fill gives each field that is zero a value.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[time.Time]():
+			fill(f)
+		case !f.IsZero():
+		case f.Kind() == reflect.String:
+			f.SetString("the " + v.Type().Field(i).Name)
+		case f.CanInt():
+			f.SetInt(int64(time.Minute))
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+		}
+	}
+}
+
+// zeros returns the names of the fields that are zero, with those of embedded structs and of the process.
+func zeros(v reflect.Value) (names []string) {
+	for i := range v.NumField() {
+		f := v.Field(i)
+		field := v.Type().Field(i)
+		if process, ok := f.Interface().(*metadata.Process); ok && process != nil {
+			f = reflect.ValueOf(*process)
+			field.Anonymous = true
+		}
+		switch {
+		case field.Anonymous:
+			names = append(names, zeros(f)...)
+		case f.IsZero():
+			names = append(names, field.Name)
+		}
+	}
+	return names
+}
+
+func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
+	plain := func(change func(*metadata.Draft)) metadata.Draft {
+		return draft(func(d *metadata.Draft) { d.Attributes = nil }, change)
+	}
+	for member, d := range map[string]metadata.Draft{
+		`"lock_delay":0`:           plain(func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay }),
+		`"locked_at":"0000000000"`: plain(func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() }),
+		`"zero":0`:                 plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"zero": json.Number("0")} }),
+		`"no":false`:               plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"no": false} }),
+		`"empty":""`:               plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"empty": ""} }),
+	} {
+		t.Run(member, func(t *testing.T) {
+			fields, err := d.Fields()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(fields[3].Value, member) {
+				t.Errorf("written without it: %s", fields[3].Value)
+			}
+			readBack(t, d, metadata.Decode("billing", fields))
+		})
 	}
 }
 

@@ -3,7 +3,6 @@ package metadata
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,29 +24,6 @@ func CheckName(name string) error {
 		return errors.New("the lock name contains a control character")
 	}
 	return nil
-}
-
-// IsReserved reports whether docs/protocol.md gives the field a meaning, so that no attribute can have its name.
-func IsReserved(field string) bool {
-	return field == FieldMetadata || slices.Contains(ownFields(), field) || slices.Contains(memberFields(), field)
-}
-
-// ReservedFields returns all fields to which docs/protocol.md gives a meaning, those that the protocol acts on first.
-func ReservedFields() []string {
-	return slices.Concat(ownFields(), []string{FieldMetadata}, memberFields())
-}
-
-// ownFields are only read from keys of their own.
-func ownFields() []string {
-	return []string{FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive, FieldAsked, FieldExtended,
-		FieldAcknowledged}
-}
-
-// memberFields are members of the metadata document, or keys of their own.
-func memberFields() []string {
-	return []string{FieldOwner, FieldHostname, FieldPID, FieldLockedAt, FieldPurpose, FieldBacktrace, FieldClient,
-		FieldLockDelay, FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldCgroupID, FieldPodNamespace,
-		FieldPodName, FieldPodUID, FieldContainer, FieldDetached}
 }
 
 // IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.

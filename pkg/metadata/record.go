@@ -1,49 +1,6 @@
 package metadata
 
-import (
-	"strconv"
-	"time"
-)
-
-// The fields that the protocol acts on: each is a key of its own.
-const (
-	FieldUUID         = "uuid"
-	FieldAlertAt      = "alert_at"
-	FieldAutoUnlockAt = "auto_unlock_at"
-	FieldAlive        = "alive"
-	FieldAsked        = "asked"    // a [Request], JSON: somebody asks the holder to finish
-	FieldExtended     = "extended" // an [Extension], JSON: somebody gave the holder more time
-	// FieldAcknowledged is an [Acknowledgement], JSON: somebody looks at the lock. The key has a lease.
-	FieldAcknowledged = "acknowledged"
-)
-
-// FieldMetadata is the field of the metadata document, a JSON object.
-const FieldMetadata = "metadata"
-
-// The members of the metadata document. A small client may write each as a key of its own, which then wins.
-const (
-	FieldOwner     = "owner"
-	FieldHostname  = "hostname"
-	FieldPID       = "pid"
-	FieldLockedAt  = "locked_at"
-	FieldPurpose   = "purpose"
-	FieldBacktrace = "backtrace"
-	FieldClient    = "client"
-	FieldLockDelay = "lock_delay"
-)
-
-// The members of the metadata document that identify the holder's process: see [Process].
-const (
-	FieldBootID       = "boot_id"
-	FieldProcessStart = "process_start"
-	FieldPIDNamespace = "pid_namespace"
-	FieldCgroupID     = "cgroup_id"
-	FieldPodNamespace = "pod_namespace"
-	FieldPodName      = "pod_name"
-	FieldPodUID       = "pod_uid"
-	FieldContainer    = "container"
-	FieldDetached     = "detached"
-)
+import "time"
 
 // The attributes that name the trace in which a lock was taken, in the hexadecimal digits of W3C Trace Context.
 const (
@@ -79,10 +36,7 @@ type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
 	UUID string // identity of this hold; empty when the uuid key is missing, see Token
 
-	Owner    string
-	Hostname string
-	Purpose  string
-	PID      int64 // 0 when unknown
+	Holder
 
 	LockedAt     time.Time // holder's clock; zero when missing or unreadable, like the two deadlines
 	AlertAt      time.Time
@@ -136,53 +90,6 @@ func (r *Record) Foreign() bool {
 		}
 	}
 	return false
-}
-
-// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove
-// its end. A client writes what it can learn; what it cannot is empty or 0.
-type Process struct {
-	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
-	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process began, in clock ticks since boot: /proc/PID/stat, field 22.
-	Start int64 `json:"process_start,omitempty"`
-	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
-	PIDNamespace int64 `json:"pid_namespace,omitempty"`
-	// CgroupID is where the process runs what works for it, so that its own end is not the end of the work: the inode
-	// of the directory in the file system of cgroups, version 2.
-	CgroupID int64 `json:"cgroup_id,omitempty"`
-
-	// In Kubernetes, from the downward API.
-	PodNamespace string `json:"pod_namespace,omitempty"`
-	PodName      string `json:"pod_name,omitempty"`
-	PodUID       string `json:"pod_uid,omitempty"`
-	Container    string `json:"container,omitempty"`
-
-	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
-	Detached bool `json:"detached,omitempty"`
-}
-
-// Members returns the members of the metadata document that say this, as text.
-func (p *Process) Members() map[string]string {
-	members := map[string]string{}
-	for name, value := range map[string]string{
-		FieldBootID: p.BootID, FieldPodNamespace: p.PodNamespace, FieldPodName: p.PodName, FieldPodUID: p.PodUID,
-		FieldContainer: p.Container,
-	} {
-		if value != "" {
-			members[name] = value
-		}
-	}
-	for name, value := range map[string]int64{
-		FieldProcessStart: p.Start, FieldPIDNamespace: p.PIDNamespace, FieldCgroupID: p.CgroupID,
-	} {
-		if value != 0 {
-			members[name] = strconv.FormatInt(value, 10)
-		}
-	}
-	if p.Detached {
-		members[FieldDetached] = "true"
-	}
-	return members
 }
 
 // Alive is the holder's last alive call.

@@ -1,11 +1,17 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends; then the error is a
@@ -83,15 +89,6 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// Under returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the [*LostError] as
-// its cause, and [FromContext] finds the handle in it. Call done when the work is over.
-func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
-	held := l.Context()
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
-	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-	return ctx, func() { detach(); cancel(nil) }
-}
-
 // errWaits refuses conditions where the call may wait: they would have to hold when its turn comes, after a ticket, a
 // lease and three different transactions, each of which may be repeated.
 var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
@@ -109,6 +106,46 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
 	b, err := a.bid()
 	return a, b, err
+}
+
+// barge takes the lock as soon as it is free, whoever else waits for it.
+func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
+	l, err := a.try(ctx, b)
+	held, isHeld := errors.AsType[*HeldError](err)
+	if !isHeld {
+		return l, a.explain(err)
+	}
+	defer a.report(ctx)()
+	for isHeld && ctx.Err() == nil {
+		delayed := a.holders.delayed() // is followed, too
+		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+			if old(events, a.seen) {
+				return false
+			}
+			var b bid
+			if b, err = a.bid(); err == nil {
+				l, err = a.try(ctx, b)
+			}
+			var newer *HeldError
+			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
+				held = newer
+			}
+			return !isHeld || a.holders.delayed() != delayed
+		}, a.ends()...)
+	}
+	switch {
+	case l != nil:
+		return l, nil
+	case ctx.Err() != nil:
+		held.Err = ended(ctx)
+		return nil, held
+	}
+	return nil, a.explain(err)
+}
+
+// old reports whether the last read was newer than all of the events.
+func old(events []*clientv3.Event, seen int64) bool {
+	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
 // notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
@@ -156,3 +193,135 @@ func acquireResult(err error) Result {
 	}
 	return ResultError
 }
+
+// again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered
+// again, or the error is an [*AlreadyHeldError]. Without one both are nil.
+func (a *acquisition) again(ctx context.Context) (*Lock, error) {
+	a.outer = FromContext(ctx)
+	for l := a.outer; l != nil; l = l.outer {
+		hold := l.root()
+		if hold.wanted != a.lock || hold.c.layout != a.c.layout || hold.c.etcd != a.c.etcd {
+			continue
+		}
+		if a.set.reentrant && hold.set.kind.covers(a.set.kind) {
+			if inner := hold.enter(a.outer); inner != nil {
+				return inner, nil
+			}
+			continue
+		}
+		if hold.err() == nil {
+			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall,
+				At: a.c.wall()}
+		}
+	}
+	return nil, nil
+}
+
+// already is the error of a caller that holds one of several locks that it wants together.
+func already(ctx context.Context, wanted []*acquisition) error {
+	for _, a := range wanted {
+		if a.set.reentrant {
+			return errors.New("several locks that are taken together cannot be Reentrant")
+		}
+		if _, err := a.again(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter makes another handle of the hold, nil when it has ended.
+func (l *Lock) enter(outer *Lock) *Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil || l.reentry.released && l.reentry.count == 0 {
+		return nil
+	}
+	l.reentry.count++
+	inner := &Lock{
+		c: l.c, set: l.set, wanted: l.wanted, held: l.held, site: l.site, began: l.began,
+		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
+	}
+	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
+	return inner
+}
+
+// Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed. Prefer [Client.Do]: code
+// under a Locker does not learn that the lock was lost.
+//
+// Lock waits as [Client.Lock] does, through outages of etcd, and returns only when the lock is held. If it cannot be
+// had, because ctx ended, the client was closed or etcd refused, Lock panics with an error that wraps the reason: to
+// return would run the code without the lock, and to block would hide why it does not run. Unlock panics if the lock is
+// not locked. Other errors of giving it back are logged, and the release goes on in the background.
+//
+// lost is called, once for each Lock, when the hold ended or may have while the code runs, and with what error: usually
+// a [*LostError]. Another may hold the lock from then on. Nothing else can stop the code, so lost should: by ending the
+// process, or by closing what the code writes to. It must not be nil. If the loss is found only by Unlock, lost is
+// called before Unlock returns.
+//
+// Nobody calls [Lock.Alive] for such code: choose an [AutoUnlockAfter] longer than it takes, or a [Heartbeat].
+//
+// Within the process the Locker behaves like a [sync.Mutex]: one goroutine has it at a time, even after a loss, until
+// its Unlock. So it takes one share of a semaphore or read-write lock at most; make a Locker for each goroutine there.
+func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts ...Option) (sync.Locker, error) {
+	if lost == nil {
+		return nil, errors.New("mutex: a Locker needs a function to call when the lock is lost")
+	}
+	if _, err := c.Draft(name, opts...); err != nil {
+		return nil, err
+	}
+	if set, _, err := c.draft(name, opts); err != nil || set.conditional() {
+		return nil, cmp.Or(err, errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then"))
+	}
+	return &locker{c: c, ctx: ctx, name: name, lost: lost, opts: opts, turn: make(chan struct{}, 1)}, nil
+}
+
+type locker struct {
+	c    *Client
+	ctx  context.Context
+	name string
+	lost func(error)
+	opts []Option
+
+	turn chan struct{} // has an element from Lock to Unlock
+	hold atomic.Pointer[Lock]
+}
+
+// Lock takes the lock or panics.
+func (k *locker) Lock() {
+	select {
+	case k.turn <- struct{}{}:
+	case <-k.ctx.Done():
+		k.panic(context.Cause(k.ctx))
+	}
+	l, err := k.c.Lock(k.ctx, k.name, k.opts...)
+	if err != nil {
+		<-k.turn
+		k.panic(err)
+	}
+	context.AfterFunc(l.Context(), func() {
+		if cause := context.Cause(l.Context()); cause != ErrUnlocked {
+			k.lost(cause)
+		}
+	})
+	k.hold.Store(l)
+}
+
+// Unlock gives the lock back.
+func (k *locker) Unlock() {
+	l := k.hold.Swap(nil)
+	if l == nil {
+		k.panic(errors.New("unlock of a Locker that is not locked"))
+	}
+	defer func() { <-k.turn }()
+	err := l.Unlock()
+	switch noticed := context.Cause(l.Context()) != ErrUnlocked; {
+	case err == nil || noticed:
+	case errors.Is(err, ErrNotHeld):
+		k.lost(err)
+	default:
+		k.c.log(slog.LevelWarn, "a Locker was not given back yet", l.about(slog.Any("error", err))...)
+	}
+}
+
+func (k *locker) panic(err error) { panic(fmt.Errorf("mutex: Locker of %q: %w", k.name, err)) }

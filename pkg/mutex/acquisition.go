@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -28,7 +30,9 @@ type acquisition struct {
 	seen    int64 // revision
 	holders holders
 	holder  metadata.Document // the oldest of them
-	doubt   bool              // an earlier sending may still be committed, although there was an answer since
+
+	// indeterminate says that an earlier sending may still be committed, although there was an answer since.
+	indeterminate bool
 
 	queue    queueEntry
 	reported Waiting // to OnWait
@@ -43,18 +47,6 @@ type queueEntry struct {
 	before string // uuid of the ticket before it; empty when there is none or it is not known
 	first  bool   // for certain; no ticket ever gets in before it
 }
-
-// maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
-// the queue bring order into it.
-const maxRivals = 3
-
-var (
-	// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
-	errStale = errors.New("the bid is stale")
-
-	// errRivals asks for another bid, because others claimed the same share.
-	errRivals = errors.New("others claimed the same share")
-)
 
 // bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the
 // same bytes.
@@ -74,6 +66,20 @@ func (a *acquisition) bid() (bid, error) {
 	b.fields = fields
 	return b, nil
 }
+
+// maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
+// the queue bring order into it.
+const maxRivals = 3
+
+var (
+	// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
+	errStale = errors.New("the bid is stale")
+
+	// errRivals asks for another bid, because others claimed the same share.
+	errRivals = errors.New("others claimed the same share")
+)
+
+var errPositionLost = errors.New("the position in the queue was lost")
 
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the
 // end of ctx.
@@ -99,12 +105,12 @@ func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, 
 	if l != nil || err != nil {
 		return l, err
 	}
-	doubt := a.doubt
-	a.abandonInDoubt()
+	indeterminate := a.indeterminate
+	a.abandonIndeterminate()
 	switch {
 	case !a.holders.room(a.set.kind):
 		return nil, a.heldError()
-	case !claim.Shares, !doubt && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
+	case !claim.Shares, !indeterminate && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
 		return a.tryPast(ctx)
 	}
 	return nil, errRivals
@@ -137,11 +143,30 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	if l != nil || err != nil {
 		return l, err
 	}
-	a.abandonInDoubt()
+	a.abandonIndeterminate()
 	if !a.holders.room(a.set.kind) {
 		return nil, a.heldError()
 	}
 	return nil, errStale // somebody came between
+}
+
+// next is what to claim by what is known of the holders. If they left no room when last read, it is what is right
+// should nobody hold the lock any more.
+//
+// Readers that were refused again are spread over the vacant shares, because others claim one at the same time.
+func (a *acquisition) next(refusals int) locktxn.Claim {
+	k := a.set.kind
+	if !k.shared() {
+		return locktxn.Sole(a.lock)
+	}
+	if !a.holders.room(k) {
+		a.holders = holders{}
+	}
+	skip := 0
+	if refusals > 1 && k.name == metadata.HoldsShared {
+		skip = rand.N(1 << min(refusals, 6))
+	}
+	return a.holders.claim(a.lock, k, skip)
 }
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
@@ -149,9 +174,9 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.A
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
 	r, err := a.c.retry.SendFor(ctx, fresh, txn)
-	a.doubt = a.doubt || r.Doubt
+	a.indeterminate = a.indeterminate || r.Indeterminate
 	if err != nil {
-		if r.Doubt {
+		if r.Indeterminate {
 			a.abandon()
 		}
 		if time.Since(began) >= fresh && ctx.Err() == nil {
@@ -181,7 +206,7 @@ func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
 // meet keeps the holders, which an answer has first.
 func (a *acquisition) meet(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
-	a.holders = a.c.holders(a.lock, a.set.kind, r)
+	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
 }
 
@@ -207,9 +232,9 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 		},
 	}
 	l.origin.detached = a.draft.Process.Detached
-	if a.doubt {
+	if a.indeterminate {
 		l.origin.cancel = a.canceller()
-		a.doubt = false
+		a.indeterminate = false
 	}
 	switch lease := a.queue.lease; {
 	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket is kept, with its mark
@@ -227,6 +252,29 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	return l, nil
 }
 
+// ends are the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
+func (a *acquisition) ends() []etcdretry.Watched {
+	layout := a.c.layout
+	keys := []etcdretry.Watched{etcdretry.Deleted(layout.Field(a.lock, metadata.FieldUUID))}
+	if !a.set.kind.shared() {
+		if a.holders.delayed() {
+			keys = append(keys, etcdretry.Deleted(layout.Delay(a.lock)))
+		}
+		return keys
+	}
+	keys = append(keys, deletedIn(layout.Shares(a.lock)))
+	if a.holders.delayed() {
+		keys = append(keys, deletedIn(layout.DelaysAbout(a.lock)))
+	}
+	return keys
+}
+
+// deletedIn watches a range for deletions.
+func deletedIn(from, end string) etcdretry.Watched {
+	return etcdretry.Watched{Key: from,
+		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
+}
+
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
 	lease := a.queue.lease
@@ -238,7 +286,7 @@ func (a *acquisition) abandon() {
 		a.c.leases.drop(lease)
 	}
 	a.queue = queueEntry{}
-	a.doubt = false
+	a.indeterminate = false
 	a.draft.UUID = uuid.NewString()
 }
 
@@ -254,16 +302,16 @@ func (a *acquisition) canceller() func(context.Context) error {
 // cancelLater cancels this attempt in the background.
 func (a *acquisition) cancelLater() { a.c.cancelLater(a.lock, a.draft.UUID, a.canceller()) }
 
-// abandonInDoubt abandons a uuid of which a sending was not answered.
-func (a *acquisition) abandonInDoubt() {
-	if a.doubt {
+// abandonIndeterminate abandons a uuid of which a sending was not answered.
+func (a *acquisition) abandonIndeterminate() {
+	if a.indeterminate {
 		a.abandon()
 	}
 }
 
 // leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
 func (a *acquisition) leaveLater() {
-	if a.doubt {
+	if a.indeterminate {
 		a.abandon()
 		return
 	}
@@ -282,4 +330,21 @@ func (a *acquisition) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("lock %q: %w", a.lock, err)
+}
+
+// heldError names the holder by the last answer.
+func (a *acquisition) heldError() *HeldError {
+	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
+	k := a.set.kind
+	if !a.holders.room(k) {
+		held.Delay = a.holders.lastDelay()
+	}
+	if k.shared() {
+		held.Kind = k.name
+		held.Holders = a.holders.all()
+		held.Limit = k.limit
+		held.Weight = k.weight
+		held.Free = a.holders.free(k.limit)
+	}
+	return held
 }

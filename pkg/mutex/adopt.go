@@ -61,7 +61,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	if err != nil {
 		return nil, err
 	}
-	doc := c.record(name, r, 0)
+	doc := readRecord(c.layout, name, r, 0)
 	if doc.Token == 0 || doc.UUID != uuid {
 		lost := &LostError{Lock: name, UUID: uuid, Certain: true, Ending: c.ending(r, 1), At: c.wall()}
 		if doc.Token != 0 {
@@ -103,7 +103,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 		return err
 	}
 	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, 0), At: c.wall()}
-	if now := c.record(h.Lock, r, 1); now.Token != 0 {
+	if now := readRecord(c.layout, h.Lock, r, 1); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost
@@ -180,20 +180,6 @@ func lastAlive(r *metadata.Record) time.Time {
 	return r.LockedAt
 }
 
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // remember keeps the progress in the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
@@ -205,7 +191,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 	if doc.Extended != nil { // its deadlines are those that are adopted
 		revision := writtenAt(doc, metadata.FieldExtended)
-		l.news = &news{extension: doc.Extended, extended: revision, toldExtended: revision}
+		l.messages = &messages{extension: doc.Extended, extended: revision, deliveredExtension: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
@@ -259,14 +245,14 @@ func (l *Lock) Detach() {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
 	}
 	if !hold.origin.detached {
-		hold.tellDetached()
+		hold.recordDetached()
 	}
 }
 
-// tellDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
-func (l *Lock) tellDetached() {
+// recordDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
+func (l *Lock) recordDetached() {
 	c := l.c
-	tell := func(ctx context.Context) error {
+	record := func(ctx context.Context) error {
 		err := c.detach(ctx, l.held)
 		if _, isLost := errors.AsType[*LostError](err); isLost {
 			return nil
@@ -275,20 +261,70 @@ func (l *Lock) tellDetached() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
-	if tell(ctx) != nil {
+	if record(ctx) != nil {
 		until := time.Now().Add(protocol.StatementTTL)
-		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: tell})
+		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: record})
 	}
 }
 
-// forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
-func (c *Client) forbidLater(lock, uuid string) {
-	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
-		do: func(ctx context.Context) error {
-			lease, err := c.tombstones.grant(ctx)
-			if err == nil {
-				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
-			}
-			return err
-		}})
+// AttributeReserved is the attribute of the record of a reserved lock; its value is true. No process holds such a lock,
+// and the pid in the record is that of a program that may have ended.
+const AttributeReserved = "reserved"
+
+// Reservation is a hold that no process keeps. To give it back or extend it, use [Client.Adopt] with its name and UUID.
+type Reservation struct {
+	Lock  string    // the name of the record, see [Lock.Name]
+	UUID  string    // of the hold
+	Token int64     // see [Lock.Token]
+	Until time.Time // when it is auto-unlocked, wall clock
+}
+
+// Reserve takes the lock for the duration d and leaves it held, even after this process has ended: for maintenance, or
+// to stop programs during an investigation. It waits for the lock as [Client.Lock] does.
+//
+// The reason becomes the purpose of the record and must not be empty, because no process can explain the hold. Nothing
+// extends it: when the time is up, an alert is raised and the lock is auto-unlocked. For an earlier alert, add
+// [AlertAfter].
+//
+// Locks of all kinds can be reserved, such as a whole semaphore with [Exclusive]. [Heartbeat] and [Reentrant] are
+// refused.
+func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration,
+	opts ...Option) (Reservation, error) {
+	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.Lock(ctx, name, opts...) })
+}
+
+// TryReserve is [Client.Reserve] without waiting: if the lock is held, the error is a [*HeldError].
+func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Duration,
+	opts ...Option) (Reservation, error) {
+	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.TryLock(ctx, name, opts...) })
+}
+
+func reserve(reason string, d time.Duration, opts []Option, take func([]Option) (*Lock, error)) (Reservation, error) {
+	// The client's defaults for running holders do not apply here.
+	standard := func(s *settings) {
+		s.alertAfter = d
+		s.maximumHold = 0
+		s.reentrant = false
+	}
+	all := append([]Option{standard}, opts...)
+	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), Detached(),
+		unattended))
+	if err != nil {
+		return Reservation{}, err
+	}
+	defer l.Detach()
+	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
+}
+
+// unattended refuses what a hold without a process cannot have.
+func unattended(s *settings) {
+	switch {
+	case s.holder.Purpose == "":
+		s.problems = append(s.problems,
+			errors.New("a reservation needs a reason: no process can explain what the lock is held for"))
+	case s.maximumHold > 0:
+		s.problems = append(s.problems, errors.New("a reservation has no heartbeat: nothing runs that could extend it"))
+	case s.reentrant:
+		s.problems = append(s.problems, errors.New("a reservation cannot be Reentrant: it is a hold of its own"))
+	}
 }

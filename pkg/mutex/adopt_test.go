@@ -16,7 +16,7 @@ import (
 
 // family is a process that holds lock "a", and its child, each with its own connection.
 func family(t *testing.T, opts ...mutex.Option) (etcd *clientv3.Client, parent *mutex.Lock, child *mutex.Client) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	etcd = server.Client(t)
 	return etcd, take(t, newClient(t, etcd), "a", opts...), newClient(t, server.Client(t))
 }
@@ -159,19 +159,20 @@ func TestHoldIsHandedOver(t *testing.T) {
 
 // A parent that waited for the lock keeps its ticket while it holds; the adopted hold's release ends that, too.
 func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	one := q.wait(c)
-	two := q.wait(c)
-	q.unlock(first)
-	parent := q.turn(one)
-	child := adopt(t, q.client(), parent.UUID())
-	if err := child.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	q.unlock(q.turn(two))
-	parent.Unlock()
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		one := q.wait(c)
+		two := q.wait(c)
+		q.unlock(first)
+		parent := q.turn(one)
+		child := adopt(t, q.client(), parent.UUID())
+		if err := child.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		q.unlock(q.turn(two))
+		parent.Unlock()
+	})
 }
 
 func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {

@@ -300,7 +300,7 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 }
 
 func TestWatchOfARealEtcdTellsOfARequest(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	l := take(t, newClient(t, etcd), "a")
 	asked := l.Asked()
 	etcdtest.Put(t, etcd, "/mutexes/a/asked", protocol.Marshal(request(read(t, etcd, "a"), "ann", "now")))

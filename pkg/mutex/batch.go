@@ -17,8 +17,9 @@ import (
 // batch takes one lock or several in one transaction, all or none, together with the caller's own conditions and
 // writes. It never waits.
 //
-// A single acquisition may stay in doubt, a batch must not: a late commit would do the caller's writes again, or take
-// some locks after others were given back. So a sending without an answer is sealed before its outcome is reported.
+// The outcome of a single acquisition may stay indeterminate, that of a batch must not: a late commit would do the
+// caller's writes again, or take some locks after others were given back. So a sending without an answer is sealed
+// before its outcome is reported.
 type batch struct {
 	c      *Client
 	wanted []*acquisition // by name
@@ -34,6 +35,19 @@ const readsPerLock = 2
 // opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
 // must be left for the report on each condition: etcd counts nested operations on top.
 const opsPerLock = 5
+
+// tryOn takes the lock if the caller's conditions hold.
+func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
+	if a.set.kind.shared() {
+		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
+	}
+	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	locks, err := j.try(ctx)
+	if err != nil {
+		return nil, a.explain(err)
+	}
+	return locks[0], nil
+}
 
 // try takes the locks, sending until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
@@ -71,7 +85,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	defer cancel()
 	r, err := b.c.retry.Send(fresh, txn)
 	switch {
-	case r.Doubt:
+	case r.Indeterminate:
 		return b.settle(ctx, r, err)
 	case err != nil && fresh.Err() != nil && ctx.Err() == nil:
 		return nil, errStale
@@ -108,8 +122,8 @@ func (b *batch) sent() []locktxn.BatchLock {
 	return locks
 }
 
-// settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
-// not. r and err are what came of the sendings.
+// settle makes the outcome of sendings without an answer determinate: no late one is committed any more, and the locks
+// are held or not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)
@@ -125,7 +139,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	}
 	if mine := b.held(s); len(mine) == len(b.wanted) {
 		return b.hold(func(i int) (int64, metadata.Document) {
-			now := b.c.record(b.wanted[i].lock, s, readsPerLock*i)
+			now := readRecord(b.c.layout, b.wanted[i].lock, s, readsPerLock*i)
 			return now.Token, now
 		})
 	} else if lost := b.lostBefore(s, mine, r.TxnResponse != nil && r.Succeeded); lost != nil {
@@ -144,7 +158,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 // held are the locks that this attempt holds, by what the first operations read.
 func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
-		if now := b.c.record(a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
+		if now := readRecord(b.c.layout, a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
 		}
 	}
@@ -198,8 +212,8 @@ func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, 
 func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	var held *HeldError
 	for i, a := range b.wanted {
-		a.holder = b.c.record(a.lock, r, readsPerLock*i)
-		a.holders = holders{writer: a.holder, delay: b.c.delay(a.lock, r, readsPerLock*i+1)}
+		a.holder = readRecord(b.c.layout, a.lock, r, readsPerLock*i)
+		a.holders = holders{writer: a.holder, delay: readDelay(b.c.layout, a.lock, r, readsPerLock*i+1)}
 		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
 			held = a.heldError()
 		}
@@ -235,17 +249,4 @@ func (b *batch) queued(ctx context.Context) error {
 		}
 	}
 	return errStale
-}
-
-// tryOn takes the lock if the caller's conditions hold.
-func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
-	if a.set.kind.shared() {
-		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
-	}
-	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
-	locks, err := j.try(ctx)
-	if err != nil {
-		return nil, a.explain(err)
-	}
-	return locks[0], nil
 }

@@ -75,7 +75,7 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {
 				t.Errorf("it says %q %q %d %v", l.Name(), l.UUID(), l.Token(), l.Deadline())
 			}
-			etcd := etcdtest.Start(t).Client(t)
+			etcd := etcdtest.Shared(t).Client(t)
 			for what, guards := range map[string][]clientv3.Cmp{"guard": {l.Guard()}, "guards": l.Guards()} {
 				r, err := etcd.Txn(context.Background()).If(guards...).Then(clientv3.OpPut("/mine", "1")).Commit()
 				if err != nil || r.Succeeded {
@@ -110,7 +110,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 }
 
 func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	both := heldTogether(t, etcd, locks)
 	l := mutex.FromContext(both.Context())
@@ -152,7 +152,7 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 }
 
 func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	both := heldTogether(t, etcd, locks)
 	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {

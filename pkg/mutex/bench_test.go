@@ -292,8 +292,9 @@ func BenchmarkDelayCompare(b *testing.B) {
 	now := time.Now()
 	once := func(lock string, compare bool) error {
 		id := uuid.NewString()
-		fields, err := metadata.Draft{UUID: id, Owner: "billing", Hostname: "host-1", PID: 17,
-			Purpose: "send the invoices of the month", LockedAt: now, AlertAt: now.Add(time.Minute),
+		fields, err := metadata.Draft{UUID: id,
+			Holder: metadata.Holder{Owner: "billing", Hostname: "host-1", PID: 17,
+				Purpose: "send the invoices of the month"}, LockedAt: now, AlertAt: now.Add(time.Minute),
 			AutoUnlockAt: now.Add(2 * time.Minute)}.Fields()
 		if err != nil {
 			return err

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -69,7 +68,7 @@ type Client struct {
 	layout protocol.Layout
 	opts   Options
 	about  string // client member of the records
-	pid    int
+	pid    int64
 
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
@@ -84,8 +83,7 @@ type Client struct {
 	leases     *leases
 	traces     traces
 	holds      holds
-	lines      lines
-	exits      exits
+	waiters    *waiters
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -108,9 +106,8 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	o.Prefix = layout.Prefix()
-	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
-	c.lines.c = c
-	c.exits.c = c
+	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(),
+		pid: int64(os.Getpid())}
 	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
@@ -119,6 +116,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
+	c.waiters = &waiters{retry: c.retry, layout: layout}
 	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
 	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
 	if _, err := c.Draft("check"); err != nil {
@@ -205,12 +203,13 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	if err != nil {
 		return settings{}, metadata.Draft{}, err
 	}
+	set.holder.Hostname = c.opts.Hostname
+	set.holder.PID = c.pid
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
-		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth), Process: process,
-		LockDelay: set.lockDelay,
+		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes,
+		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil
 }
 
@@ -237,6 +236,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// moment is one moment on both clocks of the machine.
+type moment struct{ monotonic, wall time.Time }
+
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
 // wall is the time that is written into records.
@@ -246,7 +248,63 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 // before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
 const MaxRetryDelay = etcdretry.MaxDelay
 
-// record decodes the record that the operation with this number read.
-func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {
-	return metadata.Decode(lock, locktxn.Fields(c.layout, a.Keys(op)))
+// cancelLater cancels an attempt in the background.
+func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})
+}
+
+// cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it and nothing
+// will be, and it stands in no queue. Which share it may have is learned only by the tombstone, and withdrawn after it.
+func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid string) error {
+	claim := k.claim(lock)
+	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.Cancel(c.layout, claim, uuid, lease)
+	}, locktxn.Withdraw(c.layout, claim, uuid))
+	if !claim.Shares || r.TxnResponse == nil {
+		return err
+	}
+	h := readHolders(c.layout, lock, k, r)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.Sole(mine.Name), uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. Where etcd has no space
+// for a tombstone, what the attempt acquired with the last space is at least withdrawn.
+func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
+	withdraw locktxn.Txn) (r etcdretry.Answer, err error) {
+	lease, err := c.tombstones.grant(ctx)
+	if err == nil {
+		r, err = c.retry.Send(ctx, cancel(lease))
+	}
+	switch {
+	case locktxn.LeaseGone(err):
+		c.tombstones.forget(lease)
+	case locktxn.NoSpace(err):
+		r, _ = c.retry.Send(ctx, withdraw)
+	}
+	return r, err
+}
+
+// leaveLater is leaveAlone in the background, of an attempt whose lease is revoked after that.
+func (c *Client) leaveLater(lock, uuid string) {
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
+		do: func(ctx context.Context) error {
+			_, err := c.waiters.leaveAlone(ctx, lock, uuid)
+			return err
+		}})
+}
+
+// forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
+func (c *Client) forbidLater(lock, uuid string) {
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
+		do: func(ctx context.Context) error {
+			lease, err := c.tombstones.grant(ctx)
+			if err == nil {
+				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
+			}
+			return err
+		}})
 }

@@ -15,40 +15,41 @@ import (
 func TestCloseWhileManyWait(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			var log bytes.Buffer
-			c, err := mutex.New(q.server.Client(t),
-				mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			first := take(t, q.client(), "a", kind[0]...)
-			const waiters = 50
-			ended := make(chan error, waiters)
-			for range waiters {
-				go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
-			}
-			etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-			other := q.wait(q.client(), kind[0]...)
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-			for range waiters {
-				if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
-					t.Errorf("a wait ended with %v", err)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				var log bytes.Buffer
+				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
+				c, err := mutex.New(q.connect(t), mutex.Options{Logger: slog.New(warnings)})
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if log.Len() > 0 {
-				t.Errorf("Close says:\n%s", log.String())
-			}
-			if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
-				t.Errorf("waiting: %+v", w)
-			}
-			if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
-				t.Errorf("after Close: %v", err)
-			}
-			q.unlock(first)
-			q.unlock(q.turn(other))
+				first := take(t, q.client(), "a", kind[0]...)
+				const waiters = 50
+				ended := make(chan error, waiters)
+				for range waiters {
+					go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
+				}
+				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+				other := q.wait(q.client(), kind[0]...)
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				for range waiters {
+					if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
+						t.Errorf("a wait ended with %v", err)
+					}
+				}
+				if log.Len() > 0 {
+					t.Errorf("Close says:\n%s", log.String())
+				}
+				if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
+					t.Errorf("waiting: %+v", w)
+				}
+				if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+				q.unlock(first)
+				q.unlock(q.turn(other))
+			})
 		})
 	}
 }

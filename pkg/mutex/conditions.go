@@ -1,6 +1,8 @@
 package mutex
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,6 +14,131 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
+
+// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold, too:
+// the writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of
+// the locks, as for [Then].
+//
+// nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
+// error, such as a [*ConditionError], the lock is held as before.
+//
+// After an [ErrUnknown] call UnlockWith again with the same writes to learn what became of them, or [Lock.Unlock] to
+// give up. An ErrUnknown may be a ConditionError, too: the condition did not hold when etcd answered, but an earlier
+// request was not answered, and may still be committed if the condition comes to hold.
+//
+// It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
+func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
+	if l.none() {
+		return errNoHold
+	}
+	err := l.unlockWith(writes, only)
+	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
+		return err
+	}
+	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
+}
+
+func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
+	if err := l.alone(); err != nil {
+		return err
+	}
+	release := l.releaseTxn()
+	if err := l.checkRelease(release, writes, only); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
+	defer cancel()
+	select {
+	case l.extension.mutex <- struct{}{}: // an extension that comes after the release would take it for a loss
+		defer func() { <-l.extension.mutex }()
+	case <-ctx.Done():
+		return l.causeOr(ctx.Err())
+	}
+	if err := l.err(); err != nil {
+		return err
+	}
+	defer l.beginRelease()()
+	tombstone := tombstoneOf(writes)
+	tombstones := l.c.releases
+	if l.origin.cancel != nil { // the tombstone also keeps out what is still on its way of the acquisition
+		tombstones = l.c.tombstones
+	}
+	r, err := tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
+	})
+	switch {
+	case err != nil && r.Indeterminate:
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case err != nil:
+		return err
+	case r.Succeeded || l.entombed(r, tombstone):
+		return l.finishRelease()
+	}
+	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.stands(&now) {
+		return l.causeOr(l.gone(ctx, nil))
+	}
+	return l.refusal(r, only)
+}
+
+// alone is an error unless this handle is the only one of its hold.
+func (l *Lock) alone() error {
+	hold := l.root()
+	if l.forGroup {
+		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
+	}
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	if l != hold || hold.reentry.count > 0 {
+		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one " +
+			"before")
+	}
+	return nil
+}
+
+// checkRelease refuses what etcd would refuse, and what would reach into the locks.
+func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []clientv3.Cmp) error {
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
+	if err := l.c.checkWrites(only, writes, l.set.documents, room); err != nil {
+		return err
+	}
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes))
+}
+
+// tombstoneOf is the same for the same writes.
+func tombstoneOf(writes []clientv3.Op) string {
+	sum := sha256.New()
+	for _, w := range writes {
+		fmt.Fprintf(sum, "%v %q %q %q\n", w.IsPut(), w.KeyBytes(), w.RangeBytes(), w.ValueBytes())
+	}
+	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
+}
+
+// entombed reports whether the tombstone is that of an earlier sending of the same writes.
+func (l *Lock) entombed(r etcdretry.Answer, tombstone string) bool {
+	kvs := r.Keys(0).Kvs
+	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
+}
+
+// finishRelease ends the handle of a lock that was given back.
+func (l *Lock) finishRelease() error {
+	if l.finish(ErrUnlocked) {
+		l.notifyReleased(nil)
+	}
+	l.unlocking.once.Do(func() { l.freeLease(true) })
+	return nil
+}
+
+// refusal is why a hold that stands was not released, by what the transaction read.
+func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
+	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
+	case failed == nil:
+		return ErrUnknown // the answer is none of etcd's
+	case r.Indeterminate: // an earlier sending may still come, and find that they hold
+		return fmt.Errorf("%w: %w", ErrUnknown, failed)
+	default:
+		return failed
+	}
+}
 
 // checkWrites refuses what etcd would refuse, and what would reach into the locks.
 func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents locktxn.Documents, room int) error {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	etcdtest.Put(t, etcd, "/state", "ready")
 	etcdtest.Put(t, etcd, "/old/1", "x")
@@ -43,7 +43,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
@@ -59,7 +59,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
 		t.Errorf("the first that failed had %v", kv)
 	}
-	want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`
+	want := fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since revision %d; `+
+		`there is no key "/nothing"`, failed.Failed[0].Keys[0].ModRevision)
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -81,7 +82,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
@@ -152,9 +153,9 @@ func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	locks := newClient(t, connect(t, proxy.Endpoint()))
+	locks := newClient(t, server.Through(t, proxy.Endpoint()))
 	take(t, locks, "warm").Unlock()
 	etcd := server.Client(t)
 
@@ -199,7 +200,7 @@ func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[h
 }
 
 func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
 	locks := newClient(t, etcd)
@@ -221,7 +222,7 @@ func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
 }
 
 func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	other := newClient(t, server.Client(t))
 	holder := take(t, other, "a")
@@ -242,7 +243,7 @@ func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	other := newClient(t, server.Client(t))
 	holder := take(t, other, "a")
@@ -312,22 +313,23 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 }
 
 func TestConditionsDoNotPassTheQueue(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	write := mutex.Then(clientv3.OpPut("/x", ""))
-	ticket := "00000000-0000-4000-8000-000000000001"
-	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
-	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), ticket)
-	_, err := c.TryLock(t.Context(), "a", write)
-	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Position != 2 {
-		t.Errorf("while others queue: %v", err)
-	}
-	q.unlock(take(t, c, "a", write, mutex.WithoutQueue()))
-	q.delete(layout(t).Ticket("a", ticket)) // the tail is left behind
-	q.unlock(take(t, c, "a", write))
-	if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		write := mutex.Then(clientv3.OpPut("/x", ""))
+		ticket := "00000000-0000-4000-8000-000000000001"
+		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
+		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), ticket)
+		_, err := c.TryLock(t.Context(), "a", write)
+		if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Position != 2 {
+			t.Errorf("while others queue: %v", err)
+		}
+		q.unlock(take(t, c, "a", write, mutex.WithoutQueue()))
+		q.delete(layout(t).Ticket("a", ticket)) // the tail is left behind
+		q.unlock(take(t, c, "a", write))
+		if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
 }
 
 // value is what a key has, and since which revision.

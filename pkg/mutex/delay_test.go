@@ -41,66 +41,68 @@ func delayOver(t testing.TB, etcd *clientv3.Client, name string) {
 }
 
 func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
-	if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
-		t.Errorf("the record says %+v", d.Record)
-	}
-	waiters := []*waiter{q.wait(q.client()), q.wait(c), q.wait(q.client())}
-	endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
+		if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
+			t.Errorf("the record says %+v", d.Record)
+		}
+		waiters := []*waiter{q.wait(q.client()), q.wait(c), q.wait(q.client())}
+		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked)
 
-	<-former.Context().Done()
-	if lost, ok := errors.AsType[*mutex.LostError](context.Cause(former.Context())); !ok || lost.Ending == nil {
-		t.Errorf("the former holder is told %v", context.Cause(former.Context()))
-	}
-	if r, err := q.etcd.Txn(context.Background()).If(former.Guard()).Commit(); err != nil || r.Succeeded {
-		t.Errorf("the guard of the former holder: %v, %v", r, err)
-	}
-	_, err := c.TryLock(context.Background(), "a")
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Holder.Token != 0 || held.Delay == nil || held.Delay.UUID != former.UUID() ||
-		held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
-		t.Fatalf("a newcomer is told %+v", err)
-	}
-	want := `nobody holds lock "a"; a lock delay after the hold of billing on host-1 lasts until `
-	if !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("the error is %q, want %q and the time", err, want)
-	}
-	if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
-		t.Errorf("several locks, one of them in its delay: %v", err)
-	}
-	for _, w := range waiters {
-		select {
-		case <-w.got:
-			t.Fatal("a waiter got the lock within the delay")
-		default:
+		<-former.Context().Done()
+		if lost, ok := errors.AsType[*mutex.LostError](context.Cause(former.Context())); !ok || lost.Ending == nil {
+			t.Errorf("the former holder is told %v", context.Cause(former.Context()))
 		}
-	}
-	delayOver(t, q.etcd, "a")
-	last := former
-	for i, w := range waiters {
-		l := q.turn(w)
-		if l.Token() <= last.Token() {
-			t.Errorf("waiter %d has token %d after %d", i, l.Token(), last.Token())
+		if r, err := q.etcd.Txn(context.Background()).If(former.Guard()).Commit(); err != nil || r.Succeeded {
+			t.Errorf("the guard of the former holder: %v, %v", r, err)
 		}
-		q.unlock(l)
-		last = l
-	}
+		_, err := c.TryLock(context.Background(), "a")
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !ok || held.Holder.Token != 0 || held.Delay == nil || held.Delay.UUID != former.UUID() ||
+			held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
+			t.Fatalf("a newcomer is told %+v", err)
+		}
+		want := `nobody holds lock "a"; a lock delay after the hold of billing on host-1 lasts until `
+		if !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("the error is %q, want %q and the time", err, want)
+		}
+		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("several locks, one of them in its delay: %v", err)
+		}
+		for _, w := range waiters {
+			select {
+			case <-w.got:
+				t.Fatal("a waiter got the lock within the delay")
+			default:
+			}
+		}
+		delayOver(t, q.etcd, "a")
+		last := former
+		for i, w := range waiters {
+			l := q.turn(w)
+			if l.Token() <= last.Token() {
+				t.Errorf("waiter %d has token %d after %d", i, l.Token(), last.Token())
+			}
+			q.unlock(l)
+			last = l
+		}
+	})
 }
 
 // The delay is written by one process and ended by none: etcd does that.
 func TestADelayEndsByItself(t *testing.T) {
-	q := newLine(t)
-	take(t, q.client(), "a", mutex.LockDelay(1500*time.Millisecond))
-	w := q.wait(q.client())
-	began := time.Now()
-	endHold(t, q.etcd, "a", metadata.EndedForced)
-	l := q.turn(w)
-	if took := time.Since(began); took < 2*time.Second {
-		t.Errorf("the delay of 1.5 s, which is written as 2, took %v", took)
-	}
-	q.unlock(l)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		take(t, q.client(), "a", mutex.LockDelay(1500*time.Millisecond))
+		w := q.wait(q.client())
+		began := time.Now()
+		endHold(t, q.etcd, "a", metadata.EndedForced)
+		l := q.turn(w)
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("the delay of 1.5 s, which is written as 2, took %v", took)
+		}
+		q.unlock(l)
+	})
 }
 
 func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
@@ -109,125 +111,130 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 		"a writer": {mutex.Exclusive()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := newLine(t)
-			take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
-			endHold(t, q.etcd, "a", metadata.EndedForced)
-			told := make(chan mutex.Waiting, 100)
-			got := make(chan *mutex.Lock, 1)
-			c := q.client()
-			go func() {
-				l, err := c.Lock(context.Background(), "a", append(opts,
-					mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
-				if err != nil {
-					t.Error(err)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
+				endHold(t, q.etcd, "a", metadata.EndedForced)
+				told := make(chan mutex.Waiting, 100)
+				got := make(chan *mutex.Lock, 1)
+				c := q.client()
+				go func() {
+					l, err := c.Lock(context.Background(), "a", append(opts,
+						mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
+					if err != nil {
+						t.Error(err)
+					}
+					got <- l
+				}()
+				if w := <-told; w.Delay == nil || w.Delay.Ended != metadata.EndedForced || w.Holder.Token != 0 {
+					t.Errorf("it waits for %+v", w)
 				}
-				got <- l
-			}()
-			if w := <-told; w.Delay == nil || w.Delay.Ended != metadata.EndedForced || w.Holder.Token != 0 {
-				t.Errorf("it waits for %+v", w)
-			}
-			delayOver(t, q.etcd, "a")
-			if l := <-got; l != nil {
-				q.unlock(l)
-			}
+				delayOver(t, q.etcd, "a")
+				if l := <-got; l != nil {
+					q.unlock(l)
+				}
+			})
 		})
 	}
 }
 
 func TestPermitsInTheirDelayAreTaken(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	semaphore := mutex.Semaphore(4)
-	take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
-	second := take(t, c, "a", semaphore)
-	endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
-	third := take(t, c, "a", semaphore)
-	if third.Name() != "a#3" {
-		t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
-	}
-	_, err := c.TryLock(context.Background(), "a", semaphore)
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
-		t.Fatalf("told %+v", err)
-	}
-	if !strings.Contains(err.Error(), "0 of 4 permits free") || !strings.Contains(err.Error(), "a lock delay after") {
-		t.Errorf("the error is %q", err)
-	}
-	w := q.wait(q.client(), semaphore, mutex.Weight(2))
-	delayOver(t, q.etcd, "a#1")
-	l := q.turn(w)
-	if l.Name() != "a#1" {
-		t.Errorf("then %s", l.Name())
-	}
-	for _, l := range []*mutex.Lock{second, third, l} {
-		q.unlock(l)
-	}
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		semaphore := mutex.Semaphore(4)
+		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
+		second := take(t, c, "a", semaphore)
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
+		third := take(t, c, "a", semaphore)
+		if third.Name() != "a#3" {
+			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
+		}
+		_, err := c.TryLock(context.Background(), "a", semaphore)
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !ok || held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
+			t.Fatalf("told %+v", err)
+		}
+		if text := err.Error(); !strings.Contains(text, "0 of 4 permits free") ||
+			!strings.Contains(text, "a lock delay after") {
+			t.Errorf("the error is %q", err)
+		}
+		w := q.wait(q.client(), semaphore, mutex.Weight(2))
+		delayOver(t, q.etcd, "a#1")
+		l := q.turn(w)
+		if l.Name() != "a#1" {
+			t.Errorf("then %s", l.Name())
+		}
+		for _, l := range []*mutex.Lock{second, third, l} {
+			q.unlock(l)
+		}
+	})
 }
 
 func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
-	endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
-	if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); !errors.Is(err, mutex.ErrHeld) ||
-		!strings.HasPrefix(err.Error(), `nobody holds lock "a"; a lock delay`) {
-		t.Errorf("a writer: %v", err)
-	}
-	reader := take(t, q.client(), "a", mutex.Shared())
-	if reader.Name() != "a#2" {
-		t.Errorf("a reader has %s", reader.Name())
-	}
-	q.unlock(reader)
-	w := q.wait(q.client(), mutex.Exclusive())
-	delayOver(t, q.etcd, "a#1")
-	q.unlock(q.turn(w))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
+		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); !errors.Is(err, mutex.ErrHeld) ||
+			!strings.HasPrefix(err.Error(), `nobody holds lock "a"; a lock delay`) {
+			t.Errorf("a writer: %v", err)
+		}
+		reader := take(t, q.client(), "a", mutex.Shared())
+		if reader.Name() != "a#2" {
+			t.Errorf("a reader has %s", reader.Name())
+		}
+		q.unlock(reader)
+		w := q.wait(q.client(), mutex.Exclusive())
+		delayOver(t, q.etcd, "a#1")
+		q.unlock(q.turn(w))
+	})
 }
 
 // Clients that do not know delays are not kept back; the page says so.
 func TestAClientThatDoesNotKnowDelays(t *testing.T) {
-	q := newLine(t)
-	take(t, q.client(), "a", mutex.LockDelay(time.Hour))
-	w := q.wait(q.client())
-	endHold(t, q.etcd, "a", metadata.EndedForced)
-	uuid := layout(t).Field("a", metadata.FieldUUID)
-	other := "00000000-0000-4000-8000-000000000001"
-	if r, err := q.etcd.Txn(context.Background()).If(clientv3.Compare(clientv3.CreateRevision(uuid), "=", 0)).
-		Then(clientv3.OpPut(uuid, other)).Commit(); err != nil || !r.Succeeded {
-		t.Fatal(r, err)
-	}
-	delayOver(t, q.etcd, "a")
-	if _, err := q.client().TryLock(context.Background(), "a"); !errors.Is(err, mutex.ErrHeld) {
-		t.Errorf("while it holds the lock: %v", err)
-	}
-	q.delete(uuid)
-	q.unlock(q.turn(w))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		take(t, q.client(), "a", mutex.LockDelay(time.Hour))
+		w := q.wait(q.client())
+		endHold(t, q.etcd, "a", metadata.EndedForced)
+		uuid := layout(t).Field("a", metadata.FieldUUID)
+		other := "00000000-0000-4000-8000-000000000001"
+		if r, err := q.etcd.Txn(context.Background()).If(clientv3.Compare(clientv3.CreateRevision(uuid), "=", 0)).
+			Then(clientv3.OpPut(uuid, other)).Commit(); err != nil || !r.Succeeded {
+			t.Fatal(r, err)
+		}
+		delayOver(t, q.etcd, "a")
+		if _, err := q.client().TryLock(context.Background(), "a"); !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("while it holds the lock: %v", err)
+		}
+		q.delete(uuid)
+		q.unlock(q.turn(w))
+	})
 }
 
 // What is written there does not matter, only that it is.
 func TestADelayThatCannotBeRead(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
-		key := layout(t).Delay("a")
-		etcdtest.Put(t, q.etcd, key, value)
-		_, err := c.TryLock(context.Background(), "a")
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Delay == nil || !held.Delay.Unreadable {
-			t.Errorf("value %d: %+v", i, err)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
+			key := layout(t).Delay("a")
+			etcdtest.Put(t, q.etcd, key, value)
+			_, err := c.TryLock(context.Background(), "a")
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Delay == nil || !held.Delay.Unreadable {
+				t.Errorf("value %d: %+v", i, err)
+			}
+			if want := `nobody holds lock "a"; a lock delay stands until somebody ends it`; fmt.Sprint(err) != want {
+				t.Errorf("value %d: %v, want %s", i, err, want)
+			}
+			if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(1)); !errors.Is(err, mutex.ErrHeld) {
+				t.Errorf("value %d: a permit: %v", i, err)
+			}
+			q.delete(key)
+			q.unlock(take(t, c, "a"))
 		}
-		if want := `nobody holds lock "a"; a lock delay stands until somebody ends it`; fmt.Sprint(err) != want {
-			t.Errorf("value %d: %v, want %s", i, err, want)
-		}
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(1)); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("value %d: a permit: %v", i, err)
-		}
-		q.delete(key)
-		q.unlock(take(t, c, "a"))
-	}
+	})
 }
 
 func TestLockDelaysThatMakeNoSense(t *testing.T) {
-	c := newClient(t, etcdtest.Start(t).Client(t))
+	c := newClient(t, etcdtest.Shared(t).Client(t))
 	for _, d := range []time.Duration{-1, -time.Second, time.Hour + 1} {
 		if _, err := c.TryLock(context.Background(), "a", mutex.LockDelay(d)); err == nil ||
 			!strings.Contains(err.Error(), "the lock delay is") {
@@ -237,7 +244,7 @@ func TestLockDelaysThatMakeNoSense(t *testing.T) {
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	c := newClient(t, etcd)
 	for _, d := range []struct {
 		opts []mutex.Option

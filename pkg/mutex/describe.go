@@ -73,18 +73,9 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 
 // describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
+	words, _ := metadata.EndingOf(e.Ended)
 	var b strings.Builder
-	switch e.Ended {
-	case metadata.EndedForced:
-		b.WriteString("force-unlocked")
-	case metadata.EndedAutoUnlocked:
-		b.WriteString("auto-unlocked")
-	case metadata.EndedAbandoned:
-		b.WriteString("auto-unlocked as abandoned")
-	default:
-		b.WriteString(or(plain(e.Ended), "ended"))
-	}
-	b.WriteString(" by " + or(plain(e.By), "somebody unknown"))
+	b.WriteString(plain(words.Verb) + " by " + or(plain(e.By), "somebody unknown"))
 	if !e.EndedAt.IsZero() {
 		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
@@ -115,4 +106,22 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
+func describeRequest(r *metadata.Request, now time.Time) string {
+	who := or(plain(r.By), "somebody unknown")
+	if r.Source == metadata.SourceWaiter {
+		who += ", who waits for it,"
+	}
+	return who + because(r.At.Time, r.Reason, now)
+}
+
+// because is when something was done, and why.
+func because(at time.Time, reason string, now time.Time) string {
+	when := ""
+	if !at.IsZero() {
+		when = " " + text.RelativeWords(at, now)
+	}
+	return when + ": " + or(plain(reason), "no reason given")
 }

@@ -102,24 +102,43 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 	} {
 		for kind, options := range kinds {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				t.Parallel()
-				server := etcdtest.Start(t)
-				etcd := server.Client(t)
-				first := stallFirst(etcd)
-				locks := unhurried(t, etcd)
-				l := take(t, locks, "a", options...)
-				uuid := l.UUID()
-				other := server.Client(t)
-				end(t, other, locks, l)
-				first.arrive(t)
-				if doc := read(t, other, l.Name()); len(doc.Fields) > 0 {
-					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
-				}
-				if life := lifeOf(t, other, layout(t).Cancelled(uuid)); life < 30*time.Minute {
-					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
-				}
+				lineInABubble(t, func(t *testing.T, q *line) {
+					etcd := q.connect(t)
+					first := stallFirst(etcd)
+					locks := unhurried(t, etcd)
+					l := take(t, locks, "a", options...)
+					uuid := l.UUID()
+					other := q.connect(t)
+					end(t, other, locks, l)
+					first.arrive(t)
+					if doc := read(t, other, l.Name()); len(doc.Fields) > 0 {
+						t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
+					}
+					if life := lifeOf(t, other, layout(t).Cancelled(uuid)); life < 30*time.Minute {
+						t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
+					}
+				})
 			})
 		}
+	}
+}
+
+// A first sending that comes after its repetition was refused, and after the lock became free, takes nothing.
+func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				holder := take(t, q.client(), "a", kind[0]...)
+				etcd := q.connect(t)
+				first := stallFirst(etcd)
+				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
+					t.Fatalf("want a refusal, got %v", err)
+				}
+				time.Sleep(time.Second) // it is cancelled in the background
+				q.unlock(holder)
+				first.arrive(t)
+			})
+		})
 	}
 }
 
@@ -140,26 +159,27 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 // An unanswered attempt from before its waiter joined the queue must not overtake earlier waiters: it would wait for
 // them, and they for it.
 func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
-	q := newLine(t)
-	holder := take(t, q.client(), "a")
-	etcd := q.server.Client(t)
-	first := stallFirst(etcd)
-	late := unhurried(t, etcd)
-	const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
-	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
-	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), dead)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		holder := take(t, q.client(), "a")
+		etcd := q.connect(t)
+		first := stallFirst(etcd)
+		late := unhurried(t, etcd)
+		const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
+		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
+		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), dead)
 
-	one := q.wait(late)
-	two := q.wait(q.client())
-	two.cancel() // and takes the tail along
-	<-two.got
-	q.unlock(holder)
-	first.arrive(t)
-	if doc := read(t, q.etcd, "a"); doc.Token != 0 {
-		t.Errorf("the late sending took the lock, as %s", doc.UUID)
-	}
-	q.delete(layout(t).Ticket("a", dead))
-	q.unlock(q.turn(one))
+		one := q.wait(late)
+		two := q.wait(q.client())
+		two.cancel() // and takes the tail along
+		<-two.got
+		q.unlock(holder)
+		first.arrive(t)
+		if doc := read(t, q.etcd, "a"); doc.Token != 0 {
+			t.Errorf("the late sending took the lock, as %s", doc.UUID)
+		}
+		q.delete(layout(t).Ticket("a", dead))
+		q.unlock(q.turn(one))
+	})
 }
 
 // A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.
@@ -230,28 +250,31 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 
 // Leftovers of a record that only lost its uuid, deleted or leased, do not become part of the next hold.
 func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
-	for field, value := range map[string]string{
-		"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
-	} {
-		etcdtest.Put(t, etcd, layout(t).Field("a", field), value)
-	}
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(15*time.Second))
-	_, err := locks.TryLock(context.Background(), "a")
-	held, isHeld := errors.AsType[*mutex.HeldError](err)
-	if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil ||
-		time.Since(held.Holder.LockedAt) > time.Hour {
-		t.Errorf("the holder is %v", err)
-	}
-	etcdtest.Eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })
-	if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
-		t.Errorf("the heartbeat says %+v", doc.Alive)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	lineInABubble(t, func(t *testing.T, q *line) {
+		etcd := q.etcd
+		for field, value := range map[string]string{
+			"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
+		} {
+			etcdtest.Put(t, etcd, layout(t).Field("a", field), value)
+		}
+		locks := newClient(t, etcd)
+		l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour),
+			mutex.AutoUnlockAfter(15*time.Second))
+		_, err := locks.TryLock(context.Background(), "a")
+		held, isHeld := errors.AsType[*mutex.HeldError](err)
+		if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil ||
+			time.Since(held.Holder.LockedAt) > time.Hour {
+			t.Errorf("the holder is %v", err)
+		}
+		etcdtest.Eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })
+		if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
+			t.Errorf("the heartbeat says %+v", doc.Alive)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
 }

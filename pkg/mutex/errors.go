@@ -284,3 +284,16 @@ func (noHold) Is(target error) bool { return target == ErrNotHeld }
 
 // ended is why ctx ended.
 func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
+
+// AskedError says that work ended early because somebody asked for it.
+type AskedError struct {
+	Lock    string // its name
+	Request metadata.Request
+	At      time.Time // when the work ended, wall clock
+}
+
+// Error is one line, in which text from outside is made harmless.
+func (e *AskedError) Error() string {
+	by := describeRequest(&e.Request, e.At)
+	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Lock), by)
+}

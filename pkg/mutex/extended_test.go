@@ -24,7 +24,8 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 		At: metadata.Time{Time: now}, AutoUnlockAt: metadata.Time{Time: doc.AutoUnlockAt},
 		Seconds: int64(d / time.Second)}
 	txn := locktxn.Extend(layout(t), locktxn.Extension{Record: &doc.Record, AlertAt: metadata.FormatTime(alertAt),
-		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: by, Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
+		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: protocol.Marshal(by),
+		Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.apply(&heldTxn{cmps: txn.If, thenOps: txn.Then}); !r.Succeeded {

@@ -11,9 +11,12 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 // newClient returns a client that is closed, and has cleaned up, when the test ends.
 func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {

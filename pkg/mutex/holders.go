@@ -1,8 +1,11 @@
 package mutex
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,6 +15,115 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// kind is how a lock is shared with others. The zero kind is the plain lock, which is not. All kinds are claimed by one
+// machine, [acquisition.try] and [acquisition.queueUp]: what differs is in this file.
+type kind struct {
+	name   string // a value of the record's attribute kind; empty for a plain lock
+	limit  int    // of a semaphore
+	weight int    // permits asked for; 0 is 1
+
+	options []string // that chose it, to say which of them contradict each other
+}
+
+// maxReaders is how many readers a read-write lock must have names for.
+const maxReaders = 99_999
+
+// MaxLimit is the greatest number of permits of a semaphore.
+const MaxLimit = 1_000_000
+
+// shared reports whether several can hold the lock.
+func (k kind) shared() bool { return k.name != "" }
+
+// settle fills in what the options left open, adds the attributes of the kind, and refuses contradictions.
+func (k *kind) settle(attributes *map[string]any) error {
+	switch {
+	case !k.shared() && k.weight != 0:
+		return errors.New("a weight is for a semaphore: add the option Semaphore")
+	case !k.shared():
+		return nil
+	}
+	for _, other := range k.options[1:] {
+		if other != k.options[0] {
+			return fmt.Errorf("the options %s and %s contradict each other: a hold is of one kind", k.options[0], other)
+		}
+	}
+	about := map[string]any{metadata.AttributeKind: k.name}
+	if k.name == metadata.HoldsPermits {
+		k.weight = max(k.weight, 1)
+		if k.weight > k.limit {
+			return fmt.Errorf("the weight is %d permits, the semaphore has only %d", k.weight, k.limit)
+		}
+		about[metadata.AttributePermits], about[metadata.AttributeLimit] = k.weight, k.limit
+	} else if k.weight != 0 {
+		return errors.New("a weight is for a semaphore, not for a read-write lock")
+	}
+	for name := range *attributes {
+		if name == metadata.AttributeKind || name == metadata.AttributePermits || name == metadata.AttributeLimit {
+			return fmt.Errorf("attribute %q: with the option %s the name belongs to the protocol", name, k.options[0])
+		}
+	}
+	maps.Copy(about, *attributes)
+	*attributes = about
+	return nil
+}
+
+// checkName wants a name whose shares have valid names, too, and are nobody else's.
+func (k kind) checkName(name string) error {
+	if !k.shared() {
+		return nil
+	}
+	if lock, number, ok := metadata.ParseShare(name); ok {
+		return fmt.Errorf("the name ends like that of share %d of the lock %q: choose one that does not end in # and "+
+			"a number", number, lock)
+	}
+	most := maxReaders
+	if k.name == metadata.HoldsPermits {
+		most = k.limit
+	}
+	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most)); len(name) > room {
+		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of its shares",
+			len(name), room)
+	}
+	return nil
+}
+
+// covers reports whether a hold of this kind allows all that one of the other is for: a reader may not write, and two
+// permits are not three.
+func (k kind) covers(wants kind) bool {
+	switch {
+	case k.name == wants.name:
+		return wants.weight <= k.weight
+	case k.name == metadata.HoldsExclusive:
+		return wants.shared()
+	}
+	return false
+}
+
+// claim names a lock of this kind, for what is read of it.
+func (k kind) claim(lock string) locktxn.Claim {
+	return locktxn.Claim{Lock: lock, Record: lock, Shares: k.shared()}
+}
+
+// inTheWay returns which of the holders would have to finish for one more of this kind: all of them for a writer, the
+// writer for a reader, and for permits those who were there first and have enough of them.
+func (k kind) inTheWay(lock string, of []metadata.Document) (some []metadata.Document) {
+	missing := max(k.weight, 1) - k.limit
+	for _, d := range of {
+		missing += permits(&d, k.limit)
+	}
+	for _, d := range of {
+		whole := d.Name == lock
+		switch {
+		case whole, k.name == metadata.HoldsExclusive:
+			some = append(some, d)
+		case k.name == metadata.HoldsPermits && missing > 0:
+			some = append(some, d)
+			missing -= permits(&d, k.limit)
+		}
+	}
+	return some
+}
 
 // holders are those of a lock at one revision. Holds that ended since may have been removed; later ones are not among
 // them. The zero holders are nobody, as before anything is known.
@@ -25,17 +137,22 @@ type holders struct {
 	delays map[int]metadata.Delay // those of shares, by number
 }
 
-// holders are those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
-func (c *Client) holders(lock string, k kind, a etcdretry.Answer) holders {
-	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, 0)}
+// readRecord decodes the record that the operation with this number read.
+func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.Document {
+	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
+}
+
+// readHolders returns those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
+func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) holders {
+	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, 0)}
 	if !k.shared() {
-		h.delay = c.delay(lock, a, 1)
+		h.delay = readDelay(of, lock, a, 1)
 		return h
 	}
-	h.shares = c.shares(lock, a.Keys(1).Kvs)
-	h.delay = c.delay(lock, a, 2)
+	h.shares = readShares(of, lock, a.Keys(1).Kvs)
+	h.delay = readDelay(of, lock, a, 2)
 	for _, kv := range a.Keys(2).Kvs {
-		name := c.layout.Parse(string(kv.Key)).Lock
+		name := of.Parse(string(kv.Key)).Lock
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
 			if h.delays == nil {
 				h.delays = map[int]metadata.Delay{}
@@ -46,17 +163,17 @@ func (c *Client) holders(lock string, k kind, a etcdretry.Answer) holders {
 	return h
 }
 
-// shares are those of a lock, by number, from the keys of all of them in their order.
-func (c *Client) shares(lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
+// readShares returns those of a lock, by number, from the keys of all of them in their order.
+func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
 	shares := map[int]metadata.Document{}
 	for len(kvs) > 0 {
-		name := c.layout.Parse(string(kvs[0].Key)).Lock
+		name := of.Parse(string(kvs[0].Key)).Lock
 		n := 1
-		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
+		for n < len(kvs) && of.Parse(string(kvs[n].Key)).Lock == name {
 			n++
 		}
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			d := metadata.Decode(name, locktxn.Fields(c.layout, &clientv3.GetResponse{Kvs: kvs[:n]}))
+			d := metadata.Decode(name, locktxn.Fields(of, &clientv3.GetResponse{Kvs: kvs[:n]}))
 			if d.Token != 0 {
 				shares[number] = d
 			}
@@ -66,10 +183,10 @@ func (c *Client) shares(lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Do
 	return shares
 }
 
-// delay is the delay of a lock among those that operation op read; nil when there is none.
-func (c *Client) delay(lock string, a etcdretry.Answer, op int) *metadata.Delay {
+// readDelay returns the delay of a lock among those that operation op read; nil when there is none.
+func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.Delay {
 	for _, kv := range a.Keys(op).Kvs {
-		if key := c.layout.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
+		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
 			d := protocol.ReadDelay(lock, locktxn.KV(kv))
 			return &d
 		}
@@ -100,8 +217,8 @@ func (h *holders) delayRevision() int64 {
 }
 
 // gone takes a holder out whose uuid key was deleted, or a delay that is over.
-func (h *holders) gone(c *Client, lock, key string) {
-	switch k := c.layout.Parse(key); {
+func (h *holders) gone(of protocol.Layout, lock, key string) {
+	switch k := of.Parse(key); {
 	case k.Kind == protocol.KindDelay && k.Lock == lock:
 		h.delay = nil
 	case k.Kind == protocol.KindDelay:
@@ -212,4 +329,10 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 		c.Record = metadata.ShareName(lock, h.vacant(0))
 	}
 	return c
+}
+
+// known is what a waiter keeps of the holders, to ask whether they are still the same.
+func (k kind) known(lock string, h holders) locktxn.Known {
+	return locktxn.Known{Lock: lock, Token: h.writer.Token, Delay: h.delayRevision(), Shares: k.shared(),
+		Revision: h.revision}
 }

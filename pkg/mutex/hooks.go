@@ -107,11 +107,11 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonForced       Reason = "forced"        // a person removed it
-	ReasonAutoUnlocked Reason = "auto_unlocked" // an unlocker did, because it was not extended in time
-	ReasonAbandoned    Reason = "abandoned"     // an unlocker did, because a witness said that its holder was dead
-	ReasonRemoved      Reason = "removed"       // it was removed without a note
-	ReasonTime         Reason = "time"          // its time ran out here before etcd confirmed it; it may still stand
+	ReasonForced       Reason = metadata.EndedForced       // a person removed it
+	ReasonAutoUnlocked Reason = metadata.EndedAutoUnlocked // an unlocker did, because it was not extended in time
+	ReasonAbandoned    Reason = metadata.EndedAbandoned    // an unlocker did: a witness said that its holder was dead
+	ReasonRemoved      Reason = "removed"                  // it was removed without a note
+	ReasonTime         Reason = "time"                     // its time ran out here, unconfirmed: it may still stand
 )
 
 // LostReasons returns the reasons of [Lost].

@@ -247,7 +247,7 @@ func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
 
 func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	type key struct{}
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
 	locks, err := mutex.New(etcd, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},

@@ -29,6 +29,7 @@ type line struct {
 	cutShort bool
 }
 
+// newLine is one of a real etcd, which nothing else uses: for benchmarks.
 func newLine(t testing.TB) *line {
 	server := etcdtest.Start(t)
 	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}

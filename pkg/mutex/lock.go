@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Lock is a lock that this process holds, until [Lock.Unlock] or until it is lost. It is safe for concurrent use.
@@ -39,13 +40,10 @@ type Lock struct {
 	cause     error // why the handle ended; nil while it is held
 	deadline  deadline
 	extension extension
-	news      *news // what others wrote for the holder; nil until there is something, or the holder wants to know
+	messages  *messages // what others wrote for the holder; nil until there is something, or the holder wants to know
 	reentry   reentry
 	unlocking unlocking
 }
-
-// moment is one moment on both clocks of the machine.
-type moment struct{ monotonic, wall time.Time }
 
 // origin is how a handle got its hold, and so what else has to end with it.
 type origin struct {
@@ -78,6 +76,22 @@ type extension struct {
 	alertFloor       time.Time // when another process with the uuid wants the alert, wall clock: not before
 	alertAfterUnlock bool      // the alert may come after the auto-unlock, which others put off
 	progress         string    // the last note
+}
+
+// messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
+// guards them.
+type messages struct {
+	request   *metadata.Request // the latest; nil when there is none
+	requested int64             // its revision
+	asked     chan struct{}     // closed with the first request; nil until somebody wants to know
+	listeners []func()          // called with the first request, without mu
+
+	extension *metadata.Extension // the latest; nil when there is none
+	extended  int64               // its revision
+	alertAt   time.Time           // the alert that it granted, wall clock; zero if that is not known
+
+	delivering                           bool // a goroutine tells the holder
+	deliveredRequest, deliveredExtension int64
 }
 
 // reentry counts the handles of one hold. mu of the first one guards it.
@@ -224,6 +238,15 @@ type handleKey struct{}
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(handleKey{}).(*Lock)
 	return l
+}
+
+// Under returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the [*LostError] as
+// its cause, and [FromContext] finds the handle in it. Call done when the work is over.
+func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
+	held := l.Context()
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
+	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func() { detach(); cancel(nil) }
 }
 
 // Locks is the handle of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].

@@ -16,7 +16,7 @@ import (
 )
 
 func TestRecord(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	before := time.Now()
 	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.AlertAfter(time.Minute),
@@ -60,7 +60,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTryLockTellsWhoHoldsIt(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
 		mutex.AlertAfter(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
@@ -84,30 +84,32 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestLockEndsWithItsContext(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a", mutex.Purpose("the first"))
-	defer l.Unlock()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-watches // the holder's and the waiter's
-		<-watches
-		cancel()
-	}()
-	_, err := locks.Lock(ctx, "a")
-	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
-		t.Errorf("want the holder, got %v", err)
-	}
-	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(),
-		`context canceled: lock "a" is held by billing on host-1`) {
-		t.Errorf("want the context's error too, got %v", err)
+	for name, o := range map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()} {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				l := take(t, q.client(), "a")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				began := time.Now()
+				_, err := q.client().Lock(ctx, "a", o)
+				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
+					t.Errorf("want the holder, got %v", err)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
+					`context deadline exceeded: lock "a" is held by billing on host-1`) {
+					t.Errorf("want the context's error too, got %v", err)
+				}
+				if d := time.Since(began); d != time.Minute {
+					t.Errorf("it ended after %v", d)
+				}
+				q.unlock(l)
+			})
+		})
 	}
 }
 
 func TestReleaseWakesTheWaiter(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
 	first := take(t, locks, "a")
@@ -138,7 +140,7 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 }
 
 func TestMutualExclusion(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	var mu sync.Mutex // not what keeps the holders apart: TryLock of it reports whether etcd did
 	var last int64
@@ -171,9 +173,9 @@ func TestMutualExclusion(t *testing.T) {
 }
 
 func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
-	now := time.Now()
+	now := time.Now().Truncate(time.Second) // the client truncates, too
 	var record []clientv3.Op
 	for field, value := range map[string]string{
 		"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e", "hostname": "cron-7", "purpose": "nightly copy",
@@ -195,7 +197,7 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 }
 
 func TestHostileRecord(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	for field, value := range map[string]string{
 		"uuid": "x\x00\xff", "owner": "\x1b[31mroot\n\u202e", "hostname": strings.Repeat("h", 1<<20), "pid": "-1",
@@ -219,7 +221,7 @@ func TestHostileRecord(t *testing.T) {
 }
 
 func TestUnlockTwice(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
 	for range 2 {
@@ -241,7 +243,7 @@ func TestUnlockTwice(t *testing.T) {
 }
 
 func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	ctx, cancel := context.WithCancel(context.Background())
 	err := locks.Do(ctx, "a", func(ctx context.Context) error {
@@ -258,7 +260,7 @@ func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 }
 
 func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	defer func() {
 		if recover() == nil {
@@ -272,7 +274,7 @@ func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
 }
 
 func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
 	write := func() bool {
@@ -297,7 +299,7 @@ func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
 }
 
 func TestNamesThatLookLikePathsDoNotMeet(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	var held []*mutex.Lock
 	for _, name := range []string{"a", "a/b", "ab", ".a", "%2F", "a%2Fb", "ä/日本"} {
@@ -317,7 +319,7 @@ func TestNamesThatLookLikePathsDoNotMeet(t *testing.T) {
 }
 
 func TestClosedClientTakesNoLocks(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
@@ -356,7 +358,7 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			etcd := etcdtest.Start(t).Client(t)
+			etcd := etcdtest.Shared(t).Client(t)
 			l := take(t, newClient(t, etcd), "a")
 			neighbour := take(t, newClient(t, etcd), "a/b")
 			for _, key := range []string{"/mutexes/a/b/uuid", "/mutexes/a/UPPER", "/mutexes/a/note"} {
@@ -377,7 +379,7 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 }
 
 func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute),
 		mutex.AlertAfter(2*time.Hour))

@@ -13,38 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// handle is the handle that stands for all locks.
-func (g *Locks) handle() *Lock {
-	first := g.locks[0]
-	if len(g.locks) == 1 {
-		return first
-	}
-	return &Lock{
-		c: first.c, set: first.set, wanted: first.wanted, held: first.held, site: first.site, began: first.began,
-		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
-	}
-}
-
-// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
-func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
-	defer unlockOnPanic(locks...)()
-	for i, l := range locks {
-		b.wanted[i].notifyAcquired(began, l, nil)
-	}
-	if err == nil {
-		return
-	}
-	failed := b.wanted[0]
-	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		for _, a := range b.wanted {
-			if a.lock == held.Lock {
-				failed = a
-			}
-		}
-	}
-	failed.notifyAcquired(began, nil, err)
-}
-
 // MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with
 // its usual limit of 128 operations.
 const MaxTogether = 24
@@ -247,6 +215,38 @@ func together(locks []*Lock) *Locks {
 		})
 	}
 	return g
+}
+
+// handle is the handle that stands for all locks.
+func (g *Locks) handle() *Lock {
+	first := g.locks[0]
+	if len(g.locks) == 1 {
+		return first
+	}
+	return &Lock{
+		c: first.c, set: first.set, wanted: first.wanted, held: first.held, site: first.site, began: first.began,
+		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
+	}
+}
+
+// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
+func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+	defer unlockOnPanic(locks...)()
+	for i, l := range locks {
+		b.wanted[i].notifyAcquired(began, l, nil)
+	}
+	if err == nil {
+		return
+	}
+	failed := b.wanted[0]
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		for _, a := range b.wanted {
+			if a.lock == held.Lock {
+				failed = a
+			}
+		}
+	}
+	failed.notifyAcquired(began, nil, err)
 }
 
 // explainAll says what was tried, where the error does not say it itself.

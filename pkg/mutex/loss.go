@@ -79,7 +79,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	}
 	lost := l.lostError()
 	lost.Ending = l.c.ending(r, 0)
-	if now := l.c.record(l.held.Lock, r, 1); now.Token != 0 {
+	if now := readRecord(l.c.layout, l.held.Lock, r, 1); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost, nil

@@ -106,7 +106,7 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 }
 
 func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
 	err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
@@ -157,7 +157,7 @@ func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
 }
 
 func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	l := take(t, newClient(t, etcd), "a")
 	defer l.Unlock()

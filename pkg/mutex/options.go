@@ -3,7 +3,10 @@ package mutex
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -34,7 +37,7 @@ const (
 type Option func(*settings)
 
 type settings struct {
-	owner, purpose  string
+	holder          metadata.Holder // without the process, which the client knows
 	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
 	safetyMargin    time.Duration
@@ -58,10 +61,10 @@ type settings struct {
 }
 
 // Owner names the program or service that holds the lock. It overrides that of the client.
-func Owner(name string) Option { return func(s *settings) { s.owner = name } }
+func Owner(name string) Option { return func(s *settings) { s.holder.Owner = name } }
 
 // Purpose is one line that tells whoever is paged what this lock is for.
-func Purpose(text string) Option { return func(s *settings) { s.purpose = text } }
+func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose = text } }
 
 // AlertAfter is how long the work takes on a bad day. An alert is raised once this time has passed since the
 // acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
@@ -275,7 +278,7 @@ func Documents(d locktxn.Documents) Option {
 
 // settle applies the options in order, fills in the defaults and refuses contradictions.
 func settle(owner string, options ...[]Option) (settings, error) {
-	s := settings{owner: owner, backtraceDepth: DefaultBacktraceDepth}
+	s := settings{holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
 	for _, list := range options {
 		for _, o := range list {
 			if o != nil {
@@ -363,3 +366,15 @@ func (s *settings) stamp(d *metadata.Draft, now time.Time) {
 
 // conditional reports whether the acquisition has conditions or writes of the caller's.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
+
+// checkReason returns what is wrong with the reason of a request.
+func checkReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return errors.New("an urgent wait needs a reason: the holder is asked to finish because of it")
+	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
+		strings.ContainsFunc(reason, unicode.IsControl):
+		return fmt.Errorf("the reason of an urgent wait must be one line of at most %d bytes", metadata.MaxTextBytes)
+	}
+	return nil
+}

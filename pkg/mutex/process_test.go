@@ -36,7 +36,7 @@ func state(t testing.TB, etcd *clientv3.Client) error {
 }
 
 func TestTheRecordIdentifiesTheProcess(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
 		Container: "c"}
 	for about, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 }
 
 func TestAnIdentityThatNoRecordCanHoldIsRefusedAtOnce(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	if _, err := mutex.New(etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}}); err == nil {
 		t.Error("it is taken")
 	}
@@ -121,7 +121,7 @@ func TestADetachedHoldIsNotAbandonedWhenItsProcessEnds(t *testing.T) {
 			}
 		},
 	} {
-		etcd := etcdtest.Start(t).Client(t)
+		etcd := etcdtest.Shared(t).Client(t)
 		leave(t, newClient(t, etcd))
 		if !process(t, etcd).Detached { // which every reader of a statement checks
 			t.Errorf("%s: the record says %+v", about, process(t, etcd))

@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 // waiterRecheck is how often a waiter reads the queue although its watch is silent: a safety net, not the way in which
 // it learns that the lock is free.
 const waiterRecheck = 10 * time.Second
-
-var errPositionLost = errors.New("the position in the queue was lost")
 
 // queueUp takes the lock, waiting for its turn.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
@@ -67,7 +64,7 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 }
 
 // enter claims the lock after so many refusals and, if it has a lease, joins the others who queue. Without one, queued
-// reports whether to get one: others queue, there is nothing to share, or the bid is that of an attempt in doubt.
+// reports whether to get one: others queue, there is nothing to share, or the outcome of a sending is indeterminate.
 func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
 	claim := a.next(refusals)
 	if a.queue.lease == nil {
@@ -75,8 +72,9 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 		if l != nil || err != nil {
 			return l, false, err
 		}
-		queued = a.doubt || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
-		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		queued = a.indeterminate || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
+		// A late commit could pass those before this waiter, and both would wait for each other.
+		a.abandonIndeterminate()
 		return nil, queued, nil
 	}
 	a.prepareTicket(ctx, b)
@@ -108,6 +106,16 @@ func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 	return nil
 }
 
+// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
+func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
+	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: b.wall}}
+	if end, ok := ctx.Deadline(); ok {
+		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
+	}
+	a.queue.ticket = t
+	a.c.leases.serve(a.queue.lease, a.draft.UUID)
+}
+
 // joined keeps the position in the queue from an answer.
 //
 // An attempt that does not know whether it joined before begins anew. Otherwise a late claim of the same uuid could be
@@ -119,7 +127,7 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 		return errStale
 	case err != nil || r.TxnResponse == nil:
 		return err
-	case a.doubt:
+	case a.indeterminate:
 		a.abandon()
 		return errStale
 	}
@@ -170,14 +178,15 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	look := len(events) == 0
 	ended := false
-	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
+	layout := a.c.layout
+	own := layout.Ticket(a.lock, a.draft.UUID)
 	for _, e := range events {
 		switch key := string(e.Kv.Key); {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
-		case key == own && !a.doubt:
+		case key == own && !a.indeterminate:
 			return nil, errPositionLost
-		case !strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
-			a.holders.gone(a.c, a.lock, key)
+		case !strings.HasPrefix(key, layout.Queue(a.lock)):
+			a.holders.gone(layout, a.lock, key)
 			ended = true
 		case holding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
 			a.holders = holders{}
@@ -283,56 +292,56 @@ func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
-func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
+// keeps it from that is no error.
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
+		return
 	}
-	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
+		return
 	}
-	a.queue.ticket = t
-	a.c.leases.serve(a.queue.lease, a.draft.UUID)
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
 }
 
-// barge takes the lock as soon as it is free, whoever else waits for it.
-func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
-	l, err := a.try(ctx, b)
-	held, isHeld := errors.AsType[*HeldError](err)
-	if !isHeld {
-		return l, a.explain(err)
-	}
-	defer a.report(ctx)()
-	for isHeld && ctx.Err() == nil {
-		delayed := a.holders.delayed() // is followed, too
-		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			if old(events, a.seen) {
-				return false
-			}
-			var b bid
-			if b, err = a.bid(); err == nil {
-				l, err = a.try(ctx, b)
-			}
-			var newer *HeldError
-			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
-				held = newer
-			}
-			return !isHeld || a.holders.delayed() != delayed
-		}, a.ends()...)
-	}
-	switch {
-	case l != nil:
-		return l, nil
-	case ctx.Err() != nil:
+// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
+func (a *acquisition) giveUp(ctx context.Context, err error) error {
+	position := a.queue.position
+	first := a.queue.first
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.indeterminate {
+		a.leaveLater()
+		switch {
+		case known:
+		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
+			return a.explain(ended(ctx))
+		default:
+			return a.explain(err)
+		}
+		held := a.heldError()
 		held.Err = ended(ctx)
-		return nil, held
+		return held
 	}
-	return nil, a.explain(err)
-}
-
-// old reports whether the last read was newer than all of the events.
-func old(events []*clientv3.Event, seen int64) bool {
-	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	r, err := a.c.waiters.leave(left, a.set.kind.claim(a.lock), a.draft.UUID)
+	if err != nil {
+		a.leaveLater()
+		held := a.heldError()
+		held.Err = ended(ctx)
+		return held
+	}
+	a.c.leases.giveBack(a.queue.lease)
+	a.meet(r)
+	tickets := a.set.kind.claim(a.lock).Reads()
+	held := a.heldError()
+	held.Position = a.c.waiters.standing(r, tickets, position, a.holder.UUID)
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
+	}
+	held.Err = ended(ctx)
+	return held
 }

@@ -16,67 +16,70 @@ import (
 )
 
 func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	var permits []*mutex.Lock
-	for i := range 3 {
-		l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
-		if want := fmt.Sprint("a#", i+1); l.Name() != want {
-			t.Errorf("permit %d is called %s", i+1, l.Name())
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		var permits []*mutex.Lock
+		for i := range 3 {
+			l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
+			if want := fmt.Sprint("a#", i+1); l.Name() != want {
+				t.Errorf("permit %d is called %s", i+1, l.Name())
+			}
+			permits = append(permits, l)
 		}
-		permits = append(permits, l)
-	}
-	_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
-		len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
-		t.Fatalf("the fourth got %+v", err)
-	}
-	q.unlock(permits[1])
-	again := take(t, c, "a", mutex.Semaphore(3))
-	if again.Name() != "a#2" {
-		t.Errorf("the permit that came back is given out as %s", again.Name())
-	}
-	for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
-		q.unlock(l)
-	}
+		_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
+			len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
+			t.Fatalf("the fourth got %+v", err)
+		}
+		q.unlock(permits[1])
+		again := take(t, c, "a", mutex.Semaphore(3))
+		if again.Name() != "a#2" {
+			t.Errorf("the permit that came back is given out as %s", again.Name())
+		}
+		for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
+			q.unlock(l)
+		}
+	})
 }
 
 func TestPermitIsALockForEverybodyElse(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
-	defer q.unlock(l)
-	r := read(t, q.etcd, "pool/a#1")
-	if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
-		t.Errorf("the record is %+v", r)
-	}
-	if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
-		t.Errorf("attributes: %s", got)
-	}
-	if err := l.Alive(context.Background(), "half"); err != nil {
-		t.Error(err)
-	}
-	if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
-		t.Error("the guard does not hold", err)
-	}
-	if mutex.FromContext(l.Context()) != l {
-		t.Error("the context does not lead to the handle")
-	}
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
+		defer q.unlock(l)
+		r := read(t, q.etcd, "pool/a#1")
+		if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
+			t.Errorf("the record is %+v", r)
+		}
+		if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
+			t.Errorf("attributes: %s", got)
+		}
+		if err := l.Alive(context.Background(), "half"); err != nil {
+			t.Error(err)
+		}
+		if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
+			t.Error("the guard does not hold", err)
+		}
+		if mutex.FromContext(l.Context()) != l {
+			t.Error("the context does not lead to the handle")
+		}
+	})
 }
 
 func TestWeightsAreTakenAllOrNone(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
-		t.Fatal("four of three permits are out")
-	}
-	one := take(t, c, "a", mutex.Semaphore(3))
-	q.unlock(two)
-	two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-	q.unlock(one)
-	q.unlock(two)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
+		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
+			t.Fatal("four of three permits are out")
+		}
+		one := take(t, c, "a", mutex.Semaphore(3))
+		q.unlock(two)
+		two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
+		q.unlock(one)
+		q.unlock(two)
+	})
 }
 
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
@@ -108,23 +111,24 @@ func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 }
 
 func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	permit := take(t, c, "a", mutex.Semaphore(3))
-	if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
-		t.Fatal("taken beside a permit")
-	}
-	w := q.wait(c, mutex.Exclusive())
-	q.unlock(permit)
-	all := q.turn(w)
-	if all.Name() != "a" {
-		t.Errorf("it is called %s", all.Name())
-	}
-	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-		t.Fatal("a permit beside it")
-	}
-	q.unlock(all)
-	q.unlock(take(t, c, "a", mutex.Semaphore(3)))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		permit := take(t, c, "a", mutex.Semaphore(3))
+		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
+			t.Fatal("taken beside a permit")
+		}
+		w := q.wait(c, mutex.Exclusive())
+		q.unlock(permit)
+		all := q.turn(w)
+		if all.Name() != "a" {
+			t.Errorf("it is called %s", all.Name())
+		}
+		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
+			t.Fatal("a permit beside it")
+		}
+		q.unlock(all)
+		q.unlock(take(t, c, "a", mutex.Semaphore(3)))
+	})
 }
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
@@ -147,27 +151,28 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			q := newLine(t)
-			locks := q.client()
-			uuidFirst := slices.SortedFunc(maps.Keys(c.keys), func(a, b string) int { return strings.Compare(b, a) })
-			for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
-				etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
-			}
-			for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
-				l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
-				if (err == nil) != want {
-					t.Errorf("%d of 2: %v", weight, err)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				locks := q.client()
+				uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
+				for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
+					etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
 				}
-				if err == nil {
+				for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
+					l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
+					if (err == nil) != want {
+						t.Errorf("%d of 2: %v", weight, err)
+					}
+					if err == nil {
+						q.unlock(l)
+					}
+				}
+				if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
+					t.Errorf("all: %v", err)
+				} else if err == nil {
 					q.unlock(l)
 				}
-			}
-			if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
-				t.Errorf("all: %v", err)
-			} else if err == nil {
-				q.unlock(l)
-			}
-			q.delete(mutex.DefaultPrefix + "a#")
+				q.delete(mutex.DefaultPrefix + "a#")
+			})
 		})
 	}
 }
@@ -282,40 +287,41 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 // A count from a moment without room is no proof of room later: neither for a client that tries again after a release,
 // nor for one that has to queue again.
 func TestOldCountIsNoRoom(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	one := take(t, c, "a", mutex.Semaphore(2))
-	two := take(t, c, "a", mutex.Semaphore(2))
-	lost := q.wait(c, mutex.Semaphore(2))
-	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
-		t.Fatal(err)
-	}
-	etcdtest.Eventually(t, "the new position", func() bool {
-		w := q.waiting()
-		return len(w) == 1 &&
-			w[0].UUID != lost.ticket.UUID
-	})
-	lost.cancel()
-	<-lost.got
-
-	heavy := make(chan *mutex.Lock)
-	told := make(chan mutex.Waiting, 100)
-	go func() {
-		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(),
-			mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-		if err != nil {
-			t.Error(err)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		one := take(t, c, "a", mutex.Semaphore(2))
+		two := take(t, c, "a", mutex.Semaphore(2))
+		lost := q.wait(c, mutex.Semaphore(2))
+		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
+			t.Fatal(err)
 		}
-		heavy <- l
-	}()
-	<-told
-	q.unlock(one)
-	select {
-	case <-heavy:
-		t.Error("three of two permits are out")
-	case <-told: // it has looked again
-	}
-	q.unlock(two)
-	q.unlock(<-heavy)
-	history(t, q.etcd, "a", true)
+		etcdtest.Eventually(t, "the new position", func() bool {
+			w := q.waiting()
+			return len(w) == 1 &&
+				w[0].UUID != lost.ticket.UUID
+		})
+		lost.cancel()
+		<-lost.got
+
+		heavy := make(chan *mutex.Lock)
+		told := make(chan mutex.Waiting, 100)
+		go func() {
+			l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(),
+				mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+			if err != nil {
+				t.Error(err)
+			}
+			heavy <- l
+		}()
+		<-told
+		q.unlock(one)
+		select {
+		case <-heavy:
+			t.Error("three of two permits are out")
+		case <-told: // it has looked again
+		}
+		q.unlock(two)
+		q.unlock(<-heavy)
+		history(t, q.etcd, "a", true)
+	})
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
 		mutex.Then(clientv3.OpPut("/state", "merging")))
@@ -61,40 +61,41 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 }
 
 func TestAllOrNothing(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	for _, all := range []struct {
-		name string
-		take func(ctx context.Context, names []string, opts ...mutex.Option) (*mutex.Locks, error)
-	}{{"TryLockAll", c.TryLockAll}, {"LockAll", c.LockAll}} {
-		t.Run(all.name, func(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		for name, takeAll := range map[string]func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error){
+			"TryLockAll": c.TryLockAll, "LockAll": c.LockAll,
+		} {
 			b := take(t, c, "b")
 			ctx := untilThen(t, func() bool { return queued(q.etcd, layout(q), "b") })
-			_, err := all.take(ctx, []string{"c", "b", "a"})
+			if name == "TryLockAll" {
+				ctx = t.Context()
+			}
+			_, err := takeAll(ctx, []string{"c", "b", "a"})
 			held, isHeld := errors.AsType[*mutex.HeldError](err)
 			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
-				t.Errorf("got %v", err)
+				t.Errorf("%s: %v", name, err)
 			}
 			q.unlock(b)
 			etcdtest.Eventually(t, "nothing left", func() bool {
 				return withoutTombstones(t, q.etcd) == 0 // giving up while a request is under way leaves one
 			})
-		})
-	}
-	etcdtest.Put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")
-	etcdtest.Put(t, q.etcd, layout(t).Tail("b"), "00000000-0000-4000-8000-000000000001")
-	_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
-	if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
-		t.Errorf("while others queue for one of them: %v", err)
-	}
-	q.delete(layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001")) // the tail is left behind
-	g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Unlock(); err != nil {
-		t.Error(err)
-	}
+		}
+		etcdtest.Put(t, q.etcd, layout(t).Ticket("b", foreignUUID), "{}")
+		etcdtest.Put(t, q.etcd, layout(t).Tail("b"), foreignUUID)
+		_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
+			t.Errorf("while others queue for one of them: %v", err)
+		}
+		q.delete(layout(t).Ticket("b", foreignUUID)) // the tail is left behind
+		g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
@@ -153,7 +154,7 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
@@ -179,41 +180,42 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 }
 
 func TestReversedOrdersNeverDeadlock(t *testing.T) {
-	q := newLine(t)
-	names := []string{"a", "b", "c", "d"}
-	var inside [4]atomic.Int32
-	var all sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	for range 4 {
-		c := q.client()
-		all.Go(func() {
-			for range 15 {
-				mine := rand.Perm(4)[:2+rand.IntN(2)] // any two or three, in any order
-				var wanted []string
-				for _, i := range mine {
-					wanted = append(wanted, names[i])
-				}
-				g, err := c.LockAll(ctx, wanted)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for _, i := range mine {
-					if inside[i].Add(1) != 1 {
-						t.Errorf("two hold lock %s", names[i])
+	lineInABubble(t, func(t *testing.T, q *line) {
+		names := []string{"a", "b", "c", "d"}
+		var inside [4]atomic.Int32
+		var all sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		for range 4 {
+			c := q.client()
+			all.Go(func() {
+				for range 15 {
+					mine := rand.Perm(4)[:2+rand.IntN(2)] // any two or three, in any order
+					var wanted []string
+					for _, i := range mine {
+						wanted = append(wanted, names[i])
+					}
+					g, err := c.LockAll(ctx, wanted)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, i := range mine {
+						if inside[i].Add(1) != 1 {
+							t.Errorf("two hold lock %s", names[i])
+						}
+					}
+					for _, i := range mine {
+						inside[i].Add(-1)
+					}
+					if err := g.Unlock(); err != nil {
+						t.Error(err)
 					}
 				}
-				for _, i := range mine {
-					inside[i].Add(-1)
-				}
-				if err := g.Unlock(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
+			})
+		}
+		all.Wait()
+	})
 }
 
 func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
@@ -261,32 +263,33 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 }
 
 func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	watches := spyOnWatches(q.etcd)
-	waiting := newClient(t, q.etcd)
-	b := take(t, c, "b")
-	failed := make(chan error)
-	go func() {
-		_, err := waiting.LockAll(context.Background(), []string{"a", "b"})
-		failed <- err
-	}()
-	for key := range watches {
-		if key == "/mutexes/a/asked" {
-			break
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		watches := spyOnWatches(q.etcd)
+		waiting := newClient(t, q.etcd)
+		b := take(t, c, "b")
+		failed := make(chan error)
+		go func() {
+			_, err := waiting.LockAll(context.Background(), []string{"a", "b"})
+			failed <- err
+		}()
+		for key := range watches {
+			if key == "/mutexes/a/asked" {
+				break
+			}
 		}
-	}
-	q.delete("/mutexes/a/")
-	err := <-failed
-	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
-		t.Errorf("got %v", err)
-	}
-	q.unlock(b)
-	etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
+		q.delete("/mutexes/a/")
+		err := <-failed
+		if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
+			t.Errorf("got %v", err)
+		}
+		q.unlock(b)
+		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
+	})
 }
 
 func TestGroupEndsWhenOneIsLost(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	g, err := locks.LockAll(t.Context(), []string{"a", "b", "c"})
 	if err != nil {
@@ -312,9 +315,9 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 }
 
 func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	locks := newClient(t, connect(t, proxy.Endpoint()))
+	locks := newClient(t, server.Through(t, proxy.Endpoint()))
 	take(t, locks, "warm").Unlock()
 	etcd := server.Client(t)
 	proxy.DropAnswers()
@@ -342,7 +345,7 @@ func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
 	}
 }
 
-func TestWhatIsInDoubtIsGivenBackToo(t *testing.T) {
+func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.set(func() { f.loseAnswers = 1000 })
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -5,80 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-func TestPermitWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
-	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared(),
-		"writer": mutex.Exclusive()} {
-		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			proxy := etcdtest.NewProxy(t, q.server.Endpoint())
-			locks := newClient(t, connect(t, proxy.Endpoint()))
-			take(t, locks, "warm").Unlock()
-
-			proxy.DropAnswers()
-			got := make(chan *mutex.Lock)
-			go func() {
-				l, err := locks.Lock(context.Background(), "a", o)
-				if err != nil {
-					t.Error(err)
-				}
-				got <- l
-			}()
-			record := "a#1"
-			if name == "writer" {
-				record = "a"
-			}
-			etcdtest.Eventually(t, "the commit", func() bool { return read(t, q.etcd, record).Token != 0 })
-			first := read(t, q.etcd, record)
-			proxy.Heal()
-			l := <-got
-			if l.Name() != record || l.UUID() != first.UUID || l.Token() != first.Token {
-				t.Errorf("the handle says %s, %s token %d, the first sending made %s, %s token %d", l.Name(), l.UUID(),
-					l.Token(), record, first.UUID, first.Token)
-			}
-			q.unlock(l)
-			history(t, q.etcd, "a", false)
-		})
-	}
-}
-
-// The first waiter takes its permit, but never gets the answer; it holds the permit nevertheless.
-func TestTurnWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
-	q := newLine(t)
-	proxy := etcdtest.NewProxy(t, q.server.Endpoint())
-	first := take(t, q.client(), "a", mutex.Semaphore(2), mutex.Weight(2))
-	one := q.wait(newClient(t, connect(t, proxy.Endpoint())), mutex.Semaphore(2))
-	two := q.wait(q.client(), mutex.Semaphore(2), mutex.Weight(2))
-	etcd := connect(t, proxy.Endpoint())
-	if _, err := etcd.Get(context.Background(), "x"); err != nil {
-		t.Fatal(err)
-	}
-	etcdtest.Eventually(t, "the head", func() bool { return len(q.waiting()) == 2 })
-	q.unlock(first)
-	proxy.DropAnswers() // of the look or of the claim, by chance
-	time.Sleep(50 * time.Millisecond)
-	proxy.Heal()
-	q.unlock(q.turn(one))
-	q.unlock(q.turn(two))
-	history(t, q.etcd, "a", true) // the one that does not know whether it joined begins anew
-}
 
 // delaying holds back the first matching transaction until release is called, and fails its retries.
 type delaying struct {
@@ -119,52 +57,53 @@ func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
 	} {
 		for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()} {
 			t.Run(name+" "+c.name, func(t *testing.T) {
-				q := newLine(t)
-				etcd := q.server.Client(t)
-				armed := atomic.Bool{}
-				armed.Store(!c.queued)
-				d := &delaying{fits: func(txn *heldTxn) bool { return armed.Load() && claims(txn) }}
-				d.again.Store(c.again)
-				etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
-				locks, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 200 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				var writer *mutex.Lock
-				if c.queued {
-					writer = take(t, q.client(), "a", mutex.Exclusive())
-				}
-				got := make(chan error, 1)
-				go func() {
-					l, err := locks.Lock(ctx, "a", o)
-					if err == nil {
-						err = l.Unlock()
+				lineInABubble(t, func(t *testing.T, q *line) {
+					etcd := q.connect(t)
+					armed := atomic.Bool{}
+					armed.Store(!c.queued)
+					d := &delaying{fits: func(txn *heldTxn) bool { return armed.Load() && claims(txn) }}
+					d.again.Store(c.again)
+					etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
+					locks, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 200 * time.Millisecond})
+					if err != nil {
+						t.Fatal(err)
 					}
-					got <- err
-				}()
-				if c.queued {
-					etcdtest.Eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
-					armed.Store(true)
-					q.unlock(writer)
-				}
-				etcdtest.Eventually(t, "the claim", func() bool { return d.late.Load() != nil })
-				if !c.again {
-					cancel()
-				}
-				if err := <-got; (err == nil) != c.again {
-					t.Fatal(err)
-				}
-				if err := locks.Close(); err != nil { // waits for the clean-up
-					t.Fatal(err)
-				}
-				if r, err := d.late.Load().send(context.Background()); err != nil || r.Succeeded {
-					t.Errorf("the late claim: %v, %v", r, err)
-				}
-				if h := history(t, q.etcd, "a", false); len(h.holds) > 0 {
-					t.Errorf("left: %v", h.holds)
-				}
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					var writer *mutex.Lock
+					if c.queued {
+						writer = take(t, q.client(), "a", mutex.Exclusive())
+					}
+					got := make(chan error, 1)
+					go func() {
+						l, err := locks.Lock(ctx, "a", o)
+						if err == nil {
+							err = l.Unlock()
+						}
+						got <- err
+					}()
+					if c.queued {
+						etcdtest.Eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
+						armed.Store(true)
+						q.unlock(writer)
+					}
+					etcdtest.Eventually(t, "the claim", func() bool { return d.late.Load() != nil })
+					if !c.again {
+						cancel()
+					}
+					if err := <-got; (err == nil) != c.again {
+						t.Fatal(err)
+					}
+					if err := locks.Close(); err != nil { // waits for the clean-up
+						t.Fatal(err)
+					}
+					if r, err := d.late.Load().send(context.Background()); err != nil || r.Succeeded {
+						t.Errorf("the late claim: %v, %v", r, err)
+					}
+					if h := history(t, q.etcd, "a", false); len(h.holds) > 0 {
+						t.Errorf("left: %v", h.holds)
+					}
+				})
 			})
 		}
 	}
@@ -172,51 +111,53 @@ func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
 
 // A client whose join got no answer may be in the queue twice. It starts over, and its earlier place disappears.
 func TestLateJoinForAShareLeavesNothing(t *testing.T) {
-	q := newLine(t)
-	writer := take(t, q.client(), "a", mutex.Exclusive())
-	etcd := q.server.Client(t)
-	d := &delaying{fits: func(txn *heldTxn) bool {
-		return len(txn.cmps) == 0 && len(txn.thenOps) == 4 &&
-			txn.thenOps[3].IsTxn()
-	}}
-	etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
-	locks := newClient(t, etcd)
-	ctx := untilThen(t, func() bool { return d.late.Load() != nil })
-	_, err := locks.Lock(ctx, "a", mutex.Shared())
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || !errors.Is(err, context.Canceled) || held.Holder.UUID != writer.UUID() {
-		t.Fatalf("want the holder and the end of the context, got %v", err)
-	}
-	if err := locks.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) ||
-		len(q.waiting()) > 0 {
-		t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
-	}
-	q.unlock(writer)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		writer := take(t, q.client(), "a", mutex.Exclusive())
+		etcd := q.connect(t)
+		d := &delaying{fits: func(txn *heldTxn) bool {
+			return len(txn.cmps) == 0 && len(txn.thenOps) == 4 &&
+				txn.thenOps[3].IsTxn()
+		}}
+		etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
+		locks := newClient(t, etcd)
+		ctx := untilThen(t, func() bool { return d.late.Load() != nil })
+		_, err := locks.Lock(ctx, "a", mutex.Shared())
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !ok || !errors.Is(err, context.Canceled) || held.Holder.UUID != writer.UUID() {
+			t.Fatalf("want the holder and the end of the context, got %v", err)
+		}
+		if err := locks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) ||
+			len(q.waiting()) > 0 {
+			t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
+		}
+		q.unlock(writer)
+	})
 }
 
 func TestDeadWaiterAtTheHeadCostsItsLeaseAtMost(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a", mutex.Semaphore(2), mutex.Weight(2))
-	dead := q.wait(q.client(), mutex.Semaphore(2))
-	two := q.wait(c, mutex.Semaphore(2))
-	three := q.wait(c, mutex.Shared())
-	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
-		t.Fatal(err)
-	}
-	etcdtest.Eventually(t, "the new position", func() bool {
-		w := q.waiting()
-		return len(w) == 3 &&
-			w[2].Revision > three.ticket.Revision
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a", mutex.Semaphore(2), mutex.Weight(2))
+		dead := q.wait(q.client(), mutex.Semaphore(2))
+		two := q.wait(c, mutex.Semaphore(2))
+		three := q.wait(c, mutex.Shared())
+		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
+			t.Fatal(err)
+		}
+		etcdtest.Eventually(t, "the new position", func() bool {
+			w := q.waiting()
+			return len(w) == 3 &&
+				w[2].Revision > three.ticket.Revision
+		})
+		q.unlock(first)
+		q.unlock(q.turn(two))
+		q.unlock(q.turn(three))
+		q.unlock(q.turn(dead))
+		history(t, q.etcd, "a", false)
 	})
-	q.unlock(first)
-	q.unlock(q.turn(two))
-	q.unlock(q.turn(three))
-	q.unlock(q.turn(dead))
-	history(t, q.etcd, "a", false)
 }
 
 // removeRecord ends the hold of a record as an unlocker or a person does.
@@ -237,269 +178,159 @@ func removeRecord(t testing.TB, etcd *clientv3.Client, name, ended, by, why stri
 }
 
 func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	dead := take(t, c, "a", mutex.Semaphore(2))
-	other := take(t, c, "a", mutex.Semaphore(2))
-	one := q.wait(c, mutex.Semaphore(2))
-	two := q.wait(c, mutex.Semaphore(2))
-	removeRecord(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "u1", "deadline passed")
-	l := q.turn(one)
-	if l.Name() != "a#1" {
-		t.Errorf("it got %s", l.Name())
-	}
-	<-dead.Lost()
-	if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil ||
-		lost.Ending.By != "u1" {
-		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
-	}
-	if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("unlock of the lost permit: %v", err)
-	}
-	q.unlock(other)
-	q.unlock(q.turn(two))
-	q.unlock(l)
-	history(t, q.etcd, "a", false)
-}
-
-// Answers get lost while permits are taken, waited for and released. No permit is granted twice, and in the end nothing
-// is left.
-func TestKindsOnABadNetwork(t *testing.T) {
-	q := newLine(t)
-	q.cutShort = true
-	proxy := etcdtest.NewProxy(t, q.server.Endpoint())
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	var clients []*mutex.Client
-	for i := range 8 {
-		etcd := q.server.Client(t)
-		if i < 4 {
-			etcd = connectAgainSoon(t, proxy.Endpoint())
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		dead := take(t, c, "a", mutex.Semaphore(2))
+		other := take(t, c, "a", mutex.Semaphore(2))
+		one := q.wait(c, mutex.Semaphore(2))
+		two := q.wait(c, mutex.Semaphore(2))
+		removeRecord(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "u1", "deadline passed")
+		l := q.turn(one)
+		if l.Name() != "a#1" {
+			t.Errorf("it got %s", l.Name())
 		}
-		c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 150 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
+		<-dead.Lost()
+		lost, ok := context.Cause(dead.Context()).(*mutex.LostError)
+		if !ok || lost.Lock != "a#1" || lost.Ending == nil || lost.Ending.By != "u1" {
+			t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 		}
-		clients = append(clients, c)
-	}
-	var wg sync.WaitGroup
-	var taken atomic.Int64
-	for _, c := range clients {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				l, err := anyHold(ctx, c)
-				if err == nil {
-					taken.Add(1)
-					err = l.Unlock()
-				}
-				if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held &&
-					!errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v", err)
-				}
-			}
-		})
-	}
-	for ctx.Err() == nil {
-		time.Sleep(100 * time.Millisecond)
-		proxy.DropAnswers()
-		time.Sleep(30 * time.Millisecond)
-		proxy.Heal()
-	}
-	wg.Wait()
-	for _, c := range clients {
-		if err := c.Close(); err != nil {
-			t.Error(err)
+		if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock of the lost permit: %v", err)
 		}
-	}
-	h := history(t, q.etcd, "a", true)
-	t.Logf("%d taken, %d takes in etcd, %d from the queue", taken.Load(), h.takes, h.fromQueue)
-	if taken.Load() == 0 || len(h.holds) > 0 {
-		t.Errorf("%d taken; left: %v", taken.Load(), h.holds)
-	}
-}
-
-// connectAgainSoon returns a client that reconnects without the usual second of delay.
-func connectAgainSoon(t testing.TB, endpoint string) *clientv3.Client {
-	t.Helper()
-	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.1, MaxDelay: 30 * time.Millisecond}
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon,
-			MinConnectTimeout: time.Second})},
+		q.unlock(other)
+		q.unlock(q.turn(two))
+		q.unlock(l)
+		history(t, q.etcd, "a", false)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-func TestNothingOfKindsIsLeftRunning(t *testing.T) {
-	etcd := etcdtest.Cluster(t, 1).Client(t) // its own goroutines are in another process
-	watches := spyOnWatches(etcd)
-	etcdtest.Count(t, etcd, mutex.DefaultPrefix) // connects
-	keepAlives(t, etcd)
-	before := goleak.IgnoreCurrent()
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := take(t, locks, "kept", mutex.Semaphore(1), mutex.Heartbeat(time.Hour))
-	<-watches
-	for _, o := range []mutex.Option{mutex.Semaphore(1), mutex.Exclusive()} {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		if _, err := locks.Lock(ctx, "kept", o); err == nil {
-			t.Error("two hold the lock")
-		}
-		if _, err := locks.Lock(ctx, "kept", o, mutex.WithoutQueue()); err == nil {
-			t.Error("two hold the lock")
-		}
-		cancel()
-	}
-	if err := locks.Close(); err != nil {
-		t.Error(err)
-	}
-	<-kept.Context().Done()
-	nothingLeft(t, before)
 }
 
 func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	var permits []*mutex.Lock
-	for i := range 5 {
-		permits = append(permits, take(t, c, "a", mutex.Semaphore(5), mutex.Purpose(fmt.Sprint("job ", i)),
-			mutex.AutoUnlockAfter(time.Duration(20+i)*time.Minute)))
-	}
-	q.wait(c, mutex.Semaphore(5)).cancel()
-	etcdtest.Eventually(t, "the end of the wait", func() bool { return len(q.waiting()) == 0 })
-	before := q.wait(c, mutex.Semaphore(5), mutex.Weight(2))
-	waits := make(chan mutex.Waiting, 1)
-	// at first, when it has its place
-	w := q.wait(c, mutex.Semaphore(5), mutex.OnWait(func(w mutex.Waiting) { waits <- w }))
-	<-waits
-	w.cancel()
-	<-w.got
-	held, ok := errors.AsType[*mutex.HeldError](w.err)
-	if !ok || held.Position != 2 || len(held.Holders) != 5 || held.Free != 0 || !errors.Is(w.err, context.Canceled) {
-		t.Fatalf("told: %+v", w.err)
-	}
-	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 0", `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 1", `+
-		`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; `+
-		`the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
-	if got := w.err.Error(); justNow(got) != want {
-		t.Errorf("the line is\n%s, want\n%s", got, want)
-	}
-	for i, l := range permits {
-		if held.Holders[i].UUID != l.UUID() {
-			t.Errorf("holder %d is %s", i, held.Holders[i].Name)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		var permits []*mutex.Lock
+		for i := range 5 {
+			permits = append(permits, take(t, c, "a", mutex.Semaphore(5), mutex.Purpose(fmt.Sprint("job ", i)),
+				mutex.AutoUnlockAfter(time.Duration(20+i)*time.Minute)))
 		}
-		q.unlock(l)
-	}
-	q.unlock(q.turn(before))
+		q.wait(c, mutex.Semaphore(5)).cancel()
+		etcdtest.Eventually(t, "the end of the wait", func() bool { return len(q.waiting()) == 0 })
+		before := q.wait(c, mutex.Semaphore(5), mutex.Weight(2))
+		waits := make(chan mutex.Waiting, 1)
+		// at first, when it has its place
+		w := q.wait(c, mutex.Semaphore(5), mutex.OnWait(func(w mutex.Waiting) { waits <- w }))
+		<-waits
+		w.cancel()
+		<-w.got
+		held, ok := errors.AsType[*mutex.HeldError](w.err)
+		if !ok || held.Position != 2 || len(held.Holders) != 5 || held.Free != 0 ||
+			!errors.Is(w.err, context.Canceled) {
+			t.Fatalf("told: %+v", w.err)
+		}
+		want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
+			`billing on host-1 (pid %[1]d), taken just now for "job 0", `+
+			`billing on host-1 (pid %[1]d), taken just now for "job 1", `+
+			`billing on host-1 (pid %[1]d), taken just now for "job 2" and 2 others; `+
+			`the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
+		if got := w.err.Error(); justNow(got) != want {
+			t.Errorf("the line is\n%s, want\n%s", got, want)
+		}
+		for i, l := range permits {
+			if held.Holders[i].UUID != l.UUID() {
+				t.Errorf("holder %d is %s", i, held.Holders[i].Name)
+			}
+			q.unlock(l)
+		}
+		q.unlock(q.turn(before))
+	})
 }
 
 func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	one := take(t, c, "a", mutex.Semaphore(2))
-	two := take(t, c, "a", mutex.Semaphore(2))
-	told := make(chan mutex.Waiting, 100)
-	w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-	if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
-		t.Errorf("first told %+v", w)
-	}
-	q.unlock(one)
-	if w := <-told; len(w.Holders) != 1 || w.Holder.UUID != two.UUID() {
-		t.Errorf("then told %+v", w)
-	}
-	q.unlock(two)
-	q.unlock(q.turn(w))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		one := take(t, c, "a", mutex.Semaphore(2))
+		two := take(t, c, "a", mutex.Semaphore(2))
+		told := make(chan mutex.Waiting, 100)
+		w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
+			t.Errorf("first told %+v", w)
+		}
+		q.unlock(one)
+		if w := <-told; len(w.Holders) != 1 || w.Holder.UUID != two.UUID() {
+			t.Errorf("then told %+v", w)
+		}
+		q.unlock(two)
+		q.unlock(q.turn(w))
+	})
 }
 
 func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	one := take(t, c, "a", mutex.Semaphore(2))
-	heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
-	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
-		`semaphore "a": 1 of 2 permits free, but others queue for them; position 2 in the queue` {
-		t.Errorf("in the queue: %v", err)
-	}
-	two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())
-	got := make(chan *mutex.Lock)
-	go func() {
-		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.WithoutQueue())
-		if err != nil {
-			t.Error(err)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		one := take(t, c, "a", mutex.Semaphore(2))
+		heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
+		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
+			`semaphore "a": 1 of 2 permits free, but others queue for them; position 2 in the queue` {
+			t.Errorf("in the queue: %v", err)
 		}
-		got <- l
-	}()
-	q.unlock(one)
-	three := <-got
-	q.unlock(two)
-	q.unlock(three)
-	q.unlock(q.turn(heavy))
-	history(t, q.etcd, "a", true)
-}
-
-func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	one := take(t, c, "a", mutex.Semaphore(2))
-	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
-	q.unlock(take(t, c, "a", mutex.Semaphore(2)))
-	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
-	l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.unlock(l)
-	q.unlock(one)
+		two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())
+		got := make(chan *mutex.Lock)
+		go func() {
+			l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.WithoutQueue())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		q.unlock(one)
+		three := <-got
+		q.unlock(two)
+		q.unlock(three)
+		q.unlock(q.turn(heavy))
+		history(t, q.etcd, "a", true)
+	})
 }
 
 // A reader whose turn has come hangs before its claim arrives, and loses its place meanwhile. By then the claim is too
 // late: a writer waits.
 func TestClaimOfALostPlaceIsRefused(t *testing.T) {
-	q := newLine(t)
-	etcd := q.server.Client(t)
-	reached := make(chan struct{})
-	goOn := make(chan struct{})
-	var armed atomic.Bool
-	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		if claims(txn) && armed.CompareAndSwap(true, false) {
-			close(reached)
-			<-goOn
+	lineInABubble(t, func(t *testing.T, q *line) {
+		etcd := q.connect(t)
+		reached := make(chan struct{})
+		goOn := make(chan struct{})
+		var armed atomic.Bool
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if claims(txn) && armed.CompareAndSwap(true, false) {
+				close(reached)
+				<-goOn
+			}
+			return txn.send(ctx)
+		}}
+		slow, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return txn.send(ctx)
-	}}
-	slow, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := q.client()
-	first := take(t, c, "a", mutex.Exclusive())
-	late := q.wait(slow, mutex.Shared())
-	two := q.wait(c, mutex.Shared())
-	armed.Store(true)
-	q.unlock(first)
-	<-reached
-	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(late)); err != nil {
-		t.Fatal(err)
-	}
-	reading := q.turn(two)
-	other := take(t, c, "a", mutex.Shared())
-	writer := q.wait(c, mutex.Exclusive())
-	q.unlock(reading) // now the share that the late claim names is free again
-	close(goOn)
-	etcdtest.Eventually(t, "the new position", func() bool { return len(q.waiting()) == 2 })
-	q.unlock(other)
-	q.unlock(q.turn(writer))
-	q.unlock(q.turn(late))
-	if err := slow.Close(); err != nil {
-		t.Error(err)
-	}
-	history(t, q.etcd, "a", false)
+		c := q.client()
+		first := take(t, c, "a", mutex.Exclusive())
+		late := q.wait(slow, mutex.Shared())
+		two := q.wait(c, mutex.Shared())
+		armed.Store(true)
+		q.unlock(first)
+		<-reached
+		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(late)); err != nil {
+			t.Fatal(err)
+		}
+		reading := q.turn(two)
+		other := take(t, c, "a", mutex.Shared())
+		writer := q.wait(c, mutex.Exclusive())
+		q.unlock(reading) // now the share that the late claim names is free again
+		close(goOn)
+		etcdtest.Eventually(t, "the new position", func() bool { return len(q.waiting()) == 2 })
+		q.unlock(other)
+		q.unlock(q.turn(writer))
+		q.unlock(q.turn(late))
+		if err := slow.Close(); err != nil {
+			t.Error(err)
+		}
+		history(t, q.etcd, "a", false)
+	})
 }

@@ -82,9 +82,10 @@ func (l *lines) set() {
 
 func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	t.Parallel()
-	proxy := etcdtest.NewProxy(t, etcdtest.Start(t).Endpoint())
+	server := etcdtest.Shared(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	var log lines
-	locks, err := mutex.New(connect(t, proxy.Endpoint()), mutex.Options{
+	locks, err := mutex.New(server.Through(t, proxy.Endpoint()), mutex.Options{
 		AttemptTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -52,6 +55,15 @@ func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
 	return uuid, lease
 }
 
+// tailIs waits until the tail names this ticket, with its lease.
+func (q *line) tailIs(want string, with clientv3.LeaseID) {
+	q.Helper()
+	etcdtest.Eventually(q, fmt.Sprintf("a tail that names %q with lease %x", want, with), func() bool {
+		uuid, lease := q.tail()
+		return uuid == want && lease == with
+	})
+}
+
 // kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them
 // back.
 func kindsThatQueue() map[string][2][]mutex.Option {
@@ -65,37 +77,35 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			c := q.client()
-			first := take(t, c, "a", kind[0]...)
-			lease := q.standIn()
-			one := q.wait(c, kind[0]...)
-			two := q.wait(c, kind[1]...)
-			for _, w := range []struct {
-				*waiter
-				left  string
-				lease clientv3.LeaseID
-			}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
-				w.cancel()
-				<-w.got
-				// Giving up before its own answer was there leaves the queue in the background.
-				etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
-					uuid, lease := q.tail()
-					return uuid == w.left && lease == w.lease
-				})
-			}
-			// The one that is left takes its time. Nobody passes it meanwhile.
-			q.unlock(first)
-			for range 3 {
-				_, err := c.TryLock(context.Background(), "a", kind[1]...)
-				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
-					t.Errorf("while one waits: %v", err)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				c := q.client()
+				first := take(t, c, "a", kind[0]...)
+				lease := q.standIn()
+				one := q.wait(c, kind[0]...)
+				two := q.wait(c, kind[1]...)
+				for _, w := range []struct {
+					*waiter
+					left  string
+					lease clientv3.LeaseID
+				}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
+					w.cancel()
+					<-w.got
+					// Giving up before its own answer was there leaves the queue in the background.
+					q.tailIs(w.left, w.lease)
 				}
-			}
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
-				t.Fatal(err)
-			}
-			q.unlock(take(t, c, "a", kind[1]...))
+				// The one that is left takes its time. Nobody passes it meanwhile.
+				q.unlock(first)
+				for range 3 {
+					_, err := c.TryLock(context.Background(), "a", kind[1]...)
+					if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
+						t.Errorf("while one waits: %v", err)
+					}
+				}
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
+					t.Fatal(err)
+				}
+				q.unlock(take(t, c, "a", kind[1]...))
+			})
 		})
 	}
 }
@@ -147,13 +157,14 @@ func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.O
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			two := q.wait(q.client(), kind[1]...)
-			two.cancel()
-			<-two.got
-			q.expectNobodyPasses(one, first, kind[1]...)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				two := q.wait(q.client(), kind[1]...)
+				two.cancel()
+				<-two.got
+				q.expectNobodyPasses(one, first, kind[1]...)
+			})
 		})
 	}
 }
@@ -162,20 +173,16 @@ func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			lease := q.standIn()
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-				t.Fatal(err)
-			}
-			etcdtest.Eventually(t, "the tail", func() bool {
-				uuid, lease := q.tail()
-				return uuid == one.ticket.UUID &&
-					lease == q.leaseOf(one)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				lease := q.standIn()
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+					t.Fatal(err)
+				}
+				q.tailIs(one.ticket.UUID, q.leaseOf(one))
+				q.expectNobodyPasses(one, first, kind[1]...)
 			})
-			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
@@ -184,73 +191,133 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			q := newLine(t)
-			first := take(t, q.client(), "a", kind[1]...)
-			one := q.wait(q.client(), kind[0]...)
-			lease := q.standIn()
-			_, stop := q.stream(8, kind[1]...)
-			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-				t.Fatal(err)
-			}
-			q.unlock(first)
-			l := q.turn(one)
-			stop()
-			q.unlock(l)
+			lineInABubble(t, func(t *testing.T, q *line) {
+				first := take(t, q.client(), "a", kind[1]...)
+				one := q.wait(q.client(), kind[0]...)
+				lease := q.standIn()
+				_, stop := q.stream(8, kind[1]...)
+				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+					t.Fatal(err)
+				}
+				q.unlock(first)
+				l := q.turn(one)
+				stop()
+				q.unlock(l)
+			})
 		})
 	}
 }
 
 // A waiter whose ticket an unlocker has removed as overdue puts the tail back, too, before it queues again.
 func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	lease := q.standIn()
-	two := q.wait(c)
-	q.delete(layout(t).Ticket("a", two.ticket.ID))
-	etcdtest.Eventually(
-		t,
-		"the new position",
-		func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
-	)
-	two.cancel()
-	<-two.got
-	etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
-	q.unlock(first)
-	if _, err := c.TryLock(context.Background(), "a"); err == nil {
-		t.Error("a newcomer passed the one that waits")
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		lease := q.standIn()
+		two := q.wait(c)
+		q.delete(layout(t).Ticket("a", two.ticket.ID))
+		etcdtest.Eventually(
+			t,
+			"the new position",
+			func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
+		)
+		two.cancel()
+		<-two.got
+		q.tailIs(foreignUUID, lease)
+		q.unlock(first)
+		if _, err := c.TryLock(context.Background(), "a"); err == nil {
+			t.Error("a newcomer passed the one that waits")
+		}
+		if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// withoutSpace has an etcd refuse leases and all transactions with a put while full is set, as it does when its space
+// is used up.
+func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {
+	etcd.Lease = &grants{Lease: etcd.Lease, full: full}
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if full.Load() && puts(slices.Concat(txn.thenOps, txn.elseOps)) {
+			return nil, rpctypes.ErrNoSpace
+		}
+		return txn.send(ctx)
+	}}
+	return etcd
+}
+
+type grants struct {
+	clientv3.Lease
+	full *atomic.Bool
+}
+
+func (g *grants) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if g.full.Load() {
+		return nil, rpctypes.ErrNoSpace
 	}
-	if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-		t.Fatal(err)
-	}
+	return g.Lease.Grant(ctx, ttl)
+}
+
+// puts reports whether one of the operations may put a key.
+func puts(ops []clientv3.Op) bool {
+	return slices.ContainsFunc(ops, func(op clientv3.Op) bool {
+		_, thenOps, elseOps := op.Txn()
+		return op.IsPut() || puts(slices.Concat(thenOps, elseOps))
+	})
 }
 
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
-	first := take(t, q.client(), "a")
-	one := q.wait(q.client())
-	two := q.wait(q.client())
-	server.Fill(t, "/fill/")
-	two.cancel()
-	<-two.got
-	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
-		held.Holder.UUID != first.UUID() {
-		t.Errorf("the waiter that gave up got %v", two.err)
-	}
-	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
-		t.Errorf("waiting: %+v", w)
-	}
-	server.Drain(t, "/fill/")
-	etcdtest.Eventually(t, "the tail", func() bool {
-		uuid, lease := q.tail()
-		return uuid == one.ticket.UUID &&
-			lease == q.leaseOf(one)
+	lineInABubble(t, func(t *testing.T, q *line) {
+		var full atomic.Bool
+		client := func() *mutex.Client { return newClient(t, withoutSpace(q.connect(t), &full)) }
+		first := take(t, client(), "a")
+		one := q.wait(client())
+		two := q.wait(client())
+		full.Store(true)
+		two.cancel()
+		<-two.got
+		if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
+			held.Holder.UUID != first.UUID() {
+			t.Errorf("the waiter that gave up got %v", two.err)
+		}
+		if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
+			t.Errorf("waiting: %+v", w)
+		}
+		time.Sleep(time.Minute)
+		full.Store(false)
+		q.tailIs(one.ticket.UUID, q.leaseOf(one))
+		q.unlock(first)
+		q.unlock(q.turn(one))
 	})
-	q.unlock(first)
-	q.unlock(q.turn(one))
+}
+
+// The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
+func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				var full, taken atomic.Bool
+				etcd := withoutSpace(q.connect(t), &full)
+				lost := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+					r, err := txn.send(ctx)
+					if taken.CompareAndSwap(false, true) {
+						full.Store(true)
+						return nil, context.DeadlineExceeded
+					}
+					return r, err
+				}
+				etcd.KV = &txns{KV: etcd.KV, commit: lost}
+				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
+					t.Errorf("want a full etcd, got %v", err)
+				}
+				etcdtest.Eventually(t, "the giving back", func() bool {
+					return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
+				})
+				full.Store(false) // now it can be cancelled
+			})
+		})
+	}
 }

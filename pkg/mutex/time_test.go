@@ -286,16 +286,21 @@ func TestAttemptsLeaveTimeForOthers(t *testing.T) {
 
 func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.loseAnswers = 1000
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		f.set(func() { f.loseAnswers = 0 })
-		time.Sleep(time.Minute)
-		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
-			t.Errorf("the record of an acquisition that was given up stays: %+v", doc.Record)
+		for name, take := range map[string]func(context.Context, string, ...mutex.Option) (*mutex.Lock, error){
+			"Lock": locks.Lock, "TryLock": locks.TryLock,
+		} {
+			f.set(func() { f.loseAnswers = 1000 })
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, err := take(ctx, name)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			f.set(func() { f.loseAnswers = 0 })
+			time.Sleep(time.Minute)
+			if doc := f.record(t, name); len(doc.Fields) > 0 {
+				t.Errorf("the record of an acquisition that was given up stays: %+v", doc.Record)
+			}
 		}
 		f.set(func() { f.away = true })
 	})

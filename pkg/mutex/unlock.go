@@ -81,7 +81,7 @@ func (l *Lock) release() (err error) {
 		l.cancelAcquisition()
 	}
 	if err != nil {
-		if r.Doubt && settled {
+		if r.Indeterminate && settled {
 			l.releaseLater()
 		}
 		return fmt.Errorf(
@@ -112,7 +112,7 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
 		r, err = l.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-			return locktxn.ReleaseInDoubt(l.c.layout, l.wanted, l.held, lease)
+			return locktxn.ReleaseIndeterminate(l.c.layout, l.wanted, l.held, lease)
 		})
 		if !locktxn.NoSpace(err) { // else no tombstone can be written
 			return r, err == nil, err
@@ -142,13 +142,13 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 	lost, err := l.verify(ctx)
 	before, ranOut := l.err().(*LostError)
 	switch {
-	case err != nil && r.Doubt:
+	case err != nil && r.Indeterminate:
 		return fmt.Errorf("unlock %q: it is free, but whether it was held until now is not known: %w", l.held.Lock, err)
 	case err != nil || lost == nil:
 		lost = l.lostError()
 	}
 	switch {
-	case !r.Doubt || lost.Ending != nil:
+	case !r.Indeterminate || lost.Ending != nil:
 		return lost
 	case ranOut:
 		return before

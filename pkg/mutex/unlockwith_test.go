@@ -10,12 +10,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Heartbeat(time.Hour))
@@ -51,24 +52,30 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 	}
 }
 
+// The watch hears of the release before the caller does.
 func TestReleaseIsNoLossToTheWatch(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	for range 30 {
-		l := take(t, locks, "a")
-		<-watches
+	lineInABubble(t, func(t *testing.T, q *line) {
+		etcd := q.connect(t)
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if txn.writes("/x") {
+				time.Sleep(time.Second)
+			}
+			return r, err
+		}}
+		l := take(t, newClient(t, etcd), "a")
+		time.Sleep(time.Second) // it is watched now
 		if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
 			t.Fatal(err)
 		}
 		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
 			t.Fatalf("the context ended with %v", cause)
 		}
-	}
+	})
 }
 
 func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
 	etcd.Delete(t.Context(), "/mutexes/a/", clientv3.WithPrefix())
@@ -88,7 +95,7 @@ func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""},
 		{"somebody wrote since", "again"}} {
 		t.Run(c.name, func(t *testing.T) {
-			etcd := etcdtest.Start(t).Client(t)
+			etcd := etcdtest.Shared(t).Client(t)
 			other := etcd.KV
 			var sent atomic.Int32
 			etcd.KV = &txns{KV: etcd.KV,
@@ -116,7 +123,7 @@ func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 
 // Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
 func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+	etcd := etcdtest.Shared(t).Client(t)
 	kv := etcd.KV
 	var sent atomic.Int32
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
@@ -158,8 +165,8 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 }
 
 // The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
-func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
+func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
+	etcd := etcdtest.Shared(t).Client(t)
 	kv := etcd.KV
 	var late *heldTxn
 	var sent atomic.Int64
@@ -187,17 +194,18 @@ func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
 }
 
 func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	second := q.wait(c)
-	third := q.wait(c)
-	q.unlock(first)
-	l := q.turn(second)
-	if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
-		t.Fatal(err)
-	}
-	q.unlock(q.turn(third))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		second := q.wait(c)
+		third := q.wait(c)
+		q.unlock(first)
+		l := q.turn(second)
+		if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
+			t.Fatal(err)
+		}
+		q.unlock(q.turn(third))
+	})
 }
 
 func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
@@ -209,5 +217,20 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		l.Unlock()
+	})
+}
+
+func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		var full atomic.Bool
+		l := take(t, newClient(t, withoutSpace(q.connect(t), &full)), "a")
+		full.Store(true)
+		began := time.Now()
+		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
+		if !locktxn.NoSpace(err) || l.Context().Err() != nil || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v, context: %v", time.Since(began), err, context.Cause(l.Context()))
+		}
+		q.unlock(l)
+		full.Store(false)
 	})
 }

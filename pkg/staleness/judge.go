@@ -6,19 +6,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// State is the state of a held lock. The words are the same in metric labels, page, API, command line and log.
-type State string
+// State is the state of a held lock: [metadata.States] says what each means.
+type State = metadata.State
 
-// The states. A lock is in exactly one of them.
+// The states that [Judge] returns.
 const (
-	Held      State = "held"
-	Abandoned State = "abandoned" // a witness has proof that the holder has ended
-	Alerting  State = "alerting"  // past alert_at
-	Expired   State = "expired"   // past auto_unlock_at: waiting to be removed, or to be proven safe to remove
-	Malformed State = "malformed" // without uuid or without a readable deadline, and no default policy took effect yet
+	Held      = metadata.StateHeld
+	Abandoned = metadata.StateAbandoned // a witness has proof that the holder has ended
+	Alerting  = metadata.StateAlerting  // past alert_at
+	Expired   = metadata.StateExpired   // past auto_unlock_at: to be removed, or to be proven safe to remove
+	Malformed = metadata.StateMalformed // no uuid or readable deadline, and no default policy took effect yet
 )
 
-// States returns all states, those that matter least first.
+// States returns the states that [Judge] returns, in the order in which they are listed.
 func States() []State { return []State{Held, Alerting, Abandoned, Expired, Malformed} }
 
 // Moment is one instant on two clocks, read together.

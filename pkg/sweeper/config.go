@@ -52,7 +52,7 @@ type Config struct {
 	// Locks goes over the records held now. The sweeper does not change them, and keeps none: each may be overwritten
 	// by the next one.
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are not settled at the moment, and how many it left out; default: all.
+	// Survey returns those of Locks that are due soon at the moment, and how many it left out; default: all.
 	Survey func(staleness.Moment) staleness.Survey
 	// Lock returns the current record of one lock, or nil.
 	Lock func(name string) *metadata.Record
@@ -94,7 +94,7 @@ func (c *Config) setDefaults() {
 		c.EventRetention = time.Hour
 	}
 	if c.Survey == nil {
-		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{Unsettled: c.Locks()} }
+		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	if c.Peers == nil {
 		c.Peers = func() []Peer { return nil }

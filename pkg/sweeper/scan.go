@@ -32,7 +32,7 @@ type findings struct {
 // scanChunk is the number of locks after which a scan pauses to remove what became due meanwhile.
 const scanChunk = 2000
 
-// scan judges every lock that is not settled: it counts states, logs what started to alert, and queues what may become
+// scan judges every lock that is due soon: it counts states, logs what started to alert, and queues what may become
 // removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
@@ -43,9 +43,9 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	soon := s.recycled[:0]
 	started := 0
 	survey := s.cfg.Survey(now)
-	f.states[staleness.Held] = survey.Settled
-	locks := survey.Settled
-	for r := range survey.Unsettled {
+	f.states[staleness.Held] = survey.Idle
+	locks := survey.Idle
+	for r := range survey.DueSoon {
 		if locks++; locks%scanChunk == 0 {
 			s.removeBatch(ctx)
 		}

@@ -78,8 +78,8 @@ func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change 
 	s.set(func() {
 		s.revision++
 		r := metadata.Record{
-			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), Owner: "billing",
-			Hostname: "pod-1", PID: 42, Purpose: "test",
+			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision),
+			Holder:   metadata.Holder{Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test"},
 			LockedAt: now, AlertAt: now.Add(alertAfter), AutoUnlockAt: now.Add(unlockAfter),
 			Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
 		}
@@ -360,19 +360,19 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
-// survey leaves out the locks that are settled.
+// survey leaves out the locks that are idle.
 func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
-	var unsettled []*metadata.Record
+	var dueSoon []*metadata.Record
 	for r := range all {
-		if staleness.SettledUntil(r, p, now) > now.Mono {
-			s.Settled++
+		if staleness.IdleUntil(r, p, now) > now.Mono {
+			s.Idle++
 			continue
 		}
 		copied := *r
-		unsettled = append(unsettled, &copied)
+		dueSoon = append(dueSoon, &copied)
 	}
-	s.Unsettled = slices.Values(unsettled)
+	s.DueSoon = slices.Values(dueSoon)
 	return s
 }
 

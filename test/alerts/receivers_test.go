@@ -36,7 +36,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-var updatePage = flag.Bool("update", false, "write the messages into docs/howto/receivers.md")
+var updatePage = flag.Bool("update", false, "write the messages into docs/howto/receivers.md and testdata")
 
 // receivers record what Alertmanager sends to Slack, PagerDuty, Opsgenie, a webhook and a mail server.
 type receivers struct {
@@ -393,8 +393,8 @@ var fixed = time.Date(2026, 3, 14, 3, 10, 0, 0, time.UTC)
 func late(now time.Time, name, owner string, ago time.Duration, change ...func(*metadata.Record)) *metadata.Record {
 	alert := now.Add(-ago)
 	r := &metadata.Record{
-		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: owner, Hostname: "worker-3",
-		Purpose:  "nightly invoices",
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
+		Holder:   metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly invoices"},
 		LockedAt: alert.Add(-time.Hour), AlertAt: alert, AutoUnlockAt: alert.Add(time.Hour),
 	}
 	for _, c := range change {
@@ -439,7 +439,7 @@ func transcript(now time.Time, text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// shows expects a message on the page of the receivers, or writes it there.
+// shows expects a message on the page of the receivers or in the file of all others, or writes it there.
 func (r *receivers) shows(now time.Time, name string, m message) {
 	r.Helper()
 	r.showsText(name, transcript(now, m.readable(r.T)))
@@ -447,21 +447,23 @@ func (r *receivers) shows(now time.Time, name string, m message) {
 
 func (r *receivers) showsText(name, got string) {
 	r.Helper()
-	const page = "docs/howto/receivers.md"
-	text := read(r.T, page)
 	begin := "<!-- message: " + name + " -->\n```text\n"
-	before, rest, found := strings.Cut(text, begin)
-	shown, after, ended := strings.Cut(rest, "```\n")
-	if !found || !ended {
-		r.Fatalf("the page has no place for the message %s", name)
-	}
-	if *updatePage {
-		if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
-			r.Fatal(err)
+	for _, page := range []string{"docs/howto/receivers.md", "test/alerts/testdata/messages.txt"} {
+		before, rest, found := strings.Cut(read(r.T, page), begin)
+		shown, after, ended := strings.Cut(rest, "```\n")
+		switch {
+		case !found || !ended:
+			continue
+		case *updatePage:
+			if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
+				r.Fatal(err)
+			}
+		case got != shown:
+			r.Errorf("%s shows for %s\n%s\nit is\n%s", page, name, shown, got)
 		}
-	} else if got != shown {
-		r.Errorf("%s shows for %s\n%s\nit is\n%s", page, name, shown, got)
+		return
 	}
+	r.Fatalf("no page has a place for the message %s", name)
 }
 
 // TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the
@@ -526,11 +528,12 @@ func TestWhatHasHappenedIsToldOnce(t *testing.T) {
 	one := push(t, am, nil, time.Second)
 	for owner, to := range map[string]string{"payments-settler": "payments", "search-indexer": "", "importer": "data",
 		"reports": ""} {
-		one.Ended(nil, &metadata.Ending{Lock: owner + "/job", Owner: owner, Hostname: "worker-3", Purpose: "nightly",
+		one.Ended(nil, &metadata.Ending{Lock: owner + "/job",
+			Holder:     metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly"},
 			Attributes: map[string]any{"team": to}, Ended: metadata.EndedAutoUnlocked,
 			EndedAt: metadata.Time{Time: now.Add(5*time.Second - 15*time.Minute)}})
 	}
-	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was removed by the unlocker."))
+	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was auto-unlocked."))
 	r.wants("/slack#payments", "was removed")
 	r.wants("payments-on-call@example.org", "was removed")
 	r.wants("/opsgenie/v2/alerts", "was removed")

@@ -19,11 +19,12 @@ func TestAlertsOfRulesReadAsThePageShows(t *testing.T) {
 	r := newReceivers(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	for lock, d := range map[string]metadata.Draft{
-		"payments/settle": {Owner: "payments-settler", AlertAt: now.Add(-10 * time.Minute),
+		"payments/settle": {Holder: metadata.Holder{Owner: "payments-settler"}, AlertAt: now.Add(-10 * time.Minute),
 			Attributes: map[string]any{"team": "payments"}},
-		"data/import": {Owner: "importer", AlertAt: now.Add(-20 * time.Minute),
+		"data/import": {Holder: metadata.Holder{Owner: "importer"}, AlertAt: now.Add(-20 * time.Minute),
 			Attributes: map[string]any{"team": "data"}},
-		"search/reindex": {Owner: "search-indexer", AlertAt: now.Add(-2 * time.Hour)}, // past its deadline, too
+		"search/reindex": {Holder: metadata.Holder{Owner: "search-indexer"},
+			AlertAt: now.Add(-2 * time.Hour)}, // past its deadline, too
 	} {
 		d.UUID = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11"
 		d.Hostname = "worker-3"

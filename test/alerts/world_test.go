@@ -93,7 +93,8 @@ func (w *world) lock(name string, deadline int) {
 	w.Helper()
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
 	w.write(name, metadata.Draft{
-		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
+		UUID:     "00000000-0000-4000-8000-000000000001",
+		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
 		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	})
 }

@@ -24,9 +24,10 @@ func (s *stage) delay(lock string, d time.Duration) {
 	defer cancel()
 	record := s.record(lock)
 	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "bob",
-		Action: protocol.ActionForceUnlock, Lock: lock, UUID: record.UUID, Token: record.Token,
+		Lock: lock, UUID: record.UUID, Token: record.Token,
 		Reason: "node-3 is lost"}
-	err := lockstore.New(s.client, s.layout).ForceUnlock(ctx, protocol.Forced(record, action, d), action)
+	on := protocol.Subject{Hold: record, Follows: d}
+	_, err := lockstore.New(s.client, s.layout).Do(ctx, protocol.ActionForceUnlock, on, action)
 	if err != nil {
 		s.t.Fatal(err)
 	}

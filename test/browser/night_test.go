@@ -47,14 +47,15 @@ func (s *stage) circle() {
 func (s *stage) nights() {
 	s.t.Helper()
 	for i, e := range []metadata.Ending{
-		{Hostname: "billing-7f9c5d-x2lqv", Ended: metadata.EndedReleased},
-		{Hostname: "billing-7f9c5d-8kw4t", Ended: metadata.EndedReleased},
-		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedForced, By: "bob@example.org",
+		{Holder: metadata.Holder{Hostname: "billing-7f9c5d-x2lqv"}, Ended: metadata.EndedReleased},
+		{Holder: metadata.Holder{Hostname: "billing-7f9c5d-8kw4t"}, Ended: metadata.EndedReleased},
+		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-m9hrc"}, Ended: metadata.EndedForced, By: "bob@example.org",
 			Why: "its node was taken out of the cluster (BILL-2190)"},
-		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedReleased},
-		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p",
+		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-m9hrc"}, Ended: metadata.EndedReleased},
+		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-zt4wd"},
+			Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p",
 			Why: "its auto_unlock_at passed and its holder did not extend it"},
-		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedReleased},
+		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-zt4wd"}, Ended: metadata.EndedReleased},
 	} {
 		began := time.Now().Add(-time.Duration(i+1)*24*time.Hour - 11*time.Minute)
 		took := time.Duration(6+i%3) * time.Minute

@@ -137,8 +137,9 @@ func (s *stage) release(name string) {
 func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	s.t.Helper()
 	now := time.Now()
-	ticket := metadata.Ticket{UUID: uuid.NewString(), Owner: owner, Hostname: host, PID: 17, Purpose: purpose,
-		Since: metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
+	ticket := metadata.Ticket{UUID: uuid.NewString(),
+		Holder: metadata.Holder{Owner: owner, Hostname: host, PID: 17, Purpose: purpose},
+		Since:  metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
 	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), protocol.Marshal(ticket)))
 }
 

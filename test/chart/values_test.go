@@ -156,16 +156,34 @@ func TestTheTableOfValuesIsThatOfTheChart(t *testing.T) {
 	}
 }
 
+// table has a line for each setting, and one for what several programs have alike.
 func table(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("\n| value | default | meaning |\n|---|---|---|\n")
-	for _, s := range settings(t) {
+	all := settings(t)
+	for i, s := range all {
 		value := ""
 		if s.whole {
 			value = "`" + strings.ReplaceAll(s.value, "|", "\\|") + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.path, value, strings.ReplaceAll(s.comment, "|", "\\|"))
+		if slices.ContainsFunc(all[:i], s.like) {
+			continue
+		}
+		paths := "`" + s.path + "`"
+		for _, other := range all[i+1:] {
+			if other.like(s) {
+				paths += ", `" + other.path + "`"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", paths, value, strings.ReplaceAll(s.comment, "|", "\\|"))
 	}
 	return b.String() + "\n"
+}
+
+// like reports whether another program has the same setting.
+func (s setting) like(other setting) bool {
+	_, rest, below := strings.Cut(s.path, ".")
+	_, same, also := strings.Cut(other.path, ".")
+	return below && also && s.path != other.path && rest == same && s.value == other.value && s.comment == other.comment
 }

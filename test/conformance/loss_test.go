@@ -120,7 +120,8 @@ func (s *scene) write(name string, fields []metadata.Field) (token int64) {
 func (s *scene) somebody(uuid string) []metadata.Field {
 	s.t.Helper()
 	now := time.Now()
-	fields, err := metadata.Draft{UUID: uuid, Owner: "somebody", Hostname: "elsewhere", PID: 1, LockedAt: now,
+	fields, err := metadata.Draft{UUID: uuid,
+		Holder: metadata.Holder{Owner: "somebody", Hostname: "elsewhere", PID: 1}, LockedAt: now,
 		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}.Fields()
 	if err != nil {
 		s.t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 // Marks around the matrix in a page that has more than that.
 const (
-	matrixBegins = "<!-- The matrix, written by `make conformance MATRIX=docs/conformance.md`. -->\n"
+	matrixBegins = "<!-- The matrix, written by `make conformance MATRIX=FILE`. -->\n"
 	matrixEnds   = "<!-- The end of the matrix. -->\n"
 )
 

@@ -180,16 +180,23 @@ func (u *usedFlags) add(program string, args, environment []string) {
 
 // check expects every flag of the daemons in some scenario: a flag that none of them sets is untested.
 func (u *usedFlags) check(t *testing.T) {
-	program := ""
-	row := regexp.MustCompile("^\\| `(--[a-z.-]+)[^|]*\\|[^|]*\\| `([A-Z_]+)`")
+	var programs []string
+	variables := map[string]string{"unlocker": "UNLOCKER", "unlocker witness": "UNLOCKER", "mutexdash": "MUTEXDASH"}
+	row := regexp.MustCompile("^\\| `(--[a-z.-]+)[^|]*\\|[^|]*\\| `([A-Z_…]+)`")
 	var missing []string
 	for line := range strings.Lines(read(t, repository+"/docs/flags.md")) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			program = strings.TrimSpace(heading)
+			programs = []string{strings.TrimSpace(heading)}
+			if programs[0] == "All daemons" {
+				programs = slices.Collect(maps.Keys(variables))
+			}
 		}
-		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) &&
-			!slices.Contains(u.seen, program+" "+found[2]) {
-			missing = append(missing, program+" "+found[1])
+		found := row.FindStringSubmatch(line)
+		for _, program := range programs {
+			if found != nil && !slices.Contains(u.seen, program+" "+found[1]) &&
+				!slices.Contains(u.seen, program+" "+strings.Replace(found[2], "…", variables[program], 1)) {
+				missing = append(missing, program+" "+found[1])
+			}
 		}
 	}
 	slices.Sort(missing)

@@ -179,7 +179,7 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		}
 		return txn
 	case "release_in_doubt":
-		txn := locktxn.ReleaseInDoubt(l, i.Lock, hold, lease)
+		txn := locktxn.ReleaseIndeterminate(l, i.Lock, hold, lease)
 		txn.Else = append(txn.Else, whyLost...)
 		return txn
 	case "cancel":

@@ -77,7 +77,7 @@ func (w *world) lock(t *testing.T, lock string, process metadata.Process, ago ti
 	t.Helper()
 	h := &hold{w, lock, uuid.NewString()}
 	fields, err := metadata.Draft{
-		UUID: h.uuid, Owner: "billing", Hostname: "host", PID: 1, Process: process,
+		UUID: h.uuid, Holder: metadata.Holder{Owner: "billing", Hostname: "host", PID: 1}, Process: process,
 		LockedAt: time.Now().Add(-ago), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour),
 	}.Fields()
 	if err != nil {

@@ -17,7 +17,7 @@ const keptByCommand = "keeper/command"
 
 // leftBehind is a process that has ended, and its command, which has not.
 type leftBehind struct {
-	pid     int
+	pid     int64
 	process metadata.Process
 	end     func()
 }
@@ -44,7 +44,7 @@ func leaveBehind() leftBehind {
 	self.CgroupID = group.ID
 	_ = process.Process.Kill()
 	_ = process.Wait()
-	return leftBehind{pid: process.Process.Pid, process: self, end: sync.OnceFunc(func() {
+	return leftBehind{pid: int64(process.Process.Pid), process: self, end: sync.OnceFunc(func() {
 		_, _ = group.Clear(nil)
 		_ = command.Wait()
 		_ = group.Remove()

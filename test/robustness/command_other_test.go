@@ -8,7 +8,7 @@ import "github.com/clustermutex/unlocker/pkg/metadata"
 const keptByCommand = "keeper/command"
 
 type leftBehind struct {
-	pid     int
+	pid     int64
 	process metadata.Process
 	end     func()
 }

@@ -511,11 +511,8 @@ func (s *stage) force() (func(), bool) {
 		return nil, false
 	}
 	now := time.Now()
-	s.store.ForceUnlock(ctx, metadata.Removal{
-		Record: &shown.Record, Ending: metadata.NewEnding(&shown.Record, metadata.EndedForced, "ann",
-			"to see what happens", now),
-	}, protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
+	s.store.Do(ctx, protocol.ActionForceUnlock, protocol.Subject{Hold: &shown.Record}, protocol.Action{
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Reason: "to see what happens",
 		Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
 	return nil, true

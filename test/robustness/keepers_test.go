@@ -76,7 +76,9 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 	for ctx.Err() == nil {
 		now := time.Now().Add(clock)
 		draft := metadata.Draft{
-			UUID: h.hold.UUID, Owner: "keeper", LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
+			UUID:     h.hold.UUID,
+			Holder:   metadata.Holder{Owner: "keeper"},
+			LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
 			Attributes: map[string]any{attributeOp: lock, "way": byHand},
 		}
 		if lock == keptByCommand {

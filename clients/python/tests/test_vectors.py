@@ -31,6 +31,10 @@ def plain(text: Any) -> Any:
 
 
 class Vectors(unittest.TestCase):
+    def test_fields(self) -> None:
+        fields = json.loads((PROTOCOL / "vectors.json").read_text(encoding="utf-8"))["fields"]
+        self.assertEqual(record.RESERVED, {"metadata", *fields["keys"], *fields["keys_of_others"], *fields["members"]})
+
     def test_names(self) -> None:
         for case in cases("vectors.json", "names"):
             with self.subTest(case["about"]):

@@ -13,6 +13,12 @@ class VectorsTest < Minitest::Test
 
   def setup = @transactions = Transactions.new("/mutexes/")
 
+  def test_the_fields_are_those_of_the_protocol
+    keys, others, members = VECTORS.fetch("fields").values_at("keys", "keys_of_others", "members")
+    assert_equal keys + others, Holder::OWN_KEYS
+    assert_equal (keys + others + members + ["metadata"]).sort, Record::RESERVED.sort
+  end
+
   def test_names_are_written_and_read
     VECTORS.fetch("names").each do |name|
       assert_equal name["segment"], Name.segment(name["name"]), name["about"]

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The tests of mutex.sh, to be run in any POSIX sh: test.sh TRANSACTIONS.JSON, with an etcd at MUTEXCTL_ETCD_ENDPOINTS.
+# The tests of mutex.sh, to be run in any POSIX sh: test.sh TRANSACTIONS.JSON, beside which lies vectors.json,
+# with an etcd at MUTEXCTL_ETCD_ENDPOINTS.
 here=$(dirname "$0")/..
 # shellcheck source=../mutex.sh
 . "$here/mutex.sh"
@@ -40,6 +41,8 @@ keys() { # PREFIX/: how many there are
 }
 is_free() { [ "$(keys "/mutexes/$1/")" = 0 ]; }
 is_held() { [ "$(keys "/mutexes/$1/")" != 0 ]; }
+is fields "$(jq -c "$_mutex_program"'.fields | [.keys + .keys_of_others, (.keys + .keys_of_others + .members + ["metadata"] | sort)]
+	== [reserved[:7], (reserved | sort)]' "${1%/*}/vectors.json")" true
 # Every body and verdict of the protocol.
 is transactions "$(jq -r --arg prefix /mutexes/ "$_mutex_program"'
 	def basic: .input.queued != true and (.step | IN("acquire", "alive", "release", "cancel", "withdraw"));

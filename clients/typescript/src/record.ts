@@ -74,7 +74,8 @@ function checkText(name: string, value: unknown) {
   if (bytes.toString() !== value) throw new RefusedError(`${name} is not valid Unicode`);
 }
 
-const reserved = new Set([
+/** The names that no attribute has. @internal */
+export const reserved = new Set([
   "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata",
   "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client",
   "boot_id", "process_start", "pid_namespace", "cgroup_id", "pod_namespace", "pod_name", "pod_uid", "container",

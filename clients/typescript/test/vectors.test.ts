@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
 import { RefusedError } from "../src/index.js";
-import { fields, formatTime, nameOf, parseTime, readRecord, segment } from "../src/record.js";
+import { fields, formatTime, nameOf, parseTime, readRecord, reserved, segment } from "../src/record.js";
 import { judge, judgeFault, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
 
 const protocol = process.env.PROTOCOL ?? join(__dirname, "..", "..", "..", "..", "docs", "protocol");
@@ -13,6 +13,7 @@ const read = (file: string): unknown => JSON.parse(readFileSync(join(protocol, f
 
 interface Case { about: string }
 const vectors = read("vectors.json") as {
+  fields: { keys: string[]; keys_of_others: string[]; members: string[] };
   names: (Case & { name: string; segment: string })[];
   refused_names: (Case & { name?: string })[];
   refused_segments: (Case & { segment: string })[];
@@ -33,6 +34,11 @@ interface DocumentCase extends Case {
   decoded?: Record<string, unknown>;
 }
 interface VectorField { name: string; value?: string; value_base64?: string; mod_revision?: number }
+
+test("the fields are those of the protocol", () => {
+  const { keys, keys_of_others, members } = vectors.fields;
+  assert.deepEqual([...reserved].sort(), ["metadata", ...keys, ...keys_of_others, ...members].sort());
+});
 
 test("names become segments and come back, as the vectors say", () => {
   for (const c of vectors.names) {

@@ -21,8 +21,8 @@ func commandPage(root *cobra.Command) string {
 
 <!-- Written by ` + "`make docs`" + ` from the program itself. -->
 
-Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recipes see [locks in scripts](shell.md), for
-the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
+For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, on one page, but for the members of JSON,
+which are in [the JSON of a lock](json.md). For recipes see [locks in scripts](shell.md).
 
 | command | |
 |---|---|
@@ -33,7 +33,10 @@ the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
 	for _, c := range commands(root) {
 		write(&b, c)
 	}
-	fmt.Fprintf(&b, "\n## Flags of all commands\n\n%s", flags.Table(root))
+	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
+		"(flags.md#all-daemons). Commands that take a NAME have `--escaped` (`MUTEXCTL_ESCAPED`): read the name in\n" +
+		"the form that mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). Besides, or with another default:\n\n")
+	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags(daemonTables())))
 	return b.String()
 }
 
@@ -59,13 +62,23 @@ func write(b *strings.Builder, c *cobra.Command) {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	}
 	if c.Long != "" {
-		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(c.Long))
+		text, _, members := strings.Cut(c.Long, "JSON: one object per line. Members are added ")
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(text))
+		if members {
+			b.WriteString("\nJSON: one object per line, with the members of [the JSON of a lock](json.md).\n")
+		}
 	}
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindented(c.Example))
 	}
-	if table := flags.OwnTable(c); table != "" {
-		fmt.Fprintf(b, "\n%s", table)
+	var own string
+	for line := range strings.Lines(flags.OwnTable(c)) {
+		if !strings.HasPrefix(line, "| `--escaped` ") { // said once, at the end
+			own += line
+		}
+	}
+	if own != "" && own != head {
+		fmt.Fprintf(b, "\n%s", own)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -40,16 +41,26 @@ func checkPage(t *testing.T, name, now string) {
 }
 
 func flagPage() string {
+	tables := daemonTables()
+	shared := sharedFlags(tables)
+	for program, table := range tables {
+		tables[program] = without(table, program, shared)
+	}
 	return fmt.Sprintf(`# Flags of the daemons
 
 <!-- Written by `+"`make docs`"+` from the programs themselves. -->
 
-A flag is taken from, in this order: the command line; the variable of the program; for the connection, the variable of
+For those who configure them. A flag is taken from, in this order: the command line; the variable of the program; for the connection, the variable of
 etcdctl; the default. An empty variable counts as unset. Passwords are only taken from files and variables, because
 everybody on the machine can read command lines. A wrong flag, an unreadable file or a contradiction ends the program
 with one sentence and exit status 2; an etcd that is away does not: the program stays up, is not ready, and goes on when
 etcd is back.
 
+## All daemons
+
+The variables begin with `+"`UNLOCKER_`"+`, also of a witness, or `+"`MUTEXDASH_`"+`.
+
+%s
 ## unlocker
 
 %s
@@ -61,9 +72,58 @@ etcd is back.
 %s
 ## mutexctl
 
-The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Its
-commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
-`, flags.Table(unlocker.Command()), flags.Table(witness()), flags.Table(mutexdash.Command()))
+The flags of the connection, the prefix and the log are those of [all daemons](#all-daemons), with variables that begin
+with `+"`MUTEXCTL_`"+`. Its commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
+`, head+shared, tables["UNLOCKER"], tables["UNLOCKER witness"], tables["MUTEXDASH"])
+}
+
+// daemonTables has the flags of each daemon, by how its variables begin.
+func daemonTables() map[string]string {
+	return map[string]string{
+		"UNLOCKER":         flags.Table(unlocker.Command()),
+		"UNLOCKER witness": flags.Table(witness()),
+		"MUTEXDASH":        flags.Table(mutexdash.Command()),
+	}
+}
+
+// sharedFlags are the lines that all tables have, with variables that begin with an ellipsis.
+func sharedFlags(tables map[string]string) string {
+	var shared string
+	for line := range strings.Lines(tables["MUTEXDASH"]) {
+		if strings.HasPrefix(line, "| `--") && alike(tables, line) {
+			shared += strings.ReplaceAll(line, "`MUTEXDASH_", "`…_")
+		}
+	}
+	return shared
+}
+
+const head = "| flag | default | environment | meaning |\n|---|---|---|---|\n"
+
+// alike reports whether each table has a line of the dashboard's, but for the first word of its variables.
+func alike(tables map[string]string, line string) bool {
+	for program, table := range tables {
+		if !strings.Contains(table, strings.ReplaceAll(line, "`MUTEXDASH_", "`"+variable(program))) {
+			return false
+		}
+	}
+	return true
+}
+
+// without is a table of a program without the lines that all have.
+func without(table, program, shared string) string {
+	var own string
+	for line := range strings.Lines(table) {
+		if !strings.Contains(shared, strings.ReplaceAll(line, "`"+variable(program), "`…_")) {
+			own += line
+		}
+	}
+	return own
+}
+
+// variable is how the variables of a program begin.
+func variable(program string) string {
+	name, _, _ := strings.Cut(program, " ")
+	return name + "_"
 }
 
 // witness is the command of the unlocker that runs a witness.

@@ -1,8 +1,6 @@
 package mutexdash
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -14,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
@@ -141,32 +139,12 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.Locks = view.Shown
-	config.Clock = view.Clock
-	config.Queues = view.Queues
-	config.Waiters = view.Waiters
-	config.Foreign = view.Foreign
-	config.Delays = view.DelaysAbout
+	config.View = shown{view, c.trouble}
+	config.Store = c.store
+	config.Operator = c.store
 	config.Unclaimed = c.unclaimed
 	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
-	config.Unlockers = func() []setup.Unlocker {
-		var alive []setup.Unlocker
-		for _, u := range view.Unlockers() {
-			alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
-		}
-		return alive
-	}
 	config.Members = func() []setup.Member { return members(c.health.Last()) }
-	config.Fresh = func() locks.Freshness {
-		f := view.Fresh()
-		return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard,
-			Pulse: lockstore.Pulse, Since: f.Since,
-			Class: string(c.trouble.Class()), Cause: wiring.Cause(f, c.trouble)}
-	}
-	config.Document = c.store.Get
-	config.Ending = c.store.Ending
-	config.History = c.store.History
-	config.Audit = c.store.Audit
 	config.Relists = func() (n uint64) {
 		for reason, lists := range view.Stats().Resyncs {
 			if reason != lockview.ReasonPeriodic {
@@ -188,61 +166,24 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		config.Links = append(config.Links, link)
 	}
-	if o.access.forceUnlock {
-		config.ForceUnlock = c.forceUnlock
-		config.EndDelay = c.endDelay
-	}
-	if o.access.gentle {
-		config.AskHolder = c.askHolder
-		config.Extend = c.extend
-	}
-	if o.access.acknowledge {
-		config.Acknowledge = c.acknowledge
-		config.Withdraw = c.withdraw
-	}
+	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, Gentle: o.access.gentle,
+		Acknowledge: o.access.acknowledge}
 	return config, nil
 }
 
-// forceUnlock removes a hold.
-func (c *cluster) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
-	return outcome(c.store.ForceUnlock(ctx, removal, a))
+// shown is a view that knows why it is not current.
+type shown struct {
+	*lockview.View
+	trouble *etcdconn.Trouble
 }
 
-// endDelay ends a lock delay.
-func (c *cluster) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
-	return outcome(c.store.EndDelay(ctx, d, a))
-}
-
-// askHolder asks a holder to finish.
-func (c *cluster) askHolder(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.AskHolder(ctx, record, a))
-}
-
-// extend gives a holder more time.
-func (c *cluster) extend(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.Extend(ctx, record, a))
-}
-
-// acknowledge records that somebody looks at a lock.
-func (c *cluster) acknowledge(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.Acknowledge(ctx, record, a))
-}
-
-// withdraw ends that before its time.
-func (c *cluster) withdraw(ctx context.Context, record *metadata.Record, a protocol.Action) error {
-	return outcome(c.store.WithdrawAcknowledgement(ctx, record, a))
-}
-
-// outcome is an error of the store as the dashboard knows it.
-func outcome(err error) error {
-	var refused *lockstore.RefusedError
-	switch {
-	case errors.As(err, &refused):
-		return &setup.RefusedError{Why: refused.Error()}
-	case errors.Is(err, lockstore.ErrUnknown):
-		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
-	}
-	return err
+// Fresh implements [setup.View].
+func (s shown) Fresh() protocol.Freshness {
+	f := s.View.Fresh()
+	f.Pulse = lockstore.Pulse
+	f.Class = string(s.trouble.Class())
+	f.Cause = wiring.Cause(f, s.trouble)
+	return f
 }
 
 // members are the endpoints of etcd as pages show them.

@@ -44,7 +44,7 @@ func page(got map[string]families) string {
 
 <!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
 
-The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
+For those who monitor. The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
 `+"`--web.ops-address`"+` (`+"`:10981`"+`), a witness at that of its own `+"`--web.listen-address`"+` (`+"`:10983`"+`). In addition, all export
 the metrics of the Go runtime and the process (`+"`go_…`"+`, `+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert
 rules, Grafana dashboards and scrape configurations are in [deploy](../deploy). What to do about an alert is in the
@@ -62,6 +62,9 @@ the most overdue first.
 A label value means the same in all metrics: [protocol.md](protocol.md#what-can-be-wrong-with-a-record) explains the
 states of locks, [time.md](time.md#the-seven-rules) the reasons that hold back a removal.
 
+## unlocker and mutexdash
+
+%s
 ## unlocker
 
 %s
@@ -70,18 +73,50 @@ states of locks, [time.md](time.md#the-seven-rules) the reasons that hold back a
 %s
 ## mutexdash
 
-%s`, table(got["unlocker"]), table(got["witness"]), table(got["mutexdash"]))
+%s`, table(got, "unlocker", "mutexdash"), table(got, "unlocker"), table(got, "witness"), table(got, "mutexdash"))
 }
 
-func table(all families) string {
+// table has the metrics that these programs export alike, or those that are of one program alone.
+func table(got map[string]families, programs ...string) string {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		f := all[name]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()), labels(f),
-			f.GetHelp())
+	for _, name := range slices.Sorted(maps.Keys(got[programs[0]])) {
+		names := "`" + name + "`"
+		says := meaning(got[programs[0]][name])
+		other := counterpart(name)
+		shared := sameIn(got, other, says)
+		if shared != (len(programs) == 2) {
+			continue
+		}
+		if shared {
+			names += ", `" + other + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", names, says)
 	}
 	return b.String()
+}
+
+// meaning is the type of a metric, its labels and what it says.
+func meaning(f *dto.MetricFamily) string {
+	return strings.ToLower(f.GetType().String()) + " | " + labels(f) + " | " + f.GetHelp()
+}
+
+// counterpart is what the unlocker's metric is called at the dashboard, and the other way round.
+func counterpart(name string) string {
+	if rest, ok := strings.CutPrefix(name, "unlocker_"); ok {
+		return "mutexdash_" + rest
+	}
+	return strings.Replace(name, "mutexdash_", "unlocker_", 1)
+}
+
+// sameIn reports whether a program exports a metric with this meaning.
+func sameIn(got map[string]families, name, want string) bool {
+	for _, all := range got {
+		if f := all[name]; f != nil && meaning(f) == want {
+			return true
+		}
+	}
+	return false
 }
 
 // labels names the labels, with their values where those are words of ours that are all there from the beginning.
@@ -120,7 +155,9 @@ func known(t *testing.T) map[string]metric {
 			name, _, _ := strings.Cut(label, " = ")
 			m.labels[strings.Trim(name, "` ")] = true
 		}
-		all[strings.Trim(strings.TrimPrefix(cells[0], "| "), "`")] = m
+		for name := range strings.SplitSeq(strings.TrimPrefix(cells[0], "| "), ", ") {
+			all[strings.Trim(name, "`")] = m
+		}
 	}
 	if len(all) < 40 {
 		t.Fatalf("%s has only %d metrics", metricsPage, len(all))

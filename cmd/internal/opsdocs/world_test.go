@@ -163,8 +163,8 @@ func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock 
 	store := lockstore.New(client, l)
 	held, _, err := store.Get(t.Context(), lock)
 	if err == nil {
-		err = store.Acknowledge(t.Context(), &held.Record, protocol.Action{ID: "1", Actor: "ann", Source: "cli",
-			At: metadata.Time{Time: time.Now()}, Action: protocol.ActionAcknowledge, Seconds: 3600})
+		_, err = store.Do(t.Context(), protocol.ActionAcknowledge, protocol.Subject{Hold: &held.Record},
+			protocol.Action{ID: "1", Actor: "ann", Source: "cli", At: metadata.Time{Time: time.Now()}, Seconds: 3600})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	for i, lock := range []string{"left", "right"} {
 		hold(t, c, l, lock, uuids[i], -time.Minute, time.Hour)
 		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i),
-			Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i),
-			Since: metadata.Time{Time: time.Now()}}
+			Holder: metadata.Holder{Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i)},
+			Since:  metadata.Time{Time: time.Now()}}
 		put(t, c, l.Ticket(lock, ticket.UUID), protocol.Marshal(ticket), clientv3.WithLease(lease.ID))
 	}
 }
@@ -207,7 +207,9 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 	i := map[string]int{"right": 1}[lock]
 	now := time.Now()
 	d := metadata.Draft{
-		UUID: uuid, Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: 7 + i, Purpose: "invoices",
+		UUID: uuid,
+		Holder: metadata.Holder{Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: int64(7 + i),
+			Purpose: "invoices"},
 		LockedAt: now.Add(min(alert, unlock) - time.Second), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
 	}
 	fields, err := d.Fields()

@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -151,7 +152,7 @@ func instance(hostname string) string {
 }
 
 // peers returns the unlockers whose records were watched arriving. The age of others is unknown.
-func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
+func peers(unlockers []protocol.Unlocker) []sweeper.Peer {
 	var known []sweeper.Peer
 	for _, u := range unlockers {
 		if !u.Arrived.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -28,10 +28,10 @@ type shown struct {
 	Policy      staleness.Policy
 	Now         time.Time
 	NotReady    string
-	Fresh       lockview.Freshness
+	Fresh       protocol.Freshness
 	Sweep       sweeper.Status
 	Etcd        *etcdconn.Health // nil until etcd was asked once
-	Unlockers   []lockview.Unlocker
+	Unlockers   []protocol.Unlocker
 	Pods        *pod.Status // nil without a witness in Kubernetes
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/witness/host"
 )
 
@@ -97,10 +98,13 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	witness, err := o.witness(machine, etcd, log)
+	layout, err := o.locks.Layout()
 	if err != nil {
 		return daemon.Usage(err)
 	}
+	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
+	view := viewOf(machine, layout, store, log)
+	witness := witnessOf(machine, view, store, log)
 	registry := daemon.NewRegistry(witnessNamespace)
 	registry.MustRegister(witness.Collector(witnessNamespace), requests)
 	ready := &daemon.Readiness{}
@@ -120,6 +124,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", o.reload(connections, log).Run)
 	group.Add("http", server.Run)
+	group.Add("view", view.Run)
 	group.Add("witness", witness.Run)
 	return group.Run(ctx)
 }
@@ -152,20 +157,25 @@ func (o witnessOptions) machine(log zerolog.Logger) (host.Machine, error) {
 	return m, nil
 }
 
-// witness connects a witness to etcd.
-func (o witnessOptions) witness(m host.Machine, etcd *clientv3.Client,
-	log zerolog.Logger) (*host.Witness, error) {
-	layout, err := o.locks.Layout()
-	if err != nil {
-		return nil, err
-	}
-	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
+// viewOf returns a view of the locks of this machine. Witnesses are many: none of them reads all locks every few
+// minutes, as other views do.
+func viewOf(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
+	return lockview.New(layout, lockview.Source{List: store.List, Watch: store.Watch},
+		lockview.Options{Keep: m.Concerns, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
+}
+
+// witnessOf returns a witness that reads a view.
+func witnessOf(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
 	return host.New(host.Config{
-		ID: instance(m.Hostname), Machine: m, Layout: layout,
-		List: store.List, Watch: store.Watch, State: store.State, Suspect: store.Suspect,
+		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, State: store.State,
+		Suspect: store.Suspect,
+		Fresh: func() (first int64, cause string) {
+			f := view.Fresh()
+			return f.First, f.Cause
+		},
 		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain: etcdconn.Explain, Now: time.Now, Log: log,
-	}), nil
+	})
 }
 
 func (o witnessOptions) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {

@@ -3,16 +3,22 @@ package wiring
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"iter"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -97,9 +103,135 @@ func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 }
 
 // Cause returns why the view is not current, from the best source; empty if it is.
-func Cause(f lockview.Freshness, t *etcdconn.Trouble) string {
+func Cause(f protocol.Freshness, t *etcdconn.Trouble) string {
 	if f.Synced {
 		return ""
 	}
 	return cmp.Or(t.Cause(), f.Cause)
+}
+
+// healthEvery is how often etcd is asked for its health.
+const healthEvery = 15 * time.Second
+
+// Health holds what etcd last reported about itself, for metrics and pages. No decision depends on it.
+type Health struct {
+	etcd    *clientv3.Client
+	timeout time.Duration
+	last    atomic.Pointer[etcdconn.Health]
+}
+
+// NewHealth returns a Health that is empty until Run asks. timeout bounds each question.
+func NewHealth(etcd *clientv3.Client, timeout time.Duration) *Health {
+	return &Health{etcd: etcd, timeout: timeout}
+}
+
+// Run asks until ctx ends.
+func (h *Health) Run(ctx context.Context) error {
+	ticker := time.NewTicker(healthEvery)
+	defer ticker.Stop()
+	for {
+		h.ask(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (h *Health) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	now := etcdconn.CheckHealth(ctx, h.etcd)
+	h.last.Store(&now)
+}
+
+// Last returns the last answer, nil before the first one.
+func (h *Health) Last() *etcdconn.Health { return h.last.Load() }
+
+// Alarms returns the alarms that etcd has raised, and whether they are known.
+func (h *Health) Alarms() (kinds []string, known bool) {
+	last := h.last.Load()
+	if last == nil || last.Problem != "" {
+		return nil, false
+	}
+	for _, a := range last.Alarms {
+		kinds = append(kinds, a.Kind)
+	}
+	return kinds, true
+}
+
+// deadlocks searches for deadlocks: once per state of the view, however many callers there are, and more rarely if
+// there are so many waiters that a search takes long.
+type deadlocks struct {
+	view    *lockview.View
+	mu      sync.Mutex
+	changed <-chan struct{} // closed when the view has changed since the last search
+	rest    time.Time       // no other search before this
+	found   []deadlock.Cycle
+}
+
+const (
+	searchShare = 20 // searching may take 1/20 of the time
+	maxRest     = 30 * time.Second
+)
+
+// Deadlocks returns a function that returns the current cycles. They are shared: never write to them.
+func Deadlocks(v *lockview.View) func() []deadlock.Cycle {
+	return (&deadlocks{view: v}).now
+}
+
+func (d *deadlocks) now() []deadlock.Cycle {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current() {
+		return d.found
+	}
+	d.changed = d.view.Changed() // before the search, so that no change is missed
+	begin := time.Now()
+	d.found = deadlock.Find(d.view.Locks(), d.view.Queues())
+	d.rest = time.Now().Add(min(maxRest, searchShare*time.Since(begin)))
+	return d.found
+}
+
+func (d *deadlocks) current() bool {
+	switch {
+	case d.changed == nil:
+		return false
+	case time.Now().Before(d.rest):
+		return true
+	}
+	select {
+	case <-d.changed:
+		return false
+	default:
+		return true
+	}
+}
+
+// unclaimedLocks remembers which locks it has reported, so that an interruption of the watch does not end an alert.
+type unclaimedLocks struct {
+	view  *lockview.View
+	mu    sync.Mutex
+	found []unclaimed.Lock
+}
+
+// Unclaimed returns a function that returns the locks that nobody takes although somebody waits, and how long it takes
+// until there may be another one; zero if none may. They are shared: never write to them.
+func Unclaimed(v *lockview.View) func() ([]unclaimed.Lock, time.Duration) {
+	return (&unclaimedLocks{view: v}).now
+}
+
+func (u *unclaimedLocks) now() ([]unclaimed.Lock, time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	seen := unclaimed.View{}
+	if seen.Free, seen.Followed, seen.Synced = u.view.Free(); len(seen.Free) > 0 {
+		seen.Queues = u.view.Queues()
+	}
+	seen.Now = u.view.Clock()
+	seen.Wall = time.Now()
+	found, next := unclaimed.Find(u.found, seen)
+	u.found = found
+	return found, next
 }

@@ -1,10 +1,18 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -72,4 +80,166 @@ func (p *pod) reindex(ctx context.Context) error {
 	}, mutex.Purpose("reindex after a change of the mapping"),
 		mutex.AlertAfter(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)),
 		mutex.Heartbeat(p.pace(15*time.Minute)))
+}
+
+// dumps takes a lock without the library, as a shell script with etcdctl would: one key per field, in one transaction.
+func (p *pod) dumps(ctx context.Context) error {
+	const lock = "nightly/database dump"
+	id := uuid.NewString()
+	now := time.Now()
+	if err := p.put(ctx, lock, map[string]string{
+		metadata.FieldUUID:         id,
+		metadata.FieldAlertAt:      metadata.FormatTime(now.Add(p.pace(2 * time.Minute))),
+		metadata.FieldAutoUnlockAt: metadata.FormatTime(now.Add(p.pace(5 * time.Minute))),
+		metadata.FieldLockedAt:     metadata.FormatTime(now),
+		metadata.FieldOwner:        p.owner,
+		metadata.FieldHostname:     p.host,
+		metadata.FieldPurpose:      "dump of the main database, by a shell script",
+		"script":                   "/opt/dump/dump.sh",
+	}); err != nil {
+		return err
+	}
+	p.rest(ctx, 90*time.Second)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, err := p.Etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.Value(p.Layout.Field(lock, metadata.FieldUUID)), "=", id)).
+		Then(clientv3.OpDelete(p.Layout.Record(lock), clientv3.WithPrefix())).
+		Commit()
+	return err
+}
+
+// oldReport is a script written from memory: it holds a lock with unreadable deadlines.
+func (p *pod) oldReport(ctx context.Context) error {
+	err := p.put(ctx, "reports/weekly", map[string]string{
+		metadata.FieldUUID:         uuid.NewString(),
+		metadata.FieldAlertAt:      "soon",
+		metadata.FieldAutoUnlockAt: "2026-11-21 08:00",
+		metadata.FieldHostname:     p.host,
+		metadata.FieldPurpose:      "weekly report",
+	})
+	p.rest(ctx, time.Hour)
+	return err
+}
+
+// put writes the record unless the lock is held.
+func (p *pod) put(ctx context.Context, lock string, fields map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var puts []clientv3.Op
+	for name, value := range fields {
+		puts = append(puts, clientv3.OpPut(p.Layout.Field(lock, name), value))
+	}
+	_, err := p.Etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(p.Layout.Field(lock, metadata.FieldUUID)), "=", 0)).
+		Then(puts...).
+		Commit()
+	return err
+}
+
+// Killed is the lock whose holder is killed, again and again, 15 s after it took it. The witness of this machine proves
+// that, and the unlocker frees the lock after the grace of 10 s.
+const Killed = "payments/settlement"
+
+// settlements has a process of its own take the lock, and kills it while it holds it. The process of the other pod
+// waits, and gets the lock long before its deadline.
+func (p *pod) settlements(ctx context.Context) error {
+	holder := p.Holder(ctx, p.host)
+	in, err := holder.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := holder.Start(); err != nil {
+		return err
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err == nil {
+		p.rest(ctx, 15*time.Second)
+	}
+	if ctx.Err() != nil {
+		in.Close() // it releases the lock
+		return holder.Wait()
+	}
+	_ = holder.Process.Kill()
+	return holder.Wait()
+}
+
+// Hold takes the lock [Killed], writes a line, and holds the lock until the input ends or the process is killed.
+func Hold(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+		time.AfterFunc(releaseTime, func() { os.Exit(1) }) // mutexdev was killed, and its etcd with it
+	}()
+	locks, err := mutex.New(etcd, mutex.Options{Owner: "payments", Hostname: host})
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	return locks.Do(ctx, Killed, func(ctx context.Context) error {
+		fmt.Fprintln(out, "held")
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, mutex.Purpose("settlement of yesterday's card payments"), mutex.AlertAfter(5*time.Minute),
+		mutex.AutoUnlockAfter(20*time.Minute))
+}
+
+// transcoders is how many films may be transcoded at once: the permits of a semaphore.
+const transcoders = 3
+
+// transcode takes one permit, or two for a long film. Three pods want more than there are, so one always waits.
+func (p *pod) transcode(ctx context.Context) error {
+	for _, film := range []struct {
+		title  string
+		weight int
+		takes  time.Duration
+	}{{"trailer", 1, 15 * time.Second}, {"feature film, 6 renditions", 2, 40 * time.Second}} {
+		err := p.locks.Do(ctx, "media/transcoders", func(held context.Context) error {
+			p.rest(held, film.takes)
+			return nil
+		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title),
+			mutex.AlertAfter(p.pace(2*time.Minute)))
+		if err != nil {
+			return err
+		}
+		p.rest(ctx, time.Second)
+	}
+	return nil
+}
+
+// searches reads under a read-write lock, together with other readers.
+func (p *pod) searches(ctx context.Context) error {
+	return p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
+		p.rest(held, 18*time.Second)
+		return nil
+	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.AlertAfter(p.pace(time.Minute)))
+}
+
+// reprices writes under it: it waits until all readers are done, and later readers wait behind it.
+func (p *pod) reprices(ctx context.Context) error {
+	err := p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
+		p.rest(held, 10*time.Second)
+		return nil
+	}, mutex.Exclusive(), mutex.Purpose("new prices"), mutex.AlertAfter(p.pace(time.Minute)))
+	p.rest(ctx, 25*time.Second)
+	return err
+}
+
+// statistics run once a minute, on whichever pod is first, however long they take.
+func (p *pod) statistics(ctx context.Context) error {
+	work := func(held context.Context) error {
+		p.rest(held, 8*time.Second)
+		return nil
+	}
+	_, err := jobs.OncePer(ctx, p.locks, "reports/statistics", p.pace(time.Minute), work, jobs.LockOptions(
+		mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second))))
+	p.rest(ctx, 4*time.Second)
+	return err
 }

@@ -62,6 +62,19 @@ type Actions struct {
 	Acknowledge bool // acknowledging locks
 }
 
+// Allow reports whether what needs the permission is switched on.
+func (a Actions) Allow(p Permission) bool {
+	switch p {
+	case Unlock:
+		return a.Unlock
+	case Ask, Extend:
+		return a.Gentle
+	case Acknowledge:
+		return a.Acknowledge
+	}
+	return false
+}
+
 // Check fills the gaps and refuses what contradicts itself, also with what is switched on.
 func (c *Config) Check(on Actions) error {
 	if c.Source == "" {

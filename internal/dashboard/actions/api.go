@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // bodyJSON is the body of an action. What it says of the hold is what GET api/v1/lock showed.
@@ -58,10 +59,15 @@ func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	done := o.done
-	if asked.Withdraw {
-		done = "withdrawn"
+	if asked.Undo {
+		done = o.undone
 	}
 	return api.Answer(r, doneJSON{done, action.ID})
+}
+
+// takes reports whether the body has nothing that is for other operations.
+func (o *Operation) takes(j bodyJSON) bool {
+	return (j.Note == "" || o.Why == "note") && (!j.Withdraw || o.Undo != "")
 }
 
 // readBody reads what a program sends.
@@ -69,19 +75,19 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&j); err != nil || decoder.More() || o != o.Acknowledge && (j.Note != "" || j.Withdraw) {
+	if err := decoder.Decode(&j); err != nil || decoder.More() || !o.takes(j) {
 		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
 			"it needs seconds, too, and has note instead of reason; or withdraw, which is true. To end a lock delay, " +
 			"revision is that of the delay.")
 	}
 	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
-		Ticket: j.Ticket, Withdraw: j.Withdraw}
-	if o.checkTime != nil {
+		Ticket: j.Ticket, Undo: j.Withdraw}
+	if o.Time != nil {
 		asked.More = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
-	if o == o.EndDelay { // of which nothing but the revision may be known
+	if o.verb == protocol.ActionEndDelay { // of which nothing but the revision may be known
 		j.Token = cmp.Or(j.Token, "0")
 		if j.Revision == "" {
 			return asked, site.BadBody("The body must have the revision of the lock delay that was seen.")

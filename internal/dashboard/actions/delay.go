@@ -6,42 +6,25 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// newEndDelay is the end of a lock delay. Its effect is that of a force unlock, somebody else gets the lock while the
-// former holder may be at work, so it needs the same permission.
-func (h *Handler) newEndDelay() *Operation {
-	o := &Operation{Handler: h, action: protocol.ActionEndDelay, page: "end-delay", need: access.Unlock,
-		on: func() bool { return h.site.Config.EndDelay != nil },
-		off: "Ending lock delays is switched off on this dashboard. A person with write access to etcd can use " +
-			"mutexctl end-delay.",
-		many: "ends of lock delays", done: "ended", reason: "reason", minReason: minReason, typed: true}
-	o.show = o.showDelay
-	o.perform = o.performOnDelay
-	o.after = o.afterDelay
-	return o
-}
-
 // delayPage asks a person whether the lock delay shall end.
 type delayPage struct {
 	site.Page
-	Name     string
-	Words    string // what delay it is
-	Purpose  string
-	Host     string         // of the former holder
-	Until    *phrase.Moment // when it ends by itself; nil where that is not known, or never
-	Whole    bool           // the delay is that of a share: there may be others
-	Next     *pages.WaiterView
-	Waiters  int
-	Recorded bool // waiters are
+	Name    string
+	Words   string // what delay it is
+	Purpose string
+	Host    string         // of the former holder
+	Until   *phrase.Moment // when it ends by itself; nil where that is not known, or never
+	Whole   bool           // the delay is that of a share: there may be others
+	Next    *pages.WaiterView
+	Waiters int
 	confirmForm
 }
 
@@ -65,29 +48,27 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 	if d == nil || d.UUID != r.URL.Query().Get("hold") {
 		return site.Answer{}, o.delayOver(r, lock, d)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need, d.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return site.Answer{}, err
 	}
 	v := delayPage{Page: o.site.Page(r, "end the lock delay of "+lock), Name: lock,
-		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose, Recorded: o.site.Config.Waiters != nil,
+		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose,
 		Host: site.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
 	v.Here = "list"
 	v.Follows = true
-	v.fill(typed, name, wrong)
+	o.fill(&v.confirmForm, typed, name, wrong)
 	v.Action = o.site.URLs.Act(o.page, lock, d.UUID, pages.FromView(o.site.URLs, r))
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
 	}
-	if v.Recorded {
-		whole := o.lockOf(r, lock)
-		v.Whole = whole != lock
-		if queue := pages.WaiterViews(o.site.Config.Waiters(whole), v.Viewpoint); len(queue) > 0 {
-			v.Next = &queue[0]
-			v.Waiters = len(queue)
-		}
+	whole := o.lockOf(r, lock)
+	v.Whole = whole != lock
+	if queue := pages.WaiterViews(o.site.Config.View.Waiters(whole), v.Viewpoint); len(queue) > 0 {
+		v.Next = &queue[0]
+		v.Waiters = len(queue)
 	}
 	a, err := o.site.Render("end-delay", v)
 	return asForm(a, wrong), err
@@ -117,7 +98,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
 	}
 	action := o.newAction(r, asked, protocol.DelayWords(d, r.Now))
-	if err := o.site.AdmitFor(r.Caller, o.need, d.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return action, err
 	}
 	if d.UUID != asked.Hold || d.Token != asked.Token || d.Revision != asked.Revision {
@@ -127,15 +108,15 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	if err != nil {
 		return action, err
 	}
-	err = o.site.Config.EndDelay(r.Context(), d, action)
-	if err != nil && !errors.Is(err, setup.ErrUnknown) {
+	_, err = o.site.Config.Operator.Do(r.Context(), o.verb, protocol.Subject{Delay: d}, action)
+	if err != nil && !errors.Is(err, protocol.ErrUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged):
 		return action, o.delayOver(r, asked.Name, nil)
-	case errors.Is(err, setup.ErrUnknown):
+	case errors.Is(err, protocol.ErrUnknown):
 		return action, &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown",
 			Title: "Outcome unknown", Link: o.afterDelay(r, asked),
 			Detail: "etcd did not say whether it was done (" + o.site.Config.Explain(err) + "). Look at the lock " +

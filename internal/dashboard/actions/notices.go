@@ -20,19 +20,19 @@ const (
 
 // noticeJSON is what is told.
 type noticeJSON struct {
-	Event   string `json:"event"` // the action, as the audit trail calls it
-	ID      string `json:"audit_id"`
-	At      string `json:"at"`
-	Lock    string `json:"name"`
-	Owner   string `json:"owner"`
-	Holder  string `json:"holder"` // in one line
-	Hold    string `json:"uuid"`
-	Actor   string `json:"actor"`
-	Reason  string `json:"reason"`
-	Ticket  string `json:"ticket,omitempty"`
-	More    int64  `json:"seconds,omitempty"` // given by an extend, or for which an acknowledgement lasts
-	URL     string `json:"url,omitempty"`     // the page of the hold, where the external URL is known
-	Cluster string `json:"cluster,omitempty"` // of several
+	Event   protocol.Verb `json:"event"` // the action, as the audit trail calls it
+	ID      string        `json:"audit_id"`
+	At      string        `json:"at"`
+	Lock    string        `json:"name"`
+	Owner   string        `json:"owner"`
+	Holder  string        `json:"holder"` // in one line
+	Hold    string        `json:"uuid"`
+	Actor   string        `json:"actor"`
+	Reason  string        `json:"reason"`
+	Ticket  string        `json:"ticket,omitempty"`
+	More    int64         `json:"seconds,omitempty"` // given by an extend, or for which an acknowledgement lasts
+	URL     string        `json:"url,omitempty"`     // the page of the hold, where the external URL is known
+	Cluster string        `json:"cluster,omitempty"` // of several
 }
 
 // tell queues the notice of what was done.
@@ -54,7 +54,7 @@ func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 		default:
 		}
 	}
-	h.metrics.notices.WithLabelValues("dropped").Inc()
+	h.told.count("dropped")
 	h.site.Config.Log.Error().Err(err).Str("audit_id", a.ID).
 		Msg("a notice is not sent: too many wait")
 }
@@ -83,12 +83,12 @@ func (h *Handler) sendNotice(ctx context.Context, body []byte) {
 		sending, cancel := context.WithTimeout(ctx, noticeTimeout)
 		err = h.site.Config.Notify(sending, body)
 		if cancel(); err == nil {
-			h.metrics.notices.WithLabelValues("success").Inc()
+			h.told.count("success")
 			h.site.Config.Log.Info().RawJSON("notice", body).Msg("a notice was sent")
 			return
 		}
 	}
-	h.metrics.notices.WithLabelValues("error").Inc()
+	h.told.count("error")
 	h.site.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
 		noticeTries).Msg("a notice could not be sent")
 }

@@ -1,179 +1,249 @@
+// Package actions is what operators do to the holds of others: end them by force, ask their holders to finish, give
+// them more time, say that they look at them, end the lock delay after them. It asks a person first, or takes a program
+// at its word, and tells what came of it.
 package actions
 
 import (
-	"context"
-	"errors"
-	"strings"
+	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Operation is something that an operator can do to the hold of another.
+// Operation is something that an operator can do to the hold of another: a verb, and what is said of it here.
 type Operation struct {
 	*Handler
-	action    string // as the audit trail calls it
-	page      string // its form, below the prefix
-	need      access.Permission
-	on        func() bool // it is switched on
-	off       string      // what to say where it is not
-	many      string      // several of them, in a sentence
-	done      string      // what a program is told
-	reason    string      // what the text is called that says why
-	minReason int         // characters
-	rate      rate
-	// checkTime says why a length of time cannot be used, as a sentence. Nil: the operation has no time.
-	checkTime func(time.Duration) error
-	moved     string // what happened when the hold is still there but not as it was; empty: that cannot be
-	words     gentleWords
-	// possible says why it makes no sense for a record, as a sentence.
-	possible func(r *metadata.Record, a protocol.Action) error
-	// meanwhile is what others did since the person looked at the form. Nil: that does not matter.
-	meanwhile func(d *metadata.Document, asked *Request) deed
-	// do does it and records it. The ending is the one that it wrote; zero = the hold goes on.
-	do func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error)
-	// form answers with the form that asks for it.
-	form func(r *site.Request, lock *site.Lock, typed Request, name string, wrong *FieldError) (site.Answer, error)
-	// show answers with the form that asks for it: form, for the hold that was asked for.
+	protocol.Facts
+	wording
+	verb    protocol.Verb
+	rate    rate
+	results results
+	// show answers with the form that asks for it, with what was typed before and what was wrong about it.
 	show func(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error)
-	// perform does what is asked for: do, to the hold that the person saw.
+	// perform does what is asked for to what the person saw.
 	perform func(r *site.Request, asked Request) (protocol.Action, error)
 	// after is where a person finds what came of it.
 	after func(r *site.Request, asked Request) string
-	typed bool // the person types the name of the lock
+}
+
+// wording is what is said of a verb.
+type wording struct {
+	page       string // its form, below the prefix
+	off        string // where it is switched off
+	many       string // several of them, in a sentence
+	done       string // what a program is told
+	undone     string // what a program is told that wanted it taken back
+	command    string // of mutexctl; empty: as the verb
+	lengthFlag string // of that, for how long it is
+	did        string // what another person has done, after "has"
+	moved      string // what happened when the hold is still there but not as it was; empty: that cannot be
+	metric     string // counts what was asked for, by result
+	help       string // of the metric
+	form       formWords
+}
+
+// formWords are the words of a form that takes nothing away.
+type formWords struct {
+	Title   string // before the name of the lock
+	Tab     string // the same in the title of the tab
+	Effects []string
+	HowLong string // the question for the time; empty where none is needed
+	Why     string // the question for the reason
+	Do      string // the button
+}
+
+const markOff = " is switched off on this dashboard. A person with write access to etcd can use mutexctl "
+
+// wordings are the verbs that there are a form and an address for, in the order in which those are listed.
+func wordings() []struct {
+	verb protocol.Verb
+	wording
+} {
+	return []struct {
+		verb protocol.Verb
+		wording
+	}{
+		{protocol.ActionForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
+			off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
+				"mutexctl force-unlock.",
+			metric: "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
+		}},
+		{protocol.ActionAsk, wording{page: "ask", many: "requests to finish", done: "asked",
+			off:    "Asking holders to finish" + markOff + "ask.",
+			did:    "asked the holder to finish",
+			metric: "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
+			form: formWords{Title: "Ask the holder to finish", Tab: "ask to finish",
+				Effects: []string{
+					"The request is written into the record. The holder keeps the lock: it sees the request if its " +
+						"library watches the lock, and finishes early if it can.",
+					"This page shows whether the holder has been alive since.",
+				},
+				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
+		}},
+		{protocol.ActionExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
+			off: "Giving more time" + markOff + "extend.",
+			did: "given it more time", moved: "the lock was extended just now. Look whether it still needs more time",
+			metric: "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
+			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
+				Effects: []string{
+					"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
+						"passed. A lock that alerts stops alerting until then.",
+					"Nothing takes the time back; who waits for the lock may wait that much longer.",
+				},
+				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
+		}},
+		{protocol.ActionAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
+			undone: "withdrawn", command: "ack", lengthFlag: "for",
+			off: "Acknowledging locks" + markOff + "ack.",
+			did: "acknowledged the lock", moved: "somebody else has acknowledged the lock just now",
+			metric: "mutexdash_acknowledgements_total",
+			help:   "Requests to acknowledge locks, and to withdraw that, by result.",
+			form: formWords{Title: "Acknowledge", Tab: "acknowledge",
+				Effects: []string{
+					"Everybody sees your name, the note and the end: here, on the command line, and in alerts about " +
+						"the lock.",
+					"It silences no alert, and changes nothing for the holder.",
+					"It ends by itself when the time is over, and with this hold.",
+				},
+				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
+		}},
+		{protocol.ActionEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
+			off: "Ending lock delays is switched off on this dashboard. A person with write access to etcd can use " +
+				"mutexctl end-delay.",
+			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
+		}},
+	}
+}
+
+// newOperations are the operations of a handler.
+func newOperations(h *Handler) []*Operation {
+	var all []*Operation
+	for _, w := range wordings() {
+		o := &Operation{Handler: h, verb: w.verb, Facts: w.verb.Facts(), wording: w.wording,
+			rate: rate{many: w.many}, results: newResults(w.metric, w.help)}
+		o.show = o.showHold
+		o.perform = o.performOnHold
+		o.after = o.afterHold
+		if o.verb == protocol.ActionEndDelay {
+			o.show = o.showDelay
+			o.perform = o.performOnDelay
+			o.after = o.afterDelay
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // Page is where its form is, below the prefix.
 func (o *Operation) Page() string { return o.page }
 
 // API is where programs ask for it, below the prefix.
-func (o *Operation) API() string { return "api/v1/lock/" + o.action }
+func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }
 
-func (h *Handler) newUnlock() *Operation {
-	config := &h.site.Config
-	o := &Operation{Handler: h, action: protocol.ActionForceUnlock, page: "unlock", need: access.Unlock,
-		on: func() bool { return config.ForceUnlock != nil },
-		off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
-			"mutexctl force-unlock.",
-		many: "force unlocks", done: "unlocked", reason: "reason", minReason: minReason, typed: true,
-		possible: func(*metadata.Record, protocol.Action) error { return nil },
+// need is the permission that it takes.
+func (o *Operation) need() access.Permission { return access.Permission(o.Right) }
+
+// verbOf is the verb that is asked for: the operation's, or the one that takes it back.
+func (o *Operation) verbOf(asked Request) protocol.Verb {
+	if asked.Undo {
+		return o.Undo
 	}
-	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		removal := protocol.Forced(r, a, r.DelayOf(config.Policy().LockDelay))
-		return removal.Ending, config.ForceUnlock(ctx, removal, a)
-	}
-	o.form = o.unlockForm
-	return o
+	return o.verb
 }
 
-// minReason is how many characters the reason needs for what takes something away.
-const minReason = 10
-
-const gentleOff = " is switched off on this dashboard. A person with write access to etcd can use mutexctl "
-
-func (h *Handler) newAsk() *Operation {
-	config := &h.site.Config
-	o := &Operation{Handler: h, action: protocol.ActionAsk, page: "ask", need: access.Ask,
-		on:   func() bool { return config.AskHolder != nil },
-		off:  "Asking holders to finish" + gentleOff + "ask.",
-		many: "requests to finish", done: "asked", reason: "reason", minReason: 1,
-		words: gentleWords{Title: "Ask the holder to finish", Tab: "ask to finish",
-			Effects: []string{
-				"The request is written into the record. The holder keeps the lock: it sees the request if its " +
-					"library watches the lock, and finishes early if it can.",
-				"This page shows whether the holder has been alive since.",
-			},
-			Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
-		possible:  func(r *metadata.Record, _ protocol.Action) error { return protocol.CheckAsk(r) },
-		meanwhile: askedMeanwhile,
-	}
-	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		return metadata.Ending{}, config.AskHolder(ctx, r, a)
-	}
-	o.form = o.gentleForm
-	return o
+// Handler does what operators want, for people and for programs.
+type Handler struct {
+	operations []*Operation
+	site       *site.Site
+	traces     *backtraces.Store
+	api        *api.API
+	told       results     // notices
+	notices    chan []byte // that wait to be sent
 }
 
-func (h *Handler) newExtend() *Operation {
-	config := &h.site.Config
-	o := &Operation{Handler: h, action: protocol.ActionExtend, page: "extend", need: access.Extend,
-		on:   func() bool { return config.Extend != nil },
-		off:  "Giving more time" + gentleOff + "extend.",
-		many: "extensions", done: "extended", reason: "reason", minReason: 1, checkTime: protocol.CheckMoreTimeOf,
-		moved: "the lock was extended just now. Look whether it still needs more time",
-		words: gentleWords{Title: "Give more time to the holder of", Tab: "more time for",
-			Effects: []string{
-				"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
-					"passed. A lock that alerts stops alerting until then.",
-				"Nothing takes the time back; who waits for the lock may wait that much longer.",
-			},
-			HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
-		possible: func(r *metadata.Record, a protocol.Action) error {
-			return protocol.CheckMoreTime(r, time.Duration(a.Seconds)*time.Second, a.At.Time)
-		},
-		meanwhile: extendedMeanwhile,
-	}
-	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		return metadata.Ending{}, config.Extend(ctx, r, a)
-	}
-	o.form = o.gentleForm
-	return o
+// New returns the handler of a site. Conflicts show programs the lock as the API does.
+func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
+	h := &Handler{site: s, traces: t, api: a, told: newNotices(s.Config.Notify != nil),
+		notices: make(chan []byte, maxNotices)}
+	h.operations = newOperations(h)
+	return h
 }
 
-func (h *Handler) newAcknowledge() *Operation {
-	config := &h.site.Config
-	o := &Operation{Handler: h, action: protocol.ActionAcknowledge, page: "acknowledge", need: access.Acknowledge,
-		on:   func() bool { return config.Acknowledge != nil && config.Withdraw != nil },
-		off:  "Acknowledging locks" + gentleOff + "ack.",
-		many: "acknowledgements", done: "acknowledged", reason: "note", checkTime: protocol.CheckAcknowledgeFor,
-		moved: "somebody else has acknowledged the lock just now",
-		words: gentleWords{Title: "Acknowledge", Tab: "acknowledge",
-			Effects: []string{
-				"Everybody sees your name, the note and the end: here, on the command line, and in alerts about " +
-					"the lock.",
-				"It silences no alert, and changes nothing for the holder.",
-				"It ends by itself when the time is over, and with this hold.",
-			},
-			HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
-		meanwhile: acknowledgedMeanwhile,
-	}
-	o.possible = func(r *metadata.Record, a protocol.Action) error {
-		if err := protocol.CheckAcknowledge(r); err != nil || a.Action != protocol.ActionWithdraw {
-			return err
+// All are the operations.
+func (h *Handler) All() []*Operation { return h.operations }
+
+// Refused notes a request that was refused before its body was read.
+func (o *Operation) Refused(r *site.Request, err error) {
+	asked := Request{Hold: r.URL.Query().Get("hold")}
+	asked.Name, _ = site.NameOf(r) // the API names it in the body
+	o.record(r, asked, o.newAction(r, asked, ""), err)
+}
+
+// How many actions of one kind there may be in a minute: a person does one at a time, so more is a mistake or a script.
+// Tries that do nothing count for the person alone: nobody can use up what is there for all.
+const (
+	rateEach = 10 // tries of one person
+	rateAll  = 30 // that did something, or may have
+)
+
+// rate remembers the last minute. The bucket of golang.org/x/time/rate would let twice as many through in the minute
+// after a pause.
+type rate struct {
+	many  string // of the actions, in a sentence
+	mu    sync.Mutex
+	tries []try // at most rateEach for each person who may do this
+	done  []time.Time
+}
+
+type try struct {
+	who string
+	at  time.Time
+}
+
+// try counts a try of one person, or refuses it. Refused ones do not count.
+func (r *rate) try(who string, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries = slices.DeleteFunc(r.tries, func(t try) bool { return now.Sub(t.at) >= time.Minute })
+	own := 0
+	for _, t := range r.tries {
+		if t.who == who {
+			own++
 		}
-		return protocol.CheckWithdraw(r)
 	}
-	o.do = func(ctx context.Context, r *metadata.Record, a protocol.Action) (metadata.Ending, error) {
-		if a.Action == protocol.ActionWithdraw {
-			return metadata.Ending{}, config.Withdraw(ctx, r, a)
-		}
-		return metadata.Ending{}, config.Acknowledge(ctx, r, a)
+	if own >= rateEach {
+		return r.tooMany()
 	}
-	o.form = o.gentleForm
-	return o
-}
-
-// readMore reads for how long it is.
-func (r *Request) readMore(check func(time.Duration) error) error {
-	if r.Besides != "" {
-		return &FieldError{"more", "Which time is it? You chose " + r.Besides + " and typed " +
-			text.Visible(text.Clip(r.More, 20)) + ". Choose what you typed, or delete it."}
-	}
-	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.More), ""), 20))
-	if err == nil && d%time.Second != 0 {
-		err = errors.New("it must be in whole seconds")
-	}
-	if err != nil {
-		return &FieldError{"more", "How much time is that? Write it like 45m, 1h30m or 2d."}
-	}
-	if err := check(d); err != nil {
-		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}
-	}
-	r.seconds = int64(d / time.Second)
+	r.tries = append(r.tries, try{who, now})
 	return nil
+}
+
+// take takes one of those that there are for all, or refuses. nothing gives it back: nothing was done.
+func (r *rate) take(now time.Time) (nothing func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = slices.DeleteFunc(r.done, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
+	if len(r.done) >= rateAll {
+		return nil, r.tooMany()
+	}
+	r.done = append(r.done, now)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if i := slices.Index(r.done, now); i >= 0 {
+			r.done = slices.Delete(r.done, i, i+1)
+		}
+	}, nil
+}
+
+func (r *rate) tooMany() error {
+	return &site.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+		Retry:  time.Minute,
+		Detail: "At most 10 " + r.many + " a minute for each person and 30 for all are allowed. Nothing was done."}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,6 @@ type unlockPage struct {
 	Whole    *pages.WholeLock // of which the hold is a part
 	Share    string
 	Delay    string // the lock delay that follows; empty for none
-	Recorded bool   // waiters are
 	AutoSoon *phrase.Moment
 	Gentle   []pages.GentleLink
 	Commands []pages.Command
@@ -61,12 +61,12 @@ type confirmForm struct {
 }
 
 // fill keeps what was typed before, and says what was wrong with it.
-func (f *confirmForm) fill(typed Request, name string, wrong *FieldError) {
+func (o *Operation) fill(f *confirmForm, typed Request, name string, wrong *FieldError) {
+	f.MinReason = o.MinWhy
 	f.Typed = site.BoxText(name)
 	f.Reason = site.BoxText(oneLine(typed.Reason))
 	f.Ticket = site.BoxText(oneLine(typed.Ticket))
 	f.Wrong = wrong
-	f.MinReason = minReason
 	f.MaxReason = site.MaxReason
 	f.MaxTicket = site.MaxTicket
 }
@@ -124,10 +124,15 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 		asked := r.URL.Query().Get("hold")
 		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need, lock.Row.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need(), lock.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	a, err := o.form(r, lock, typed, name, wrong)
+	var a site.Answer
+	if o.LetsIn {
+		a, err = o.unlockForm(r, lock, typed, name, wrong)
+	} else {
+		a, err = o.markForm(r, lock, typed, wrong)
+	}
 	return asForm(a, wrong), err
 }
 
@@ -149,7 +154,7 @@ func asForm(a site.Answer, wrong *FieldError) site.Answer {
 func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
 	wrong *FieldError) (site.Answer, error) {
 	v := o.unlockPage(r, lock)
-	v.fill(typed, name, wrong)
+	o.fill(&v.confirmForm, typed, name, wrong)
 	return o.site.Render("unlock", v)
 }
 
@@ -162,7 +167,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
-	unlockers, known := h.site.Unlockers()
+	unlockers := h.site.Unlockers()
 	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, unlockers)
 	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
@@ -173,11 +178,10 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	awaited := (len(unlockers) > 0 || !known) && pages.Spared(row.Name, unlockers) == nil
+	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
-	v.Recorded = h.site.Config.Waiters != nil
 	v.Share = row.Share.Words()
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
 	if delay := row.Record.DelayOf(h.site.Config.Policy().LockDelay); delay > 0 {
@@ -199,7 +203,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 	if err == nil {
 		err = o.admit(r)
 	}
-	if err == nil && o.typed && name != asked.Name && name != text.Visible(asked.Name) {
+	if err == nil && o.LetsIn && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
@@ -291,9 +295,9 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	} else if asked.More == otherTime {
 		asked.More = cmp.Or(own, otherTime)
 	}
-	if seen := form.Get("withdraw"); seen != "" && o == o.Acknowledge {
-		asked.Withdraw = true
-		if asked.Acknowledged, err = strconv.ParseInt(seen, 10, 64); err != nil {
+	if seen := form.Get("withdraw"); seen != "" && o.Undo != "" {
+		asked.Undo = true
+		if asked.Mark, err = strconv.ParseInt(seen, 10, 64); err != nil {
 			return asked, "", site.BadBody("The form does not say which acknowledgement is withdrawn.")
 		}
 	}
@@ -306,4 +310,42 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	asked.Revision = revision
 	asked.Looked = revision
 	return asked, form.Get("typed"), nil
+}
+
+// usualTime is the amount of time that forms suggest.
+const usualTime = 30 * time.Minute
+
+// command is the command line that does what was typed into the form, to the hold that was seen.
+func (o *Operation) command(asked Request) string {
+	flags := site.OfHold(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
+	seen, why := flags[:2], flags[2:]
+	var length []string
+	if o.lengthFlag != "" {
+		length = []string{"--" + o.lengthFlag, asked.time()}
+	}
+	if o.Why == "note" { // which may be left out
+		why = site.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
+	}
+	if asked.Undo {
+		length = []string{"--withdraw"}
+		why = nil
+	}
+	name := cmp.Or(o.wording.command, string(o.verb))
+	return o.site.Mutexctl(name, asked.Name, slices.Concat(seen, length, why)...)
+}
+
+// time is the amount of time as the command line takes it: what was typed, or what forms suggest if nobody can read it.
+func (r *Request) time() string {
+	d, err := locks.ParseDuration(strings.Join(strings.Fields(r.More), ""))
+	if err != nil || d <= 0 {
+		d = usualTime
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -33,8 +33,8 @@ type Request struct {
 	More           string // for how long it is, as it was typed
 	Besides        string // another time, which was chosen although that one was typed
 	seconds        int64  // the same, once it was read
-	Withdraw       bool   // an acknowledgement
-	Acknowledged   int64  // the revision of the one that was seen; 0 = whichever is there
+	Undo           bool   // take back what is there
+	Mark           int64  // the revision of the mark that was seen; 0 = whichever is there
 	Looked         int64  // the revision of the record that the form showed; 0 = there was no form
 }
 
@@ -60,10 +60,10 @@ func (f *FieldError) code() string {
 
 // May says whether the caller may do it at all.
 func (o *Operation) May(c access.Caller) error {
-	if !o.on() {
+	if !o.site.Config.On(o.verb) {
 		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only", Detail: o.off}
 	}
-	return o.site.Admit(c, o.need)
+	return o.site.Admit(c, o.need())
 }
 
 // notStale refuses what should not rest on an old snapshot.
@@ -100,6 +100,26 @@ func (r *Request) check(what string, minReason int) error {
 	return nil
 }
 
+// readMore reads for how long it is.
+func (r *Request) readMore(check func(time.Duration) error) error {
+	if r.Besides != "" {
+		return &FieldError{"more", "Which time is it? You chose " + r.Besides + " and typed " +
+			text.Visible(text.Clip(r.More, 20)) + ". Choose what you typed, or delete it."}
+	}
+	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.More), ""), 20))
+	if err == nil && d%time.Second != 0 {
+		err = errors.New("it must be in whole seconds")
+	}
+	if err != nil {
+		return &FieldError{"more", "How much time is that? Write it like 45m, 1h30m or 2d."}
+	}
+	if err := check(d); err != nil {
+		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}
+	}
+	r.seconds = int64(d / time.Second)
+	return nil
+}
+
 // oneLine is what was typed into a box of several lines.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
@@ -120,16 +140,16 @@ func (o *Operation) admit(r *site.Request) error {
 
 // check checks what is asked for, as far as that needs no look at the lock.
 func (o *Operation) check(asked *Request) error {
-	if asked.Withdraw {
+	if asked.Undo {
 		asked.Reason = ""
 		asked.Ticket = ""
 		asked.More = ""
 		return nil
 	}
-	if err := asked.check(o.reason, o.minReason); err != nil || o.checkTime == nil {
+	if err := asked.check(o.Why, o.MinWhy); err != nil || o.Time == nil {
 		return err
 	}
-	return asked.readMore(o.checkTime)
+	return asked.readMore(o.Time)
 }
 
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
@@ -153,17 +173,18 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return action, err
 	}
-	ending, err := o.do(r.Context(), record, action)
-	if err != nil && !errors.Is(err, setup.ErrUnknown) {
+	on := protocol.Subject{Hold: record, Follows: record.DelayOf(o.site.Config.Policy().LockDelay)}
+	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
+	if err != nil && !errors.Is(err, protocol.ErrUnknown) {
 		nothing()
 	}
-	var refused *setup.RefusedError
+	var refused *protocol.RefusedError
 	switch {
 	case err == nil:
 	case errors.As(err, &refused):
 		return action, notPossible(refused.Why)
-	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := o.lookAgain(r, asked, record, ending, err); err != nil {
+	case errors.Is(err, metadata.ErrChanged), errors.Is(err, protocol.ErrUnknown):
+		if err := o.lookAgain(r, asked, record, out.Ending, err); err != nil {
 			return action, err
 		}
 	default:
@@ -177,13 +198,13 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 // mayDo checks that the caller may do it to this hold, that it makes sense, and that nobody else was faster. What
 // witnesses say of the holder is known from the snapshot.
 func (o *Operation) mayDo(r *site.Request, d *metadata.Document, action protocol.Action, asked *Request) error {
-	if err := o.site.AdmitFor(r.Caller, o.need, d.Owner); err != nil {
+	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return err
 	}
 	if row := r.Snapshot().Find(d.Name); row != nil {
 		d.Heed(row.Death, row.Suspicion)
 	}
-	if err := o.possible(&d.Record, action); err != nil {
+	if err := o.verbOf(*asked).Possible(&d.Record, action); err != nil {
 		return notPossible(err.Error())
 	}
 	return o.overtaken(r.Caller.Name, d, asked)
@@ -210,20 +231,124 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
-// actionOf is what the audit trail calls it.
-func (o *Operation) actionOf(asked Request) string {
-	if asked.Withdraw {
-		return protocol.ActionWithdraw
-	}
-	return o.action
-}
-
 func (o *Operation) newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: o.actionOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Action: o.verbOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
 		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 		Seconds: asked.seconds,
 	}
+}
+
+// readNow reads the lock from etcd.
+func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
+	defer cancel()
+	document, _, err := h.site.Config.Store.Get(ctx, name)
+	return document, err
+}
+
+func (h *Handler) notDone(err error) error {
+	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
+		Detail: "Nothing was done: " + strings.TrimSuffix(h.site.Config.Explain(err), ".") + ".",
+		Retry:  5 * time.Second}
+}
+
+// lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
+func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
+	cause error) error {
+	document, err := o.readNow(r.Context(), asked.Name)
+	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
+	switch {
+	case there && o.moved != "" && errors.Is(cause, metadata.ErrChanged):
+		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
+			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "Nothing was done: " + o.moved + "."}
+	case err != nil || there:
+		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "etcd did not say whether it was done (" + o.site.Config.Explain(cause) + "). "}
+		if unknown.Detail += "Look at the lock before you try again."; there {
+			unknown.Detail += " The hold is still there, but the request may still be on its way."
+		}
+		return unknown
+	case errors.Is(cause, protocol.ErrUnknown) && ours.Ended != "":
+		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
+		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
+			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
+			return nil
+		}
+	}
+	return o.conflict(r, asked, document)
+}
+
+// conflict says who holds the lock now, or how the hold ended.
+func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
+	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
+		Link:   h.site.URLs.Lock(asked.Name, ""),
+		Detail: "Nothing was done. The hold that you saw is over"}
+	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
+		p.Detail += ": " + locks.EndedWord(ending.Ended)
+		if ending.By != "" {
+			p.Detail += " by " + text.Visible(ending.By)
+		}
+		p.Detail += " " + text.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
+	}
+	switch {
+	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Words() + "."
+	case len(now.Fields) == 0:
+		p.Detail += ". Nobody holds the lock now."
+	case now.Token == 0:
+		p.Detail += ". Nobody holds the lock now, but keys of it are there."
+	default:
+		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
+		row := h.site.RowNow(r, &now.Record, nil, nil)
+		p.Lock = h.api.Lock(row, r.Now)
+	}
+	return p
+}
+
+// isOvertaken reports whether others have been faster.
+func isOvertaken(err error) bool {
+	var wrong *FieldError
+	return errors.As(err, &wrong) && wrong.Field == ""
+}
+
+// record counts a try and writes it to the log, which is the audit trail of what was not done.
+func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
+	result := "success"
+	var p *site.Problem
+	switch {
+	case err == nil:
+	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"), isOvertaken(err):
+		result = "conflict"
+	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
+		result = "error"
+	default:
+		result = "denied"
+	}
+	o.results.count(result)
+	c := r.Caller
+	event := o.site.Config.Log.Info()
+	if err != nil {
+		event = o.site.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
+	}
+	if result == "denied" { // without any effect, and without end for who wants that
+		logged, leftOut := o.site.Refusals.Take(c.Name, r.Now)
+		if !logged {
+			return
+		}
+		event = site.LeftOutOf(event, leftOut)
+	}
+	if asked.seconds > 0 {
+		event = event.Int64("seconds", asked.seconds)
+	}
+	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
+		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
+		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
+		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
+		Str("reason", text.Visible(text.Clip(asked.Reason, 4*site.MaxReason))).
+		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("operator's action")
 }

@@ -38,14 +38,10 @@ func (a *API) writeTable(w io.Writer, rows []*locks.Row, several bool) error {
 		if err != nil {
 			return err
 		}
-		waiters := ""
-		if a.site.Config.Queues != nil {
-			waiters = strconv.Itoa(row.Waiters)
-		}
 		v := row.Verdict()
 		cells = append(cells[:0], row.Name, string(v.State), row.Owner, row.Hostname,
 			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
-			instantCell(v.AlertAt), instantCell(v.AutoUnlockAt), waiters, instantCell(row.Longest))
+			instantCell(v.AlertAt), instantCell(v.AutoUnlockAt), strconv.Itoa(row.Waiters), instantCell(row.Longest))
 		if several {
 			cells = append(cells, row.Cluster)
 		}

@@ -110,11 +110,11 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, unread := a.site.Deeds(r)
+	all, unread := a.site.OperatorActions(r)
 	if unread.Err != nil {
 		return site.Answer{}, a.site.NotRead(unread.Err)
 	}
-	found, err := history.SearchDeeds(r.Context(), asked, all)
+	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
@@ -129,7 +129,7 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 func newActionJSON(a *protocol.Action, now time.Time) actionJSON {
 	j := actionJSON{
 		ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.Known(a.Client),
-		UserAgent: lockjson.Known(a.UserAgent), Action: a.Action,
+		UserAgent: lockjson.Known(a.UserAgent), Action: string(a.Action),
 		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
 		Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
 		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Seconds: lockjson.Known(a.Seconds), Result: a.Result,

@@ -68,17 +68,14 @@ func (a *API) withDelays(r *site.Request, err error) error {
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
-		Queue: lockjson.Waiters(lock.InLine, now)}
-	if a.site.Config.Delays != nil {
-		j.Delays = lockjson.Delays(a.site.Delays(lock.Name), now)
-	}
+		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(a.site.Delays(lock.Name), now)}
 	for _, r := range lock.Shares {
 		j.Holders = append(j.Holders, a.Lock(r, now))
 	}
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, j.Holders, a.queue(locks.QueueOf(lock.InLine)), now)
+		j.Lock = lockjson.Whole(lock.Name, j.Holders, queue(locks.QueueOf(lock.InLine)), now)
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
 	j.Cluster = a.site.URLs.Cluster

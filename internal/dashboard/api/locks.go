@@ -38,7 +38,7 @@ func (a *API) list(r *site.Request) (list, error) {
 	if err != nil {
 		return list{}, err
 	}
-	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found, "")
+	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
 	return l, nil
 }
 
@@ -150,12 +150,12 @@ type summaryJSON struct {
 	Abandoned int      `json:"abandoned"`
 	Expired   int      `json:"expired"`
 	Malformed int      `json:"malformed"`
-	Waiting   *int     `json:"waiting"`
+	Waiting   int      `json:"waiting"`
 	OldestAt  *string  `json:"oldest_locked_at"`
 	OldestIn  *float64 `json:"oldest_locked_at_in_seconds"`
 	LongestAt *string  `json:"longest_waiting_since"`
 	LongestIn *float64 `json:"longest_waiting_since_in_seconds"`
-	Unclaimed *int     `json:"unclaimed"`
+	Unclaimed int      `json:"unclaimed"`
 	FreeName  *string  `json:"longest_unclaimed"`
 	FreeAt    *string  `json:"longest_unclaimed_since"`
 	FreeIn    *float64 `json:"longest_unclaimed_since_in_seconds"`
@@ -175,21 +175,16 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
-	j := summaryJSON{Verdict: a.pages.Verdict(r, l.snapshot, r.Viewpoint()).String(), Held: c.Held,
-		Alerting: c.Alerting, Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired,
-		Malformed: c.Malformed}
+	j := summaryJSON{Verdict: a.pages.Verdict(r, l.snapshot, r.Viewpoint()).String(), Held: c.In(locks.Held),
+		Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring), Abandoned: c.In(locks.Abandoned),
+		Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
-	if a.site.Config.Queues != nil {
-		j.Waiting = &c.Waiting
-	}
-	if a.site.Config.Unclaimed != nil {
-		n, longest := a.pages.Unclaimed(r)
-		j.Unclaimed = &n
-		if longest != nil {
-			j.FreeName = &longest.Name
-			j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
-		}
+	j.Waiting = c.Waiting
+	n, longest := a.pages.Unclaimed(r)
+	if j.Unclaimed = n; longest != nil {
+		j.FreeName = &longest.Name
+		j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name

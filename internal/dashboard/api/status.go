@@ -49,10 +49,8 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
-	unlockers, knownUnlockers := r.Unlockers()
-	if knownUnlockers {
-		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
-	}
+	unlockers := r.Unlockers()
+	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
 			Mode:     lockjson.Known(u.Mode),
@@ -61,15 +59,12 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
-	if a.site.Config.Members != nil {
-		for _, m := range a.site.Config.Members() {
-			j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
-				lockjson.Known(m.Size),
-				lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
-		}
+	for _, m := range a.site.Config.Members() {
+		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
+			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 	}
-	if a.site.Config.Foreign != nil {
-		_, total := a.site.Config.Foreign()
+	if !r.Several() {
+		_, total := a.site.Config.View.Foreign()
 		j.Foreign = &total
 	}
 	return Answer(r, j)

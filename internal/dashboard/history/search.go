@@ -173,8 +173,7 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
-		Purpose: e.Purpose, Attributes: e.Attributes,
+	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
 		Acknowledged: e.Acknowledged}
 	row := s.row(&r, e.EndedAt.Time)
@@ -182,33 +181,23 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// Deed is what an operator did, and where.
-type Deed struct {
+// OperatorAction is what an operator did, and where.
+type OperatorAction struct {
 	*protocol.Action
 	Cluster string // empty where there is only one
 	store   *Store
 }
 
-// Place is where the deed stands in the audit trail.
-func (d *Deed) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
+// Place is where the action stands in the audit trail.
+func (d *OperatorAction) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
 
-// Deeds is what operators did, newest first, as [Store.Actions].
-func (s *Store) Deeds(ctx context.Context, now time.Time) ([]Deed, error) {
-	all, err := s.Actions(ctx, now)
-	deeds := make([]Deed, len(all))
-	for i := range all {
-		deeds[i] = Deed{&all[i], s.source.Cluster, s}
-	}
-	return deeds, err
-}
-
-// SearchDeeds finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
+// SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], error) {
-	return search(ctx, asked, all, (*Deed).Place,
-		func(d *Deed) bool {
-			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Owner: d.Actor, Hostname: d.Client,
-				Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}
+func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Page[OperatorAction], error) {
+	return search(ctx, asked, all, (*OperatorAction).Place,
+		func(d *OperatorAction) bool {
+			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
+				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
 			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
 		})
 }

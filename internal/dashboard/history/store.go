@@ -27,7 +27,6 @@ type Store struct {
 
 	mu     sync.Mutex
 	seen   []metadata.Ending // by the watch, oldest first
-	count  uint64            // of all that were seen, ever
 	gaps   []Gap             // oldest first
 	since  time.Time         // when the dashboard began to watch
 	forgot time.Time         // up to when holds that were seen are no longer remembered
@@ -79,7 +78,6 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 	e.Why = text.Clip(e.Why, maxTextSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count++
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
 		s.forgot = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
 		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
@@ -96,7 +94,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 
 // Observe notes gaps in the watch.
 func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
-	if fresh.Heard.IsZero() || s.source.Relists == nil {
+	if fresh.Heard.IsZero() {
 		return
 	}
 	relists := s.source.Relists()
@@ -128,9 +126,6 @@ type recent[T any] struct {
 
 // get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
 func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
-	if read == nil {
-		return nil, nil
-	}
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {
@@ -229,47 +224,6 @@ func (s *Store) Reach(now time.Time) time.Time {
 	return reach
 }
 
-// Count is how many holds the dashboard saw end so far.
-func (s *Store) Count() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.count
-}
-
-// EndedSince counts the holds that the query finds and that the dashboard saw end since, without asking etcd. It looks
-// at this many at most, the last ones, if the query has terms. complete is false where there may be more.
-func (s *Store) EndedSince(q *locks.Query, since, now time.Time, most int) (n int, complete bool) {
-	reach := s.Reach(now)
-	s.mu.Lock()
-	complete = !reach.IsZero() && !reach.After(since)
-	for _, g := range s.gaps {
-		complete = complete && !g.To.After(since)
-	}
-	seen := s.seen // is appended to or replaced, never changed
-	s.mu.Unlock()
-	looked := 0
-	for i := range slices.Backward(seen) {
-		e := &seen[i]
-		if e.EndedAt.Before(since.Add(-endedLate)) {
-			break
-		}
-		if !e.EndedAt.After(since) {
-			continue
-		}
-		if looked++; looked > most && len(q.Terms) > 0 {
-			return n, false
-		}
-		if s.Matches(q, e) {
-			n++
-		}
-	}
-	return n, complete
-}
-
-// endedLate is how much later than it ended by its own account the dashboard may see a hold that ended, for the clock
-// of whoever ended it.
-const endedLate = 5 * time.Minute
-
 // Remembered is the ending of a hold as the dashboard saw it, or nil.
 func (s *Store) Remembered(name, hold string) *metadata.Ending {
 	s.mu.Lock()
@@ -284,14 +238,17 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 	return nil
 }
 
-// Actions is what operators did, newest first.
-func (s *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+// OperatorActions is what operators did, newest first.
+func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorAction, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b protocol.Action) int {
+	actions := make([]OperatorAction, len(all))
+	for i := range all {
+		actions[i] = OperatorAction{&all[i], s.source.Cluster, s}
+	}
+	slices.SortStableFunc(actions, func(a, b OperatorAction) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
 	})
-	return all, err
+	return actions, err
 }
 
 // Forget has etcd asked anew, because somebody has just written to it.

@@ -3,39 +3,38 @@ package locks
 import (
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Counts sums up locks. Expiring ones are also counted by their state.
+// Counts sums up locks.
 type Counts struct {
-	Total, Held, Alerting, Expiring, Abandoned, Expired, Malformed int
+	Total int
 
 	Waiting    int                // waiters
 	Longest    time.Time          // since when the longest waiter waits
 	Oldest     time.Time          // first locked_at
 	NextUnlock *Row               // of those that alert, expire or are abandoned, the first to be auto-unlocked
 	queues     map[sharedLock]int // waiters by the lock that several hold, so that they count once
+	in         [states]int        // by the urgency of the state
 }
+
+// states is how many there are, by their urgency.
+const states = 6
+
+// In is how many are in this state. Expiring ones are held, too.
+func (c *Counts) In(s metadata.State) int { return c.in[s.Urgency()] }
+
+// Late is how many are past a deadline.
+func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Expired) }
 
 // sharedLock is a lock that several hold.
 type sharedLock struct{ cluster, name string }
 
 func (c *Counts) add(r *Row) {
 	c.Total++
-	switch r.state() {
-	case staleness.Held:
-		c.Held++
-	case staleness.Alerting:
-		c.Alerting++
-	case staleness.Abandoned:
-		c.Abandoned++
-	case staleness.Expired:
-		c.Expired++
-	case staleness.Malformed:
-		c.Malformed++
-	}
+	c.in[r.Display.Urgency()]++
 	if r.Display == Expiring {
-		c.Expiring++
+		c.in[Held.Urgency()]++
 	}
 	if r.Share == nil || r.Share.Lock == "" {
 		c.Waiting += r.Waiters
@@ -52,12 +51,9 @@ func (c *Counts) add(r *Row) {
 // sum adds the counts of other locks.
 func (c *Counts) sum(o *Counts) {
 	c.Total += o.Total
-	c.Held += o.Held
-	c.Alerting += o.Alerting
-	c.Expiring += o.Expiring
-	c.Abandoned += o.Abandoned
-	c.Expired += o.Expired
-	c.Malformed += o.Malformed
+	for urgency, n := range o.in {
+		c.in[urgency] += n
+	}
 	c.Waiting += o.Waiting
 	for lock, waiters := range o.queues {
 		c.Waiting -= waiters // which are in o.Waiting

@@ -5,18 +5,11 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// Freshness says how current the snapshot of the locks is.
-type Freshness struct {
-	Synced   bool          // the watch runs
-	Revision int64         // of etcd, as of the snapshot
-	Heard    time.Time     // last sign of life of etcd; zero: the locks were never loaded
-	Pulse    time.Duration // how often etcd gives a sign of life while it is well; 0: its silence says nothing
-	Since    time.Time     // when Synced last changed
-	Class    string        // what kind of thing keeps it from being synced, in a word or two; for every page
-	Cause    string        // the same as a sentence, which may name addresses; for the status page
-}
+// Freshness judges how current the snapshot of the locks is.
+type Freshness struct{ protocol.Freshness }
 
 // staleAfter is after how many missed signs of life the snapshot is not current.
 const staleAfter = 2

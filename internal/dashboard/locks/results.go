@@ -1,9 +1,15 @@
 package locks
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -136,7 +142,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) []*Row
 	if q.regexps > 0 {
 		every = 1
 	}
-	return slices.Concat(inPieces(len(s.Rows), minPiece, func(from, to int) (found []*Row) {
+	return slices.Concat(inChunks(len(s.Rows), minChunk, func(from, to int) (found []*Row) {
 		for i, row := range s.Rows[from:to] {
 			if i%every == 0 && ctx.Err() != nil {
 				return nil
@@ -147,4 +153,130 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) []*Row
 		}
 		return found
 	})...)
+}
+
+// Group is the locks of one owner in a result.
+type Group struct {
+	Owner   string
+	Display DisplayState // the worst
+	Counts
+	Rows []*Row // the first ones, in the order of the result
+}
+
+// maxGroupRows is how many rows of a group are kept: more are a list of their own.
+const maxGroupRows = 50
+
+// unknown is 1 for the locks of nobody in particular.
+func (g *Group) unknown() int {
+	if g.Owner == "" {
+		return 1
+	}
+	return 0
+}
+
+// ByOwner divides the result among owners: first who blocks most, then who needs a person. It is done once for all who
+// ask.
+func (r *Result) ByOwner() []*Group {
+	r.grouping.Do(func() {
+		r.groups = byOwner(r.Rows)
+		slices.SortFunc(r.groups, func(a, b *Group) int {
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
+				cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
+				cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
+		})
+	})
+	return r.groups
+}
+
+func byOwner(rows []*Row) (groups []*Group) {
+	known := map[string]*Group{}
+	for _, r := range rows {
+		g := known[r.Owner]
+		if g == nil {
+			g = &Group{Owner: r.Owner, Display: r.Display}
+			known[r.Owner] = g
+			groups = append(groups, g)
+		}
+		g.add(r)
+		if r.Display.Urgency() < g.Display.Urgency() {
+			g.Display = r.Display
+		}
+		if len(g.Rows) < maxGroupRows {
+			g.Rows = append(g.Rows, r)
+		}
+	}
+	return groups
+}
+
+// cursor is a position between two rows of a list, as it travels in a link.
+type cursor struct {
+	position
+	List string `json:"l"` // fingerprint of query and order
+}
+
+// ListID is the fingerprint that ties a cursor to its list.
+func ListID(q *Query, o Order) string {
+	sum := sha256.Sum256([]byte(o.String() + "\n" + q.Text))
+	return hex.EncodeToString(sum[:4])
+}
+
+func (p position) cursor(list string) string {
+	// Names may be invalid UTF-8, which JSON text cannot hold.
+	p.Name = base64.RawStdEncoding.EncodeToString([]byte(p.Name))
+	p.Text = base64.RawStdEncoding.EncodeToString([]byte(p.Text))
+	b, err := json.Marshal(cursor{p, list})
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseCursor reads a cursor back; ok is false for a cursor of another list, and for what is none.
+func ParseCursor(s, list string) (p position, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return p, false
+	}
+	var c cursor
+	if json.Unmarshal(b, &c) != nil || c.List != list {
+		return p, false
+	}
+	name, err1 := base64.RawStdEncoding.DecodeString(c.Name)
+	text, err2 := base64.RawStdEncoding.DecodeString(c.Text)
+	c.Name = string(name)
+	c.Text = string(text)
+	return c.position, err1 == nil && err2 == nil
+}
+
+// Window is a page of a result.
+type Window struct {
+	Rows       []*Row
+	First      int    // rank of the first row, from 0
+	Prev, Next string // cursors; empty at the ends
+}
+
+// Window cuts a page out: after a cursor, before one, or from the start.
+func (r *Result) Window(o Order, list, after, before string, limit int) Window {
+	from := 0
+	if p, ok := ParseCursor(after, list); ok {
+		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
+	} else if p, ok := ParseCursor(before, list); ok {
+		from = max(0, r.search(o, p, 0)-limit)
+	}
+	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
+	if from > 0 {
+		w.Prev = o.position(w.Rows[0]).cursor(list)
+	}
+	if from+limit < len(r.Rows) {
+		w.Next = o.position(w.Rows[limit-1]).cursor(list)
+	}
+	return w
+}
+
+// search returns the index of the first row that compares to p with at least atLeast.
+func (r *Result) search(o Order, p position, atLeast int) int {
+	return sort.Search(len(r.Rows), func(i int) bool {
+		at := o.position(r.Rows[i])
+		return o.compare(&at, &p) >= atLeast
+	})
 }

@@ -48,8 +48,11 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 
 func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 	for _, r := range []*metadata.Record{
-		{Name: "an invoice"}, {Owner: "invoices"}, {Hostname: "invoice-1"}, {Purpose: "to\ninvoice"},
-		{Name: "An INVOICE"}, {Owner: "Invoices"}, {Name: "A", Hostname: "invoice-1"}, {Name: "a", Purpose: "INvoice"},
+		{Name: "an invoice"}, {Holder: metadata.Holder{Owner: "invoices"}},
+		{Holder: metadata.Holder{Hostname: "invoice-1"}}, {Holder: metadata.Holder{Purpose: "to\ninvoice"}},
+		{Name: "An INVOICE"}, {Holder: metadata.Holder{Owner: "Invoices"}},
+		{Name: "A", Holder: metadata.Holder{Hostname: "invoice-1"}},
+		{Name: "a", Holder: metadata.Holder{Purpose: "INvoice"}},
 		{Name: "\xffinvoice"},
 	} {
 		row := NewRow(r, staleness.Policy{}, staleness.Moment{}, &Queue{})

@@ -14,45 +14,28 @@ import (
 )
 
 // DisplayState is what a lock looks like on the page: its state, or expiring. The words are classes in the style sheet.
-type DisplayState string
+type DisplayState = metadata.State
 
 const (
-	Held      = DisplayState(staleness.Held)
-	Alerting  = DisplayState(staleness.Alerting)
-	Expiring  = DisplayState("expiring") // held, and auto-unlocked soon: see [staleness.Verdict.ExpiringAt]
-	Abandoned = DisplayState(staleness.Abandoned)
-	Expired   = DisplayState(staleness.Expired)
-	Malformed = DisplayState(staleness.Malformed)
+	Held      = metadata.StateHeld
+	Alerting  = metadata.StateAlerting
+	Expiring  = metadata.StateExpiring // see [staleness.Verdict.ExpiringAt]
+	Abandoned = metadata.StateAbandoned
+	Expired   = metadata.StateExpired
+	Malformed = metadata.StateMalformed
 )
 
-// urgency orders the states: what needs a person first comes first.
-func (d DisplayState) urgency() int64 {
-	switch d {
-	case Expired:
-		return 0
-	case Abandoned:
-		return 1
-	case Alerting:
-		return 2
-	case Malformed:
-		return 3
-	case Expiring:
-		return 4
-	}
-	return 5
-}
-
 // Troubled reports whether a state needs a person because of a deadline, or soon will.
-func (d DisplayState) Troubled() bool {
-	return d == Expired || d == Abandoned || d == Alerting || d == Expiring
+func Troubled(s metadata.State) bool {
+	return s == Expired || s == Abandoned || s == Alerting || s == Expiring
 }
 
 // urgency orders rows: a malformed lock that somebody waits for is as urgent as one that alerts.
 func (r *Row) urgency() int64 {
 	if r.Display == Malformed && r.Waiters > 0 {
-		return Alerting.urgency()
+		return int64(Alerting.Urgency())
 	}
-	return r.Display.urgency()
+	return int64(r.Display.Urgency())
 }
 
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
@@ -129,7 +112,7 @@ func (r *Row) In(cluster string) *Row {
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	v := staleness.Judge(r.Record, p, at)
-	r.Display = DisplayState(v.State)
+	r.Display = v.State
 	r.next = v.Next
 	r.overdue = false
 	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
@@ -153,7 +136,7 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	if r.Looked != nil {
 		r.next = Earlier(r.next, r.Looked.Until.Time)
 	}
-	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.urgency()),
+	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)))
 	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
 		if s != nil {
@@ -187,7 +170,7 @@ func (r *Row) state() staleness.State {
 	if r.Display == Expiring {
 		return staleness.Held
 	}
-	return staleness.State(r.Display)
+	return r.Display
 }
 
 // alertAt is that of the verdict.

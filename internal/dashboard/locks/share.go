@@ -95,7 +95,7 @@ func UseOf(holders []*Row) Use {
 			}
 			u.Limit = max(u.Limit, r.Share.limit)
 		}
-		if r.Display.urgency() < u.Display.urgency() {
+		if r.Display.Urgency() < u.Display.Urgency() {
 			u.Display = r.Display
 		}
 		u.Oldest = Earlier(u.Oldest, r.LockedAt)

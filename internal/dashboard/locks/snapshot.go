@@ -3,6 +3,9 @@
 package locks
 
 import (
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,7 +128,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := queuesOf(queues)
-	inPieces(len(locks), minPiece, func(from, to int) struct{} {
+	inChunks(len(locks), minChunk, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			s.Rows[i] = by.row(locks[i], waiting, at)
 		}
@@ -153,4 +156,70 @@ type judging struct {
 func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
 	queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
 	return NewRow(lock, by.policy, at, waiting.of(queue)).In(by.cluster)
+}
+
+// rowNamed is where the row of a lock stands, or would stand, among rows that are sorted by name.
+func rowNamed(rows []*Row, name string) (i int, found bool) {
+	return slices.BinarySearchFunc(rows, name, func(r *Row, name string) int { return strings.Compare(r.Name, name) })
+}
+
+// total is what rows add up to.
+type total struct {
+	counts  Counts
+	version uint64 // changes with anything that a list shows of them
+}
+
+// totalOf sums up rows.
+func totalOf(rows []*Row) (all total) {
+	for _, part := range inChunks(len(rows), minChunk, func(from, to int) (part total) {
+		for _, r := range rows[from:to] {
+			part.counts.add(r)
+			part.version += r.Fingerprint
+		}
+		return part
+	}) {
+		all.counts.sum(&part.counts)
+		all.version += part.version
+	}
+	return all
+}
+
+// minChunk is the number of rows from which a second processor is worth it.
+const minChunk = 8192
+
+// chunksOf divides n things among the processors: from and to of each chunk. A chunk has at least smallest things,
+// unless it is the only one.
+func chunksOf(n, smallest int) [][2]int {
+	k := max(1, min(runtime.GOMAXPROCS(0), n/smallest))
+	chunks := make([][2]int, k)
+	for i := range chunks {
+		chunks[i] = [2]int{n * i / k, n * (i + 1) / k}
+	}
+	return chunks
+}
+
+// inChunks does something with n things on all processors and returns what came out for each chunk, in order. A panic
+// in a chunk is one of the caller's.
+func inChunks[T any](n, smallest int, do func(from, to int) T) []T {
+	chunks := chunksOf(n, smallest)
+	out := make([]T, len(chunks))
+	causes := make([]any, len(chunks))
+	var others sync.WaitGroup
+	for i := 1; i < len(chunks); i++ {
+		others.Go(func() {
+			defer func() { causes[i] = recover() }()
+			out[i] = do(chunks[i][0], chunks[i][1])
+		})
+	}
+	func() {
+		defer func() { causes[0] = recover() }()
+		out[0] = do(chunks[0][0], chunks[0][1])
+	}()
+	others.Wait()
+	for _, cause := range causes {
+		if cause != nil {
+			panic(cause)
+		}
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -132,16 +133,21 @@ func regexpTerm(pattern string) (matcher, error) {
 func stateTerm(value string) (matcher, error) {
 	wanted := map[string]bool{}
 	for word := range strings.SplitSeq(value, ",") {
-		switch DisplayState(word) {
-		case Held, Alerting, Expiring, Abandoned, Expired, Malformed:
-			wanted[word] = true
-		default:
-			return nil, errors.New("no such state: held alerting expiring abandoned expired malformed")
+		if !slices.Contains(stateWords(), word) {
+			return nil, errors.New("no such state: " + strings.Join(stateWords(), " "))
 		}
+		wanted[word] = true
 	}
 	return func(r *Row, _ time.Time) bool {
 		return wanted[string(r.state())] || wanted[string(r.Display)]
 	}, nil
+}
+
+func stateWords() (words []string) {
+	for _, s := range metadata.States() {
+		words = append(words, string(s.State))
+	}
+	return words
 }
 
 // endedTerm matches how holds ended. Locks that are held have not.
@@ -154,8 +160,7 @@ func endedTerm(value string) (matcher, error) {
 	}
 	return func(r *Row, _ time.Time) bool {
 		return r.Ending != nil && (slices.Contains(wanted, EndedWord(r.Ending.Ended)) ||
-			slices.Contains(wanted, alerted) &&
-				HadAlerted(r.Ending))
+			slices.Contains(wanted, Alerted) && HadAlerted(r.Ending))
 	}, nil
 }
 
@@ -268,4 +273,29 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	return time.Duration(days)*24*time.Hour + d, err
+}
+
+// EndedWord is how a hold ended, in a word.
+func EndedWord(ended string) string {
+	words, _ := metadata.EndingOf(ended)
+	return words.Word
+}
+
+// EndedTerm is the term that finds the holds which ended so.
+func EndedTerm(word string) string { return "ended:" + word }
+
+// Alerted is the word that finds the holds for which people were alerted, however they ended.
+const Alerted = "alerted"
+
+// endedWords are the words that say which holds are meant.
+func endedWords() (words []string) {
+	for _, e := range metadata.Endings() {
+		words = append(words, e.Word)
+	}
+	return append(words, Alerted)
+}
+
+// HadAlerted reports whether people were alerted before the hold ended.
+func HadAlerted(e *metadata.Ending) bool {
+	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
 }

@@ -1,12 +1,9 @@
 package pages
 
 import (
-	"time"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -41,13 +38,13 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
 	r.Query(asked.Query)
-	all, unread := p.site.Deeds(r)
+	all, unread := p.site.OperatorActions(r)
 	if unread.Err != nil {
 		return site.Answer{}, p.site.NotRead(unread.Err)
 	}
 	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all), Unread: unread.Why}
 	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
-	found, err := history.SearchDeeds(r.Context(), asked, all)
+	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
@@ -68,23 +65,4 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		v.Next = p.site.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
 	}
 	return p.site.Render("audit", v)
-}
-
-// actionWords says what an operator did.
-func actionWords(a *protocol.Action) string {
-	switch a.Action {
-	case protocol.ActionForceUnlock:
-		return "force unlock"
-	case protocol.ActionAsk:
-		return "asked to finish"
-	case protocol.ActionEndDelay:
-		return "ended the lock delay"
-	case protocol.ActionExtend:
-		return "gave " + text.Duration(time.Duration(a.Seconds)*time.Second) + " more"
-	case protocol.ActionAcknowledge:
-		return "acknowledged for " + text.Duration(time.Duration(a.Seconds)*time.Second)
-	case protocol.ActionWithdraw:
-		return "withdrew an acknowledgement"
-	}
-	return text.Clip(a.Action, site.MaxWordShown)
 }

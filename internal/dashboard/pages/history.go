@@ -32,24 +32,30 @@ type pastChip struct {
 	On              bool
 }
 
+// pastWay is how holds ended: a word, its icon, and the term that finds them.
+type pastWay struct{ word, icon, term string }
+
 // pastChips are the ways to narrow a history. The first one widens it again.
 func (p *Pages) pastChips(q *locks.Query, all []history.Hold) []pastChip {
+	ways := []pastWay{{"all", "calm", ""}}
+	for _, e := range metadata.Endings() {
+		ways = append(ways, pastWay{e.Word, site.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
+	}
+	ways = append(ways, pastWay{"had alerted", "alerting", locks.EndedTerm(locks.Alerted)})
 	var chips []pastChip
-	for _, c := range []struct{ word, icon, term string }{
-		{"all", "calm", ""}, {"released", "released", "ended:released"},
-		{"auto-unlocked", "stale", "ended:auto-unlocked"},
-		{"abandoned", "abandoned", "ended:abandoned"}, {"force-unlocked", "bad", "ended:force-unlocked"},
-		{"had alerted", "alerting", "ended:alerted"},
-	} {
-		chip := pastChip{Word: c.word, Icon: c.icon,
-			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == c.term })}
-		text := q.With(c.term)
+	for _, w := range ways {
+		chip := pastChip{Word: w.word, Icon: w.icon,
+			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == w.term })}
+		text := q.With(w.term)
 		switch {
-		case c.term == "":
-			text = locks.ParseQuery(q.Dropping("ended:released", "ended:auto-unlocked", "ended:abandoned",
-				"ended:force-unlocked", "ended:alerted")).Text
+		case w.term == "":
+			var terms []string
+			for _, w := range ways {
+				terms = append(terms, w.term)
+			}
+			text = locks.ParseQuery(q.Dropping(terms...)).Text
 		case chip.On:
-			text = q.Dropping(c.term)
+			text = q.Dropping(w.term)
 		}
 		chip.URL = p.site.URLs.To("history", "q", text)
 		counted := locks.ParseQuery(text)
@@ -70,7 +76,7 @@ func (p *Pages) pastChips(q *locks.Query, all []history.Hold) []pastChip {
 type pastView struct {
 	Gap         bool
 	From, To    string // of the gap
-	Word        string // released, auto-unlocked, abandoned, force-unlocked
+	Word        string // how it ended
 	Name        string
 	URL         string
 	Cluster     string // where there are several

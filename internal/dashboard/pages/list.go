@@ -121,9 +121,7 @@ type listPage struct {
 	Fragment string // address of what changes
 	NextAt   int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
 	ETag     string
-	Changed  phrase.Sentence // since the reader last looked; nil: nothing to compare with
-	Seen     string          // the list after all of it was seen
-	Part     bool            // only what changes is asked for, not the page around it
+	Part     bool // only what changes is asked for, not the page around it
 }
 
 type (
@@ -155,19 +153,12 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	since, cookie := p.looked(r, l.Query)
-	if asksSeen(r) {
-		return site.Redirect(l.link(p.site.URLs, nil)).Setting(cookie), nil
-	}
-	etag := p.ListTag(r, s, l, result, sinceTag(r, since))
+	etag := p.ListTag(r, s, l, result)
 	if a, ok := site.NotModified(r, etag); ok {
-		return a.Setting(cookie), nil
+		return a, nil
 	}
 	view := p.listPage(r, s, l, result)
 	view.ETag = etag
-	if view.Changed = p.changed(r, l, result, since); view.Changed != nil {
-		view.Seen = l.seenURL(p.site.URLs)
-	}
 	part := "layout"
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
@@ -175,17 +166,17 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	a, err := p.site.RenderPart("list", part, view)
 	a.ETag = etag
 	a.Header = site.Heard(r)
-	return a.Setting(cookie), err
+	return a, err
 }
 
 // ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
-// and its fragment share it. more is what it depends on besides.
-func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result, more string) string {
+// and its fragment share it.
+func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
 	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
-		xxhash.Sum64String(r.Tag()), xxhash.Sum64String(more),
+		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	if w := s.Worst(); w != nil {
 		h = locks.Hash(h, xxhash.Sum64String(w.Lock), uint64(w.Waiters), uint64(w.Longest.UnixNano()))
@@ -197,7 +188,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 	if r.Several() {
 		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
 	}
-	unlockers, _ := r.Unlockers()
+	unlockers := r.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
 			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.Sweep)))
@@ -233,7 +224,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	if v.Icon.Look != "stale" {
 		v.Icon = v.Verdict.icon(s.All)
 	}
-	if urgent := s.All.Alerting + s.All.Abandoned + s.All.Expired; urgent > 0 {
+	if urgent := s.All.Late(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
 	v.NextAt = s.Next.UnixMilli()

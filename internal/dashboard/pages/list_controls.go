@@ -7,6 +7,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // fillControls adds what filters and sorts.
@@ -36,10 +39,8 @@ func (p *Pages) fillControls(v *listPage, r *site.Request, s *locks.Snapshot, l 
 
 // fillCounts adds how many locks are in each state, and how many processes wait.
 func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
-	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
-		{Look: locks.Expiring, N: c.Expiring},
-		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed},
-		{Look: locks.Abandoned, N: c.Abandoned}} {
+	for _, state := range metadata.States() {
+		count := countView{Look: state.State, N: c.In(state.State)}
 		word := "state:" + string(count.Look)
 		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word
@@ -51,11 +52,9 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	if p.site.Config.Queues != nil {
-		v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
-		if longest := v.Lasting(c.Longest); longest != nil {
-			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
-		}
+	v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
+	if longest := v.Lasting(c.Longest); longest != nil {
+		v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 	}
 }
 
@@ -79,5 +78,60 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 	v.Group = choice{"group by owner", l.link(p.site.URLs, func(l *ListRequest) { l.group = true })}
 	if l.group {
 		v.Group = choice{"one list", l.link(p.site.URLs, func(l *ListRequest) { l.group = false })}
+	}
+}
+
+// groupView is a section of a list: an owner and the locks of it.
+type groupView struct {
+	Owner string
+	Look  locks.DisplayState
+	N     int
+	In    []stateCount // of its locks that need a person
+	Waits int
+	Open  bool // it is the only one
+	URL   string
+	Rest  int // locks that are not shown here
+	Table table
+}
+
+// stateCount is how many locks are in a state.
+type stateCount struct {
+	State staleness.State
+	N     int
+}
+
+// troubles counts the locks that are not just held.
+func troubles(c *locks.Counts) (all []stateCount) {
+	for _, s := range staleness.States() {
+		if s != staleness.Held {
+			all = append(all, stateCount{s, c.In(s)})
+		}
+	}
+	return all
+}
+
+// maxGroups is how many sections a page has.
+const maxGroups = 200
+
+// groupViews are the sections of a list. As many rows are shown as on a page without sections.
+func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *locks.Result) {
+	groups := found.ByOwner()
+	left := l.Limit
+	v.Owners = len(groups)
+	for _, g := range groups[:min(len(groups), maxGroups)] {
+		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total,
+			In: troubles(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
+		if g.Owner != "" {
+			view.URL = l.link(p.site.URLs, func(l *ListRequest) {
+				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))
+				l.group = false
+			})
+		}
+		rows := g.Rows[:min(len(g.Rows), left)]
+		left -= len(rows)
+		view.Rest = g.Total - len(rows)
+		view.Table = p.newTable(r, rows, l)
+		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
+		v.Groups = append(v.Groups, view)
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Spared says why no unlocker removes the lock, whenever it is due; nil where one may, or none runs.
-func Spared(lock string, unlockers []setup.Unlocker) phrase.Sentence {
+func Spared(lock string, unlockers []protocol.Unlocker) phrase.Sentence {
 	f := setup.FateBy(unlockers)
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
@@ -34,7 +35,7 @@ func notKnown(what string, f *fate.Fate) phrase.Sentence {
 }
 
 // pause says why none of the unlockers that may remove locks does; nil where one is free to.
-func pause(unlockers []setup.Unlocker) phrase.Sentence {
+func pause(unlockers []protocol.Unlocker) phrase.Sentence {
 	var why []string
 	for _, u := range unlockers {
 		if u.Mode != fate.AutoUnlock {

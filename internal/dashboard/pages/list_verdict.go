@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -9,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -27,14 +29,12 @@ func (v verdict) String() string { return strings.TrimSpace(v.Lead.String() + " 
 // snapshot is stale is said by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(r *site.Request, s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	b := banner{all: s.All, worst: s.Worst(), at: at, urls: p.site.URLs,
-		counted: p.site.Config.Queues != nil, cycles: s.Cycles(), unclaimed: unclaimedIn(r),
+		cycles: s.Cycles(), unclaimed: unclaimedIn(r),
 		clusterOf: func(cluster string) string { return p.clusterOf(r, cluster) }}
-	unlockers, known := r.Unlockers()
-	b.unattended = known && len(unlockers) == 0
-	b.unlockers = func(row *locks.Row) []setup.Unlocker {
+	b.unattended = len(r.Unlockers()) == 0
+	b.unlockers = func(row *locks.Row) []protocol.Unlocker {
 		part, _ := r.Part(row.Cluster)
-		alive, _ := part.Site.Unlockers()
-		return alive
+		return part.Site.Unlockers()
 	}
 	return b.verdict()
 }
@@ -44,14 +44,13 @@ type banner struct {
 	all       locks.Counts
 	worst     *locks.Impact // nil where nothing is wrong and nobody waits
 	cycles    []deadlock.Cycle
-	unclaimed []claimless // free, and nobody in their queues takes them
+	unclaimed []unclaimedLock // free, and nobody in their queues takes them
 	// unlockers are those that are alive in the cluster of a lock.
-	unlockers func(*locks.Row) []setup.Unlocker
+	unlockers func(*locks.Row) []protocol.Unlocker
 	// clusterOf is a cluster for people; empty where there is only one.
 	clusterOf func(string) string
 	// unattended says that no unlocker is alive in any of the clusters.
 	unattended bool
-	counted    bool // waiters are recorded
 	at         phrase.Viewpoint
 	urls       site.URLs
 }
@@ -123,7 +122,7 @@ func (b *banner) free() phrase.Sentence {
 }
 
 // longestUnclaimed is the lock that nobody takes for the longest time; nil: there is none.
-func longestUnclaimed(all []claimless) (longest *claimless) {
+func longestUnclaimed(all []unclaimedLock) (longest *unclaimedLock) {
 	for i := range all {
 		if l := &all[i]; longest == nil || l.Since.Before(longest.Since) {
 			longest = l
@@ -132,20 +131,20 @@ func longestUnclaimed(all []claimless) (longest *claimless) {
 	return longest
 }
 
-// claimless is a lock that nobody takes, and the addresses of its cluster.
-type claimless struct {
+// unclaimedLock is a lock that nobody takes, and the addresses of its cluster.
+type unclaimedLock struct {
 	unclaimed.Lock
 	urls site.URLs
 }
 
 // unclaimedIn are the locks that nobody takes, in the clusters that the caller may see and that are not stale.
-func unclaimedIn(r *site.Request) (all []claimless) {
+func unclaimedIn(r *site.Request) (all []unclaimedLock) {
 	for _, part := range r.Each() {
 		if part.Viewpoint().Stale {
 			continue
 		}
 		for _, l := range part.Site.Unclaimed() {
-			all = append(all, claimless{l, part.Site.URLs})
+			all = append(all, unclaimedLock{l, part.Site.URLs})
 		}
 	}
 	return all
@@ -236,7 +235,7 @@ func (b *banner) impact() phrase.Sentence {
 	default:
 		said = said.Say(" is about to be auto-unlocked")
 	}
-	return said.When(b.counted, "; nobody waits").Say(".")
+	return said.Say("; nobody waits.")
 }
 
 // holder says who holds that lock, and when it was last heard of.
@@ -257,7 +256,7 @@ func (b *banner) holder() phrase.Sentence {
 	}
 	heard := b.at.Lasting(r.Alive.At)
 	switch silence := b.at.AsOf.Sub(r.Alive.At); {
-	case r.Display.Troubled():
+	case locks.Troubled(r.Display):
 		said = said.Say(", silent for ").Time(heard)
 	case silence > r.Verdict().AlertAt.Sub(b.at.AsOf): // too long to call it working
 		said = said.Say(", alive ").Time(heard).Say(" ago")
@@ -272,9 +271,9 @@ func (b *banner) holder() phrase.Sentence {
 
 // sharers says how a lock is taken that several can hold, and which of them is the trouble.
 func (b *banner) sharers() phrase.Sentence {
-	said := phrase.Say(capital(locks.UseOf(b.worst.Holders).Words()))
+	said := phrase.Say(phrase.Capital(locks.UseOf(b.worst.Holders).Words()))
 	r := b.worst.Row()
-	if r.Display.Troubled() {
+	if locks.Troubled(r.Display) {
 		said = by(said.Say("; one "+string(r.Display)+", held"), " by ", r.Owner, r.Hostname)
 	}
 	return said.Say(".")
@@ -349,18 +348,16 @@ func (b *banner) rest() phrase.Sentence {
 	if b.worst != nil && len(b.cycles) == 0 && len(b.unclaimed) == 0 {
 		named = b.worst.Row().Display
 	}
-	for _, c := range []struct {
-		n     int
-		state locks.DisplayState
-	}{{b.all.Expired, locks.Expired}, {b.all.Abandoned, locks.Abandoned}, {b.all.Alerting, locks.Alerting},
-		{b.all.Malformed, locks.Malformed}} {
+	counts := troubles(&b.all)
+	slices.SortFunc(counts, func(a, b stateCount) int { return a.State.Compare(b.State) })
+	for _, c := range counts {
 		more := ""
-		if c.state == named {
-			c.n--
+		if c.State == named {
+			c.N--
 			more = "more "
 		}
-		if c.n > 0 {
-			parts = append(parts, phrase.Thousands(c.n)+" "+more+string(c.state))
+		if c.N > 0 {
+			parts = append(parts, phrase.Thousands(c.N)+" "+more+string(c.State))
 		}
 	}
 	var said phrase.Sentence

@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -30,7 +31,7 @@ type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState
 	Death     phrase.Sentence // how the holder ended and what follows; nil where that is not known
-	Doubt     phrase.Sentence // what a witness says that proves nothing
+	Suspected phrase.Sentence // what a witness says that proves nothing
 	Blocked   phrase.Sentence // who waits, and since when the holder has been silent
 	Sentence  phrase.Sentence
 	Diagnosis phrase.Sentence // what is probably the matter with the holder; nil where nothing is known
@@ -50,7 +51,6 @@ type lockPage struct {
 	RawTrace  string
 	Delays    []delayView
 	Waiters   []WaiterView
-	Recorded  bool // waiters are
 	Commands  []Command
 	Links     []choice
 	Copies    []copyView
@@ -109,12 +109,10 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Unread = lock.Unread
-	v.Recorded = p.site.Config.Waiters != nil
 	v.Death = p.deathSentence(row, at)
-	v.Doubt = doubt(row.Record, at)
-	v.Blocked = blocked(row, at, v.Recorded)
-	unlockers, _ := p.site.Unlockers()
-	v.Sentence = HolderSentence(row, at, lock.Document.Fields, unlockers)
+	v.Suspected = suspicion(row.Record, at)
+	v.Blocked = blocked(row, at)
+	v.Sentence = HolderSentence(row, at, lock.Document.Fields, p.site.Unlockers())
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {
@@ -127,7 +125,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = withoutDeadline(row, unlockers)
+		v.Fate = withoutDeadline(row, p.site.Unlockers())
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
@@ -168,7 +166,7 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case row.Misplaced:
 		v.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as " +
 			"below, when you know that nobody works under it."
-	case p.site.Config.ForceUnlock == nil:
+	case !p.site.Config.On(protocol.ActionForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):

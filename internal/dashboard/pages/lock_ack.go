@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -47,7 +46,7 @@ func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
 	}
 	by := a.By
 	if by == "" {
-		by = protocol.Acknowledger(a)
+		by = protocol.Person(a.By)
 	}
 	s := phrase.Sentence{}.Value(text.Clip(by, site.MaxLineShown)).Say(" looks at it until ").Time(endOf(a))
 	if a.Note == "" {
@@ -69,8 +68,7 @@ func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 		}
 		v.Ack.Silence = config.Silence(row.Name, comment)
 	}
-	if v.Stale || lock.Unread != "" && !lock.Silent || config.Acknowledge == nil ||
-		!r.Caller.MayFor(access.Acknowledge, row.Owner) || protocol.CheckAcknowledge(row.Record) != nil {
+	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(p.site, r, protocol.ActionAcknowledge, row) {
 		return
 	}
 	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(p.site.URLs, r))

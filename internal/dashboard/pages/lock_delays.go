@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -23,7 +22,7 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 		command := p.site.Mutexctl("end-delay", d.Lock, site.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command,
 			Framed: len(p.site.Config.FrameAncestors) > 0}
-		if p.site.Config.EndDelay != nil && !r.Viewpoint().Stale && r.Caller.MayFor(access.Unlock, d.Owner) {
+		if !r.Viewpoint().Stale && p.site.MayDo(r, protocol.ActionEndDelay, d.Owner) {
 			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(p.site.URLs, r))
 		}
 		views = append(views, v)

@@ -11,7 +11,7 @@ import (
 
 // endedView is how a hold ended.
 type endedView struct {
-	Word  string // released, auto_unlocked, forced, for people
+	Word  string
 	When  *phrase.Moment
 	By    string
 	Why   string
@@ -31,12 +31,12 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	}
 	if lock.Row != nil {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		unlockers, _ := p.site.Unlockers()
+		unlockers := p.site.Unlockers()
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
-	v.Facts = known([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
-		{"host", e.Hostname}, {"last progress", e.Progress}})
+	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Holder)...)
+	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string
 		at    time.Time

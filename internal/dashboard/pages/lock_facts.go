@@ -26,12 +26,10 @@ type timeFact struct {
 }
 
 func facts(r *locks.Row, lock *site.Lock) []fact {
-	list := []fact{
-		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", phrase.Known(r.PID)}, {"hold", r.UUID},
-		{"fencing token", phrase.Known(r.Token)},
-		{"record revision", phrase.Known(r.Revision)}, {"written by", lock.Document.Client},
-		{"extended", extended(lock.Document.Fields)},
-	}
+	list := append(holderFacts(&r.Holder),
+		fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
+		fact{"record revision", phrase.Known(r.Revision)}, fact{"written by", lock.Document.Client},
+		fact{"extended", extended(lock.Document.Fields)})
 	if r.LockDelay > 0 {
 		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
 	}
@@ -47,6 +45,13 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
 	}
 	return known(list)
+}
+
+func holderFacts(h *metadata.Holder) (list []fact) {
+	for _, f := range h.Facts() {
+		list = append(list, fact(f))
+	}
+	return list
 }
 
 // known are the facts that have a value.

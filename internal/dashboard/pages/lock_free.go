@@ -20,7 +20,6 @@ type freePage struct {
 	Asked    bool               // for a hold that is over, of which nothing is known
 	Delays   []delayView
 	Waiters  []WaiterView
-	Recorded bool
 	Unread   string
 	Cycles   []cycleView
 	Life     life
@@ -28,13 +27,10 @@ type freePage struct {
 	Commands []Command
 }
 
-// unclaimedLook is the look of a lock that nobody takes although somebody waits.
-const unclaimedLook = locks.DisplayState("unclaimed")
-
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
-	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: "free", Asked: lock.AskedHold != "",
-		Unread: lock.Unread, Recorded: p.site.Config.Waiters != nil, Delays: p.delayViews(r, lock.Name)}
+	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
+		Unread: lock.Unread, Delays: p.delayViews(r, lock.Name)}
 	at := lock.Viewpoint(r.Viewpoint())
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
@@ -49,7 +45,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Sentence = phrase.Say("This lock is not among the last known ones, and etcd could not be asked: ").
 			Value(lock.Unread).Say(".")
 	} else if taken := p.site.UnclaimedLock(lock.Name); taken != nil && len(v.Waiters) > 0 && len(v.Delays) == 0 {
-		v.Look = unclaimedLook
+		v.Look = metadata.StateUnclaimed
 		v.Icon = site.Icon{Look: locks.Alerting}
 		v.Sentence = UnclaimedSentence(*taken, at)
 	} else {
@@ -102,7 +98,8 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
-	s = s.Say(", " + locks.EndedWord(e.Ended))
+	how, _ := metadata.EndingOf(e.Ended)
+	s = s.Say(", " + text.Visible(text.Clip(how.Verb, site.MaxWordShown)))
 	if e.By != "" {
 		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
 	}

@@ -12,20 +12,18 @@ import (
 )
 
 // blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
-func blocked(r *locks.Row, at phrase.Viewpoint, counted bool) phrase.Sentence {
-	said := WaitingSentence(*r.Queue, at, counted)
-	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !r.Display.Troubled() {
+func blocked(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
+	said := WaitingSentence(*r.Queue, at)
+	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !locks.Troubled(r.Display) {
 		return said
 	}
-	return said.When(said != nil, " ").Say("Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
+	return said.Say(" Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
 }
 
 // WaitingSentence says how many wait, and for how long.
-func WaitingSentence(q locks.Queue, at phrase.Viewpoint, counted bool) phrase.Sentence {
+func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 	longest := at.Lasting(q.Longest)
 	switch {
-	case !counted:
-		return nil
 	case q.Waiters == 0:
 		return phrase.Say("Nobody waits.")
 	case longest == nil:

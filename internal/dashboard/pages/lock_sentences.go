@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -16,7 +17,7 @@ import (
 // HolderSentence says who holds the lock and what happens next, which the unlockers decide. fields are those of its
 // record, where they are known.
 func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
-	unlockers []setup.Unlocker) phrase.Sentence {
+	unlockers []protocol.Unlocker) phrase.Sentence {
 	s := sayHolder(r, at)
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
@@ -83,7 +84,7 @@ func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sente
 }
 
 // withoutDeadline says what the unlockers do with a record that lacks a deadline.
-func withoutDeadline(r *locks.Row, unlockers []setup.Unlocker) string {
+func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	var s strings.Builder
 	v := r.Verdict()
 	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()

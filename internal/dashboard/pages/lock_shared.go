@@ -11,20 +11,19 @@ import (
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	Look     locks.DisplayState // the worst of the holders
-	Use      string
-	Blocked  phrase.Sentence // who waits
-	Other    int             // another limit that a holder believes in
-	Table    table
-	More     int // holders that are not shown
-	Delays   []delayView
-	Waiters  []WaiterView
-	Recorded bool
-	Asked    bool   // for a hold that is over
-	Past     string // link to the history of all shares
-	Life     life
-	Trend    *trend
-	Cycles   []cycleView
+	Look    locks.DisplayState // the worst of the holders
+	Use     string
+	Blocked phrase.Sentence // who waits
+	Other   int             // another limit that a holder believes in
+	Table   table
+	More    int // holders that are not shown
+	Delays  []delayView
+	Waiters []WaiterView
+	Asked   bool   // for a hold that is over
+	Past    string // link to the history of all shares
+	Life    life
+	Trend   *trend
+	Cycles  []cycleView
 }
 
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
@@ -33,9 +32,9 @@ const maxSharers = 100
 func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	u := locks.UseOf(lock.Shares)
 	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
-		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
+		Asked: lock.AskedHold != ""}
 	v.Follows = true
-	v.Blocked = WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint, v.Recorded)
+	v.Blocked = WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint)
 	v.Past = p.site.URLs.To("history", "q", p.site.Here(locks.FieldTerm("name", lock.Name+"#*")))
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}

@@ -19,12 +19,13 @@ type ownersPage struct {
 type ownerView struct {
 	Name, URL string
 	Look      locks.DisplayState // the worst
-	locks.Counts
-	Waiters int // that wait for its locks
-	Late    int // alerting, abandoned or expired
-	Since   *phrase.Moment
-	Wait    *phrase.Moment
-	Day     []strip // its last 24 hours; for the first owners only
+	Total     int
+	In        []stateCount // of its locks that need a person
+	Waiters   int          // that wait for its locks
+	Late      int          // alerting, abandoned or expired
+	Since     *phrase.Moment
+	Wait      *phrase.Moment
+	Day       []strip // its last 24 hours; for the first owners only
 }
 
 const maxOwners = 500
@@ -44,9 +45,9 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	}
 	groups := found.ByOwner()
 	for _, g := range groups {
-		o := ownerView{Name: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, Counts: g.Counts,
-			Waiters: g.Waiting,
-			Late:    g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
+		o := ownerView{Name: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, Total: g.Total,
+			In: troubles(&g.Counts), Waiters: g.Waiting, Late: g.Late(),
+			Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
 			o.URL = p.site.URLs.To("", "q", locks.ParseQuery(q.OnlyClusters()).With(locks.Exactly("owner", g.Owner)))
 		}

@@ -3,7 +3,11 @@
 package pages
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -15,3 +19,68 @@ type Pages struct {
 
 // New returns the pages of a site.
 func New(s *site.Site, t *backtraces.Store) *Pages { return &Pages{s, t} }
+
+// ServeHelp explains the pages.
+func (p *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
+	v := p.site.Page(r, "help")
+	v.Here = "help"
+	return p.site.Render("help", v)
+}
+
+// icon is the icon of the tab: that of the answer, and how many locks are in the same state.
+func (v verdict) icon(all locks.Counts) site.Icon {
+	number := func(n int) string {
+		if n > 9 {
+			return "9+"
+		}
+		return strconv.Itoa(n)
+	}
+	look := locks.DisplayState(v.Level)
+	switch v.Level {
+	case "calm":
+		return site.Icon{Look: locks.Held}
+	case "bad":
+		return site.Icon{Look: locks.Alerting}
+	case "warn":
+		look = locks.Malformed
+	}
+	return site.Icon{Look: look, Text: number(all.In(look))}
+}
+
+// iconShape is the drawing of an icon; # is where the text goes.
+func iconShape(look string) (svg string, ok bool) {
+	switch look {
+	case string(locks.Alerting):
+		svg = `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`
+	case string(locks.Expired):
+		svg = `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`
+	case string(locks.Abandoned):
+		svg = `<path d="M4 31V14a12 12 0 0 1 24 0V31z" fill="#37474F"/><text x="16" y="26" fill="#FFF">#</text>`
+	case string(locks.Expiring):
+		svg = `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`
+	case string(locks.Malformed):
+		svg = `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
+	case string(locks.Held):
+		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +
+			`stroke-linecap="round" stroke-linejoin="round"/>`
+	case "stale":
+		svg = `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`
+	case "none":
+		svg = `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`
+	}
+	return svg, svg != ""
+}
+
+// ServeIcon answers with the icon of a tab.
+func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
+	shape, ok := iconShape(r.URL.Query().Get("look"))
+	n := r.URL.Query().Get("n")
+	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
+		return site.Answer{}, site.ErrNotFound
+	}
+	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" ` +
+		`font-family="system-ui,sans-serif" font-size="19" ` +
+		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
+	return site.Answer{Type: "image/svg+xml", Body: []byte(svg),
+		Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
+}

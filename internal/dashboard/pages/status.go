@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -24,7 +25,6 @@ type statusPage struct {
 	Synced    bool
 	Since     *phrase.Moment
 	Total     int
-	Known     bool // which unlockers run
 	Unlockers []unlockerView
 	Wrong     []wrongLock // what no client leaves in etcd
 	WrongN    int
@@ -66,23 +66,18 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}
-	var unlockers []setup.Unlocker
-	unlockers, v.Known = r.Unlockers()
+	unlockers := r.Unlockers()
 	for _, u := range unlockers {
 		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
 			v.Age(u.Arrived), u.HeldBack})
 	}
-	if p.site.Config.Inconsistent != nil {
-		wrong := p.site.Config.Inconsistent()
-		v.WrongN = len(wrong)
-		for _, l := range wrong[:min(len(wrong), maxWrong)] {
-			name := text.Clip(l.Name, site.MaxNameShown)
-			v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
-		}
+	wrong := p.site.Config.Inconsistent()
+	v.WrongN = len(wrong)
+	for _, l := range wrong[:min(len(wrong), maxWrong)] {
+		name := text.Clip(l.Name, site.MaxNameShown)
+		v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
 	}
-	if p.site.Config.Foreign != nil {
-		v.Foreign, v.ForeignN = p.site.Config.Foreign()
-	}
+	v.Foreign, v.ForeignN = p.site.Config.View.Foreign()
 	if v.Members = p.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
@@ -148,9 +143,6 @@ func (p *Pages) settings(c access.Caller) []setup.Setting {
 
 // members are the endpoints of etcd for people.
 func (p *Pages) members() []memberView {
-	if p.site.Config.Members == nil {
-		return nil
-	}
 	var views []memberView
 	for _, m := range p.site.Config.Members() {
 		v := memberView{Endpoint: m.Endpoint, Role: m.Role, Version: m.Version, Problem: m.Problem}
@@ -170,7 +162,7 @@ func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) +
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
 func (p *Pages) about(r *site.Request) []fact {
 	force := "off"
-	if p.site.Config.ForceUnlock != nil {
+	if p.site.Config.On(protocol.ActionForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
 	rights := make([]string, len(r.Caller.Rights))

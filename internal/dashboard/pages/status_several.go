@@ -21,7 +21,6 @@ type clusterStatus struct {
 	Heard            *phrase.Moment
 	Cause, Prefix    string
 	Total            int
-	Known            bool // which unlockers run
 	Unlockers        int
 }
 
@@ -37,9 +36,7 @@ func (p *Pages) serveClusters(r *site.Request) (site.Answer, error) {
 		if snapshot, err := part.Loaded(); err == nil {
 			s.Total = snapshot.All.Total
 		}
-		unlockers, known := part.Site.Unlockers()
-		s.Unlockers = len(unlockers)
-		s.Known = known
+		s.Unlockers = len(part.Site.Unlockers())
 		v.Each = append(v.Each, s)
 	}
 	return p.site.Render("clusters", v)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,13 +51,27 @@ const (
 	curveHeight = 40
 )
 
-// trendOf is the last day of the lock that was found, with its holds that are over.
+// trendOf is the last day of the lock that was found, with its holds that are over; nil for a lock that is so young
+// that the rest of its page says it all.
 func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *trend {
 	points, source, since := p.waited(r, lock.Name)
+	holds := holdsOf(lock, past)
+	if young(holds, points, r.Now) {
+		return nil
+	}
 	over := spanOf(since, r.Now)
-	t := &trend{Source: source, Title: capital(strings.TrimPrefix(string(over), "in the "))}
+	t := &trend{Source: source, Title: phrase.Capital(strings.TrimPrefix(string(over), "in the "))}
 	t.draw(points, p.site.Trends.Since(), over)
-	var holds []trends.Hold
+	hours := trends.Day(r.Now, holds, points)
+	t.Heat = []strip{heldStrip(hours, "Held", over), waitingStrip(hours, "Waited for", over)}
+	for i := 0; i < trends.Hours; i += 6 {
+		t.Hours = append(t.Hours, hourMark{i * hourWidth, hours[i].From.Format("15:04")})
+	}
+	return t
+}
+
+// holdsOf are the holds of the lock, those that last and those that are over.
+func holdsOf(lock *site.Lock, past []metadata.Ending) (holds []trends.Hold) {
 	for i := range lock.Shares {
 		holds = append(holds, trends.Hold{Begin: lock.Shares[i].LockedAt})
 	}
@@ -66,12 +81,14 @@ func (p *Pages) trendOf(r *site.Request, lock *site.Lock, past []metadata.Ending
 	for i := range past {
 		holds = append(holds, holdOf(&past[i]))
 	}
-	hours := trends.Day(r.Now, holds, points)
-	t.Heat = []strip{heldStrip(hours, "Held", over), waitingStrip(hours, "Waited for", over)}
-	for i := 0; i < trends.Hours; i += 6 {
-		t.Hours = append(t.Hours, hourMark{i * hourWidth, hours[i].From.Format("15:04")})
-	}
-	return t
+	return holds
+}
+
+// young reports whether nothing is known of a lock from before the last hour: no hold, and nobody who waited.
+func young(holds []trends.Hold, points []trends.Point, now time.Time) bool {
+	hourAgo := now.Add(-time.Hour)
+	return !slices.ContainsFunc(holds, func(h trends.Hold) bool { return h.Begin.Before(hourAgo) }) &&
+		!slices.ContainsFunc(points, func(p trends.Point) bool { return p.Most > 0 && p.At.Before(hourAgo) })
 }
 
 // span is how much of a day somebody remembers, in words.

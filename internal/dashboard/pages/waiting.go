@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -17,7 +18,6 @@ import (
 // waitingPage is where people and programs wait, the lock first at which most time is lost.
 type waitingPage struct {
 	site.SearchPage
-	Known   bool // waiters are recorded
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
@@ -54,17 +54,15 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
-	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q), Known: p.site.Config.Queues != nil}
+	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
-	if v.Known {
-		if err := p.fillWaiting(r, &v, q); err != nil {
-			return site.Answer{}, err
-		}
-		for _, part := range r.Each() {
-			if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
-				found := s.Cycles()
-				v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
-			}
+	if err := p.fillWaiting(r, &v, q); err != nil {
+		return site.Answer{}, err
+	}
+	for _, part := range r.Each() {
+		if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
+			found := s.Cycles()
+			v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
 		}
 	}
 	return p.site.Render("waiting", v)
@@ -125,7 +123,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		longest = locks.Earlier(longest, one.longest)
 	}
 	v.Longest = v.Lasting(longest)
-	free := map[[2]string]claimless{}
+	free := map[[2]string]unclaimedLock{}
 	for _, l := range unclaimedIn(r) {
 		free[[2]string{l.urls.Cluster, l.Name}] = l
 	}
@@ -179,4 +177,93 @@ func contentionOf(u site.URLs, lock string, holders []*locks.Row, at phrase.View
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c
+}
+
+// WaiterView is one who waits for the lock.
+type WaiterView struct {
+	Place   int
+	Owner   string
+	Host    string
+	Purpose string
+	Since   *phrase.Moment
+	Timeout *phrase.Moment
+}
+
+// WaiterViews are the waiters of a queue in their order.
+func WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
+	queue = slices.Clone(queue)
+	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
+	views := make([]WaiterView, len(queue))
+	for i, w := range queue {
+		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
+			at.Alert(w.TimeoutAt.Time)}
+	}
+	return views
+}
+
+const (
+	maxCycles      = 10
+	maxCycleSteps  = 20
+	maxHoldersStep = 5 // who are named in one step
+)
+
+// cycleView is a cycle for people: who waits for which lock of whom.
+type cycleView struct {
+	Steps []cycleStep
+	More  int // steps that are not shown
+	Since *phrase.Moment
+}
+
+type cycleStep struct{ Who, Lock, URL, Held string }
+
+func (p *Pages) cycleViews(r *site.Request, found []deadlock.Cycle) []cycleView {
+	var views []cycleView
+	at := r.Viewpoint()
+	for _, c := range found {
+		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
+		for _, w := range c.Waits[:len(c.Waits)-v.More] {
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, site.MaxNameShown),
+				r.Site.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// heldBy names the holders of the lock that are in the cycle.
+func heldBy(all []deadlock.Process) string {
+	var names []string
+	for _, p := range all[:min(len(all), maxHoldersStep)] {
+		names = append(names, shownProcess(p))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, phrase.Plural(more, "other", "others"))
+	}
+	return strings.Join(names, " and ")
+}
+
+func shownProcess(p deadlock.Process) string {
+	host := site.HostPID(p.Host, p.PID)
+	if p.Owner == "" {
+		return host
+	}
+	return text.Clip(p.Owner, site.MaxWordShown) + " on " + host
+}
+
+// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
+func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
+	s, err := r.Loaded()
+	if err != nil {
+		return nil
+	}
+	if r := s.Find(lock); r != nil {
+		lock = r.Share.QueueName(lock)
+	}
+	var with []deadlock.Cycle
+	for _, c := range s.Cycles() {
+		if len(with) < maxCycles && slices.ContainsFunc(c.Waits, func(w deadlock.Wait) bool { return w.Lock == lock }) {
+			with = append(with, c)
+		}
+	}
+	return p.cycleViews(r, with)
 }

@@ -1,8 +1,6 @@
 package pages
 
 import (
-	"strings"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -48,15 +46,15 @@ func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence
 		return nil
 	}
 	said := howItEnded(r.Death, at)
-	said[0].Text = capital(said[0].Text)
-	unlockers, known := p.site.Unlockers()
-	return append(said.Say(". "), afterDeath(r, at, unlockers, known)...)
+	said[0].Text = phrase.Capital(said[0].Text)
+	return append(said.Say(". "), afterDeath(r, at, p.site.Unlockers(), true)...)
 }
 
-// afterDeath says what becomes of a lock whose holder has ended.
-func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, known bool) phrase.Sentence {
+// afterDeath says what becomes of a lock whose holder has ended. alone says that nothing else on the page tells that no
+// unlocker is running.
+func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker, alone bool) phrase.Sentence {
 	if len(unlockers) == 0 {
-		if known && !at.Stale {
+		if alone && !at.Stale {
 			return phrase.Say("No unlocker is running: unlock it by hand.")
 		}
 		return phrase.Say("Unlock it by hand.")
@@ -80,8 +78,8 @@ func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, k
 	}
 }
 
-// doubt says what a witness says that proves nothing, and why; nil where there is nothing.
-func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+// suspicion says what a witness says that proves nothing, and why; nil where there is nothing.
+func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
 	case r.Disputed():
 		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
@@ -91,8 +89,8 @@ func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
 			Say(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
-		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).Say(", and its command has not: ").
-			Value(text.Clip(r.Suspicion.How, site.MaxLineShown)).Say(". The lock stays until that has ended, too.")
+		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
+			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.How, site.MaxLineShown)).Say(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil:
 		said := phrase.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
 		if how := r.Suspicion.How; how != "" {
@@ -101,11 +99,4 @@ func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return said.Say(". Nothing is unlocked because of that.")
 	}
 	return nil
-}
-
-func capital(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }

@@ -1,6 +1,12 @@
 package phrase
 
-import "github.com/clustermutex/unlocker/internal/text"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
 
 // Part is a piece of a sentence: plain words, a moment, or the name of a lock or another text from outside.
 type Part struct {
@@ -40,4 +46,56 @@ func (s Sentence) String() string {
 		}
 	}
 	return said
+}
+
+// Plural is "1 lock" or "2 locks".
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Thousands(n) + " " + many
+}
+
+// Thousands is n with separators: 100,000.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Known is a number in digits; empty for 0, which stands for "not known".
+func Known(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Capital is a text whose first letter is a capital.
+func Capital[S ~string](s S) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(string(s[:1])) + string(s[1:])
+}
+
+// HeldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+func HeldBack(rule string) string {
+	switch staleness.Rule(rule) {
+	case staleness.Gap:
+		return "the unlocker was offline and is giving holders time to extend"
+	case staleness.Stale:
+		return "the unlocker's view of the locks is out of date"
+	case staleness.Etcd:
+		return "etcd takes no writes, so holders cannot extend either"
+	case staleness.Clock:
+		return "the unlocker's clock cannot be trusted"
+	case staleness.Revision:
+		return "etcd went back to an older revision"
+	case staleness.Brake:
+		return "too many locks are due at once"
+	}
+	return rule
 }

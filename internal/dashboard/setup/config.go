@@ -1,5 +1,5 @@
-// Package setup joins a dashboard to its sources, with function values, and says how it presents itself. The dashboard
-// knows neither etcd nor the view.
+// Package setup joins a dashboard to its sources and says how it presents itself. The dashboard knows neither etcd nor
+// the view, but what it needs of them.
 package setup
 
 import (
@@ -14,7 +14,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
@@ -24,6 +23,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
+
+// Operator does what operators want: [*lockstore.Store] does.
+type Operator interface {
+	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
+	// over, a [*protocol.RefusedError] when it makes no sense, and [protocol.ErrUnknown] when nobody can tell what
+	// became of it; after any other error nothing was done.
+	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
+}
 
 // Cluster is one of several etcd clusters that a dashboard shows.
 type Cluster struct {
@@ -38,42 +45,56 @@ func Colours() []string { return []string{"magenta", "blue", "green", "indigo", 
 // Shown is the cluster for people.
 func (c Cluster) Shown() string { return cmp.Or(c.Label, c.Name) }
 
-// Config joins a dashboard to its sources and says how it presents itself. Only Locks, Fresh and Document are required.
-type Config struct {
-	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
+// View is what is known of the locks without asking etcd: [*lockview.View] is one.
+type View interface {
+	// Shown returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
 	// same one until something changes.
-	Locks func() []*metadata.Record
+	Shown() []*metadata.Record
 	// Clock is the monotonic clock of the records' Seen times.
-	Clock func() time.Duration
-	// Queues returns the waiters by lock, each queue in order. Nil says that waiters are not recorded.
-	Queues func() map[string][]metadata.Waiter
+	Clock() time.Duration
+	// Queues returns the waiters by lock, each queue in order. It is the same map until a queue changes.
+	Queues() map[string][]metadata.Waiter
 	// Waiters returns the queue of one lock; nil = nobody waits.
-	Waiters func(lock string) []metadata.Waiter
-	// Delays returns the lock delays of a lock and of its shares. Nil says that these are not known.
-	Delays func(lock string) []metadata.Delay
-	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
-	// first, and how long it takes until there may be another one. Nil says that this is not known.
-	Unclaimed func() ([]unclaimed.Lock, time.Duration)
-	// Inconsistent returns what no client that follows the protocol leaves in etcd. Nil says that this is not known.
-	Inconsistent func() []inconsistent.Lock
-	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
-	Unlockers func() []Unlocker
+	Waiters(lock string) []metadata.Waiter
+	// DelaysAbout returns the lock delays of a lock and of its shares.
+	DelaysAbout(lock string) []metadata.Delay
+	// Unlockers returns the unlockers that are alive.
+	Unlockers() []protocol.Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
-	Foreign func() (sample []string, total int)
-	// Members returns what each endpoint of etcd said of itself last. Nil, or no member: that is not known.
-	Members func() []Member
+	Foreign() (sample []string, total int)
 	// Fresh tells how current all of the above is.
-	Fresh func() locks.Freshness
-	// Document reads one lock from etcd, with the revision it was read at. No Fields: nobody holds it.
-	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	Fresh() protocol.Freshness
+}
+
+// Store reads from etcd: [*lockstore.Store] is one.
+type Store interface {
+	// Get reads one lock, with the revision it was read at. No Fields: nobody holds it.
+	Get(ctx context.Context, lock string) (metadata.Document, int64, error)
 	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
-	Ending func(ctx context.Context, uuid string) (*metadata.Ending, error)
+	Ending(ctx context.Context, uuid string) (*metadata.Ending, error)
 	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
-	// first. Nil: that is not kept.
-	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
-	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
-	// Relists counts how often the snapshot was read anew because the watch was interrupted, so that holds may have
-	// begun and ended unseen. Nil: that is not known.
+	// first.
+	History(ctx context.Context, limit int) ([]metadata.Ending, error)
+	Audit(ctx context.Context, limit int) ([]protocol.Action, error)
+}
+
+// Config joins a dashboard to its sources and says how it presents itself.
+type Config struct {
+	View  View
+	Store Store
+	// Operator does what operators want. Enabled says what of it is switched on.
+	Operator Operator
+	Enabled  access.Actions
+
+	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
+	// first, and how long it takes until there may be another one.
+	Unclaimed func() ([]unclaimed.Lock, time.Duration)
+	// Inconsistent returns what no client that follows the protocol leaves in etcd.
+	Inconsistent func() []inconsistent.Lock
+	// Members returns what each endpoint of etcd said of itself last. No member: that is not known.
+	Members func() []Member
+	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
+	// and ended unseen.
 	Relists func() uint64
 	// Waited asks somebody with a longer memory, such as Prometheus, how many waited for a lock. Nil: nobody has one.
 	Waited func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error)
@@ -81,26 +102,6 @@ type Config struct {
 	Explain func(error) string
 	// Now is the wall clock.
 	Now func() time.Time
-
-	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error
-	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
-	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
-
-	// EndDelay ends a lock delay and records the action, in one transaction. Nil switches that off. Its error is
-	// [metadata.ErrChanged] when that delay is over, [ErrUnknown] when nobody can tell what became of it.
-	EndDelay func(ctx context.Context, d *metadata.Delay, a protocol.Action) error
-
-	// AskHolder asks the holder of a hold to finish, and Extend gives it the action's Seconds more time; both record
-	// the action, in one transaction. Nil switches them off. Their errors are those of ForceUnlock and
-	// [*RefusedError].
-	AskHolder func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-	Extend    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-
-	// Acknowledge records for the action's Seconds that somebody looks at a hold, with the action's Reason as the note,
-	// and Withdraw ends that before its time; both record the action, in one transaction. Nil switches both off. Their
-	// errors are those of AskHolder.
-	Acknowledge func(ctx context.Context, r *metadata.Record, a protocol.Action) error
-	Withdraw    func(ctx context.Context, r *metadata.Record, a protocol.Action) error
 
 	// Notify tells somebody outside of what an operator did, in JSON. Nil: nobody is told. Its error must not hold
 	// secrets, such as an address.
@@ -130,21 +131,15 @@ type Config struct {
 	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
 }
 
-// Unlocker is a running unlocker as its presence record tells.
-type Unlocker struct {
-	metadata.Presence
-	Arrived time.Time // when the record was seen, on our clock
-}
-
 // FateBy is what these unlockers do to stale locks.
-func FateBy(running []Unlocker) fate.Fate { return fate.Of(presences(running)) }
+func FateBy(running []protocol.Unlocker) fate.Fate { return fate.Of(presences(running)) }
 
 // Disagreements are the settings about which these unlockers disagree.
-func Disagreements(running []Unlocker) []fate.Disagreement {
+func Disagreements(running []protocol.Unlocker) []fate.Disagreement {
 	return fate.Disagreements(presences(running))
 }
 
-func presences(running []Unlocker) []metadata.Presence {
+func presences(running []protocol.Unlocker) []metadata.Presence {
 	all := make([]metadata.Presence, len(running))
 	for i := range running {
 		all[i] = running[i].Presence
@@ -153,12 +148,7 @@ func presences(running []Unlocker) []metadata.Presence {
 }
 
 // Policy is by what the running unlockers decide, as far as they publish it.
-func (c *Config) Policy() staleness.Policy {
-	if c.Unlockers == nil {
-		return staleness.Policy{}
-	}
-	return FateBy(c.Unlockers()).Policy
-}
+func (c *Config) Policy() staleness.Policy { return FateBy(c.View.Unlockers()).Policy }
 
 // Member is an endpoint of etcd.
 type Member struct {
@@ -177,15 +167,11 @@ type Setting struct {
 
 // Check fills the gaps and refuses what cannot work.
 func (c *Config) Check() error {
-	if c.Locks == nil || c.Fresh == nil || c.Document == nil {
-		return errors.New("dashboard: Locks, Fresh and Document are required")
+	if c.View == nil || c.Store == nil {
+		return errors.New("dashboard: View and Store are required")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Clock == nil {
-		start := time.Now()
-		c.Clock = func() time.Duration { return time.Since(start) }
 	}
 	if c.Explain == nil {
 		c.Explain = func(error) string { return "etcd did not answer" }
@@ -205,17 +191,14 @@ func (c *Config) Check() error {
 	if err := checkAlertmanager(c.Alertmanager); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.Check(c.actions()); err != nil {
+	if err := c.Access.Check(c.Enabled); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil
 }
 
-// actions are those that are switched on.
-func (c *Config) actions() access.Actions {
-	return access.Actions{Unlock: c.ForceUnlock != nil || c.EndDelay != nil,
-		Gentle: c.AskHolder != nil || c.Extend != nil, Acknowledge: c.Acknowledge != nil}
-}
+// On reports whether operators can do that here.
+func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Facts().Right)) }
 
 // checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
 func checkAncestors(list []string) error {
@@ -231,11 +214,3 @@ func checkAncestors(list []string) error {
 	}
 	return nil
 }
-
-// RefusedError says why an action makes no sense for a hold. Nothing was done.
-type RefusedError struct{ Why string } // a sentence
-
-func (e *RefusedError) Error() string { return e.Why }
-
-// ErrUnknown says that nobody can tell yet whether an action was done.
-var ErrUnknown = errors.New("outcome unknown")

@@ -85,10 +85,7 @@ func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 
 // Delays are the lock delays of a lock and of its shares.
 func (s *Site) Delays(name string) []metadata.Delay {
-	if s.Config.Delays == nil {
-		return nil
-	}
-	return s.Config.Delays(name)
+	return s.Config.View.DelaysAbout(name)
 }
 
 // MaxDelaysShown is how many lock delays of one lock people are shown.
@@ -110,17 +107,16 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	}
 	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
-		document, revision, err := s.Config.Document(ctx, name)
+		document, revision, err := s.Config.Store.Get(ctx, name)
 		s.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
 		return answer{document, revision}, err
 	})
 	document := found.document
-	if s.Config.Waiters != nil {
-		l.InLine = s.Config.Waiters(locks.ShareOf(document.Name, document.Attributes).QueueName(name))
-		if err != nil && l.Row != nil {
-			l.InLine = s.Config.Waiters(l.Row.Share.QueueName(name))
-		}
+	share := locks.ShareOf(document.Name, document.Attributes)
+	if err != nil && l.Row != nil {
+		share = l.Row.Share
 	}
+	l.InLine = s.Config.View.Waiters(share.QueueName(name))
 	if err != nil {
 		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
 			l.Unread = err.Error()
@@ -155,11 +151,8 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
-	if s.Config.Ending == nil {
-		return s.History.Remembered(name, hold)
-	}
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
-		return s.Config.Ending(ctx, hold)
+		return s.Config.Store.Ending(ctx, hold)
 	})
 	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
 		s.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")

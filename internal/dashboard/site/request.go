@@ -51,8 +51,8 @@ func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
 
 // newPart is the request to one cluster.
 func (s *Site) newPart(c access.Caller, now time.Time) *Request {
-	made := &Request{Site: s, Caller: c.In(s.Config.Cluster.Name), Now: now, mono: s.Config.Clock(),
-		Fresh: s.Config.Fresh()}
+	made := &Request{Site: s, Caller: c.In(s.Config.Cluster.Name), Now: now, mono: s.Config.View.Clock(),
+		Fresh: s.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
 	return made
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // A dashboard of several clusters has a site for each, which knows of no other, and one that shows them together. A
@@ -43,7 +43,8 @@ func together(parts []*Request, now time.Time) (all locks.Freshness) {
 		case others == locks.Never, others == locks.Stale && ours != locks.Stale,
 			others == locks.Stale && f.Heard.After(all.Heard),
 			ours != locks.Stale && f.Heard.Before(all.Heard):
-			all = locks.Freshness{Heard: f.Heard, Pulse: f.Pulse, Since: f.Since, Class: f.Class, Cause: f.Cause}
+			all = f
+			all.Revision = 0 // there is one of each
 		}
 	}
 	all.Synced = !slices.ContainsFunc(parts, func(r *Request) bool { return !r.Fresh.Synced })
@@ -105,16 +106,12 @@ func (r *Request) At(cluster string) phrase.Viewpoint {
 	return part.Viewpoint()
 }
 
-// Unlockers returns the unlockers that are alive in the clusters that the caller may view, and whether that is known of
-// all of these.
-func (r *Request) Unlockers() (alive []setup.Unlocker, known bool) {
-	known = true
+// Unlockers returns the unlockers that are alive in the clusters that the caller may view.
+func (r *Request) Unlockers() (alive []protocol.Unlocker) {
 	for _, part := range r.Each() {
-		unlockers, ok := part.Site.Unlockers()
-		alive = append(alive, unlockers...)
-		known = known && ok
+		alive = append(alive, part.Site.Unlockers()...)
 	}
-	return alive, known
+	return alive
 }
 
 // Tag says in what state each cluster is, for the version of an answer.
@@ -124,7 +121,7 @@ func (r *Request) Tag() string {
 	for _, part := range r.Each() {
 		if r.Several() {
 			b.WriteString(" " + part.Site.Config.Cluster.Name + "=" + string(part.Level()))
-			if unlockers, known := part.Site.Unlockers(); known && len(unlockers) == 0 {
+			if len(part.Site.Unlockers()) == 0 {
 				b.WriteString("!")
 			}
 		}
@@ -248,7 +245,6 @@ func severalBanner(r *Request, at phrase.Viewpoint) (said phrase.Sentence, about
 		about += "away." + part.Site.Config.Cluster.Name + "." + string(part.Level()) + "."
 	}
 	for _, part := range r.Each() {
-		unlockers, known := part.Site.Unlockers()
 		switch level := part.Level(); {
 		case level == locks.Never:
 			next(part)
@@ -257,7 +253,7 @@ func severalBanner(r *Request, at phrase.Viewpoint) (said phrase.Sentence, about
 			next(part)
 			said = said.Say(" is away: etcd has not answered since " + phrase.TimeOfDay(part.Fresh.Heard) + " UTC (").
 				Time(at.Age(part.Fresh.Heard)).Say(")" + part.Fresh.Why() + ". Its locks are shown as of then.")
-		case known && len(unlockers) == 0:
+		case len(part.Site.Unlockers()) == 0:
 			next(part)
 			said = said.Say(" has no unlocker running: nothing is alerted or removed there.")
 		}

@@ -2,6 +2,7 @@ package site
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -21,9 +22,16 @@ func (s *Site) Mutexctl(command, lock string, flags ...string) string {
 // OfHold are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word if
 // there is none yet, which mutexctl refuses and asks for.
 func OfHold(uuid, reason, ticket string) []string {
-	flags := []string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}
-	if ticket != "" {
-		flags = append(flags, "--ticket", ticket)
+	return append([]string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}, Flags("--ticket", ticket)...)
+}
+
+// Flags are the flags among these pairs of flag and value that have a value.
+func Flags(pairs ...string) []string {
+	var flags []string
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			flags = append(flags, pair...)
+		}
 	}
 	return flags
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -39,14 +40,12 @@ func (s *Site) Here(query string) string {
 	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
 }
 
-// Unlockers returns the unlockers of the cluster that are alive, and whether that is known. Of a site of several
-// clusters it is not: ask [Request.Unlockers], which looks at what the caller may view.
-func (s *Site) Unlockers() (alive []setup.Unlocker, known bool) {
-	if s.Config.Unlockers == nil {
-		return nil, false
-	}
-	return s.Config.Unlockers(), true
-}
+// Fresh is how current the view of the cluster is.
+func (s *Site) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
+
+// Unlockers returns the unlockers of the cluster that are alive. Of a site of several clusters ask [Request.Unlockers],
+// which looks at what the caller may view.
+func (s *Site) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
 
 // NotRead says that etcd could not be asked.
 func (s *Site) NotRead(err error) error {

@@ -4,9 +4,6 @@ import "github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first.
 func (s *Site) Unclaimed() []unclaimed.Lock {
-	if s.Config.Unclaimed == nil {
-		return nil
-	}
 	found, _ := s.Config.Unclaimed()
 	return found
 }

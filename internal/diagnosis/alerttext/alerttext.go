@@ -107,7 +107,7 @@ func Expired(h Hold, due time.Time) Text {
 // Removed is about a lock that an unlocker removed.
 func Removed(h Hold, at time.Time) Text {
 	lock := Line(h.Lock)
-	return Text{fmt.Sprintf("Lock %s was removed by the unlocker.", lock),
+	return Text{fmt.Sprintf("Lock %s was auto-unlocked.", lock),
 		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it at %s. "+
 			"Check the holder and its work: somebody else may hold the lock now.", h.atStart(), lock, Instant(at))}
 }

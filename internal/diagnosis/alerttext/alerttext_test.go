@@ -67,8 +67,9 @@ func TestTheRulesSayTheSame(t *testing.T) {
 func TestTheWorstIsSaidOfALock(t *testing.T) {
 	now := time.Date(2026, 3, 14, 3, 0, 0, 0, time.UTC)
 	sound := func() *metadata.Record {
-		return &metadata.Record{Name: "a", UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: "o",
-			Hostname: "h", LockedAt: now.Add(-time.Hour), AlertAt: now.Add(time.Hour),
+		return &metadata.Record{Name: "a", UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
+			Holder:   metadata.Holder{Owner: "o", Hostname: "h"},
+			LockedAt: now.Add(-time.Hour), AlertAt: now.Add(time.Hour),
 			AutoUnlockAt: now.Add(2 * time.Hour)}
 	}
 	for want, change := range map[string]func(r *metadata.Record, v *staleness.Verdict){

@@ -33,8 +33,8 @@ func many(n, waiters, length int) *world {
 	w := newWorld()
 	for i := range n {
 		owner := fmt.Sprintf("p%06d", i)
-		w.locks = append(w.locks, &metadata.Record{Name: "lock-" + owner, Token: 1, Owner: owner,
-			Hostname: owner + "-0", PID: 7, LockedAt: at(1)})
+		w.locks = append(w.locks, &metadata.Record{Name: "lock-" + owner, Token: 1,
+			Holder: metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(1)})
 	}
 	for i := range waiters {
 		next := i + 1
@@ -51,8 +51,8 @@ func crowd(n int) *world {
 	w := newWorld()
 	for i := range n {
 		for lock, owner := range map[string]string{"a": fmt.Sprintf("r%05d", i), "b": fmt.Sprintf("w%05d", i)} {
-			r := &metadata.Record{Name: metadata.ShareName(lock, 100_000+i), Token: 1, Owner: owner,
-				Hostname: owner + "-0", PID: 7, LockedAt: at(1)}
+			r := &metadata.Record{Name: metadata.ShareName(lock, 100_000+i), Token: 1,
+				Holder: metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(1)}
 			r.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
 			w.locks = append(w.locks, r)
 			w.waits(owner, map[string]string{"a": "b", "b": "a"}[lock], 2)

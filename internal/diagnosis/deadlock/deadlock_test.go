@@ -231,7 +231,8 @@ func TestNamesAreToldInOrderAndOnce(t *testing.T) {
 	w.waits("a", "x", 2)
 	w.waits("b", "y", 2)
 	w.waits("b", "w", 2)
-	w.queues["y"] = append(w.queues["y"], metadata.Waiter{Ticket: metadata.Ticket{Hostname: "c-0", PID: 7}})
+	w.queues["y"] = append(w.queues["y"],
+		metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Hostname: "c-0", PID: 7}}})
 	c := w.find()[0]
 	if got := fmt.Sprint(c.Locks(), c.Processes()); got != "[w x y] [c-0:7 a on a-0:7 b on b-0:7]" {
 		t.Error(got)

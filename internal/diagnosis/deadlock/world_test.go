@@ -26,7 +26,8 @@ func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Mi
 
 // holds makes a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
-	r := &metadata.Record{Name: lock, UUID: "u", Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7,
+	r := &metadata.Record{Name: lock, UUID: "u", Token: 1,
+		Holder:   metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7},
 		LockedAt: at(minute)}
 	i, _ := slices.BinarySearchFunc(w.locks, lock,
 		func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })

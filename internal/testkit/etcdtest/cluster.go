@@ -3,6 +3,7 @@ package etcdtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
@@ -21,11 +24,13 @@ import (
 // memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
 const memberVariable = "ETCDTEST_MEMBER"
 
-// Main is for the TestMain of packages that use Cluster. If Cluster started this process, it runs an etcd member,
-// otherwise the tests.
+// Main is for the TestMain of packages that use Cluster or Shared. If Cluster started this process, it runs an etcd
+// member, otherwise the tests.
 func Main(m *testing.M) {
 	Member()
-	os.Exit(m.Run())
+	code := m.Run()
+	stopShared()
+	os.Exit(code)
 }
 
 // Member is the first half of Main, for a TestMain that does more than run tests. In a process that Cluster started it
@@ -254,4 +259,55 @@ func eventually(t testing.TB, what string, f func(context.Context) error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// Replace removes member i from the cluster for good and adds a new one with number i, with other addresses and no
+// data. It may take some seconds, because etcd refuses a change of members soon after another.
+func (m *Members) Replace(t testing.TB, i int) {
+	t.Helper()
+	old := m.confs[i]
+	next := m.config(t)
+	c := m.ClientOf(t, (i+1)%len(m.confs))
+	defer c.Close()
+	eventually(t, "the removal of member "+old.Name, func(ctx context.Context) error {
+		members, err := c.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, member := range members.Members {
+			if member.Name == old.Name {
+				_, err = c.MemberRemove(ctx, member.ID)
+			}
+		}
+		return err
+	})
+	m.Kill(i)
+	eventually(t, "the addition of member "+next.Name, func(ctx context.Context) error {
+		if _, err := c.MemberAdd(ctx, []string{"http://" + next.Peer}); err != nil &&
+			!errors.Is(err, rpctypes.ErrPeerURLExist) {
+			return err
+		}
+		members, err := c.MemberList(ctx)
+		if err == nil {
+			next.Cluster = initialCluster(members.Members, next.Name)
+		}
+		return err
+	})
+	next.Joins = true
+	m.confs[i], m.programs[i] = next, ""
+	m.launch(i)
+	m.WaitReady(t)
+}
+
+// initialCluster returns the initial cluster of a joining member. A member that was just added has no name yet.
+func initialCluster(members []*pb.Member, name string) string {
+	var peers []string
+	for _, member := range members {
+		if member.Name != "" {
+			peers = append(peers, member.Name+"="+member.PeerURLs[0])
+		} else {
+			peers = append(peers, name+"="+member.PeerURLs[0])
+		}
+	}
+	return strings.Join(peers, ",")
 }

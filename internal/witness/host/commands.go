@@ -31,7 +31,7 @@ func (w *Witness) lookForCommands(ctx context.Context) {
 		case w.running[p.holder] != p:
 		case err != nil:
 			w.cannotSeeCgroups(err)
-			p.next = time.Now().Add(lastPause)
+			p.next = time.Now().Add(searchPause)
 		case n == 0:
 			w.conclude(p, *p.over)
 		default:

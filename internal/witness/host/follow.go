@@ -5,72 +5,46 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const (
-	firstPause = 100 * time.Millisecond // before the locks are listed again
-	lastPause  = 5 * time.Second
-	longWatch  = 5 * time.Second // a watch that lived for so long is no failure
-)
-
-// follow keeps the locks of this machine as etcd has them.
+// follow keeps the locks of this machine as the view has them.
 func (w *Witness) follow(ctx context.Context) {
-	again := firstPause
+	away := true
 	for ctx.Err() == nil {
-		revision, err := w.list(ctx)
-		if err == nil {
-			began := time.Now()
-			err = w.cfg.Watch(ctx, revision, w.apply)
-			if time.Since(began) >= longWatch {
-				again = firstPause
-			}
+		changed := w.cfg.Changed()
+		first, cause := w.cfg.Fresh()
+		if first != 0 {
+			w.compare(first, w.cfg.Locks())
 		}
-		if ctx.Err() != nil {
-			return
+		if away && cause == "" {
+			w.mayState(w.cfg.Prove(ctx))
+			wake(w.publish)
 		}
-		w.interrupted(err)
-		pause(ctx, again)
-		again = min(2*again, lastPause)
+		away = cause != ""
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
 	}
 }
 
-// list replaces what is known by what etcd has.
-func (w *Witness) list(ctx context.Context) (int64, error) {
-	var holds []hold
-	locks := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, _ []string) {
-		if h, ok := w.records.hold(lock, fields); ok {
-			holds = append(holds, h)
-		}
-	}}
-	revision, err := w.cfg.List(ctx, func(kv protocol.KV) { locks.Take(w.cfg.Layout.Parse(kv.Key), kv) })
-	if err != nil {
-		return 0, err
-	}
-	locks.Flush()
-	denied := w.cfg.Prove(ctx)
+// compare takes the locks as they are; first is the revision of the first list of them.
+func (w *Witness) compare(first int64, records []*metadata.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.firstList == 0 {
-		w.firstList = revision
-	}
-	for _, h := range holds {
-		if h.token > w.firstList && h.holder.boot != w.cfg.Machine.BootID && w.records.ours(h.holder.boot) {
-			w.twin(h) // it was taken while nobody watched, and yet since this machine booted
+	for _, r := range records {
+		h, ok := w.cfg.Machine.hold(r)
+		written := h.token > first || r.Seen.Arrived != 0 // since this machine booted
+		if ok && written && h.holder.boot != w.cfg.Machine.BootID {
+			w.duplicate(h)
 		}
 	}
 	known := map[string]bool{}
-	for _, h := range holds {
-		if !w.records.ours(h.holder.boot) {
-			continue
-		}
-		known[h.lock] = true
-		if old := w.locks[h.lock]; old == nil || old.hold != h {
-			w.gone(h.lock)
-			w.came(h)
-		} else {
-			old.unsay() // it may have expired meanwhile: to state it again does no harm
+	for _, r := range records {
+		if h, ok := w.cfg.Machine.hold(r); ok {
+			known[h.lock] = true
+			w.update(h, r.Death != nil)
 		}
 	}
 	for lock := range w.locks {
@@ -78,27 +52,34 @@ func (w *Witness) list(ctx context.Context) (int64, error) {
 			w.gone(lock)
 		}
 	}
-	w.away = ""
-	w.mayState(denied)
-	wake(w.find)
-	wake(w.speak)
-	return revision, nil
 }
 
-// mayState takes whether etcd would take statements; err is nil if it would. It is called with mu.
+// update takes a hold as it is, and whether etcd has a statement about it. It is called with mu.
+func (w *Witness) update(h hold, stated bool) {
+	old := w.locks[h.lock]
+	switch {
+	case old == nil || old.uuid != h.uuid || old.token != h.token:
+		w.gone(h.lock)
+		w.came(h)
+	case old.holder != h.holder: // whoever named another process, nobody knows which one holds the lock
+		w.gone(h.lock)
+		w.locks[h.lock] = &held{hold: h}
+	case old.shown && !stated: // it was deleted, or expired
+		old.published = false
+		wake(w.publish)
+	}
+	w.locks[h.lock].shown = stated
+}
+
+// mayState takes whether etcd would take statements; err is nil if it would.
 func (w *Witness) mayState(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err != nil {
 		w.fails(&w.mute, "nothing can be stated", err)
 		return
 	}
 	w.mute = ""
-}
-
-// interrupted tells that the locks are not known at the moment.
-func (w *Witness) interrupted(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fails(&w.away, "the locks cannot be followed", err)
 }
 
 // fails keeps what is wrong, and logs it if that is news. It is called with mu.
@@ -110,43 +91,10 @@ func (w *Witness) fails(trouble *string, what string, err error) {
 	*trouble = sentence
 }
 
-// apply takes the events of one revision.
-func (w *Witness) apply(_ int64, events []protocol.Event) {
-	c := w.records.apply(events)
-	if len(c.came)+len(c.gone)+len(c.lost) == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, lock := range c.gone {
-		w.gone(lock)
-	}
-	for _, h := range c.came {
-		if h.holder.boot != w.cfg.Machine.BootID {
-			w.twin(h)
-			continue
-		}
-		w.came(h)
-	}
-	for _, l := range w.locks {
-		if l.statement != nil && slices.Contains(c.lost, l.uuid) {
-			l.unsay()
-			wake(w.speak)
-		}
-	}
-}
-
-// unsay notices that etcd may not have the statement any more. An answer under way says nothing then: the statement may
-// have gone after it was written. It is called with mu.
-func (l *held) unsay() {
-	l.said = false
-	l.lost++
-}
-
-// twin notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said of
-// that any more. It is called with mu.
-func (w *Witness) twin(h hold) {
-	w.records.earlier = slices.DeleteFunc(slices.Clone(w.records.earlier),
+// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said
+// of that any more. It is called with mu.
+func (w *Witness) duplicate(h hold) {
+	w.cfg.Machine.Earlier = slices.DeleteFunc(slices.Clone(w.cfg.Machine.Earlier),
 		func(boot string) bool { return boot == h.holder.boot })
 	for lock, l := range w.locks {
 		if l.holder.boot == h.holder.boot {
@@ -164,7 +112,7 @@ func (w *Witness) came(h hold) {
 	w.locks[h.lock] = l
 	if h.holder.boot != w.cfg.Machine.BootID {
 		l.statement = w.rebooted(h)
-		wake(w.speak)
+		wake(w.publish)
 		return
 	}
 	p := w.running[h.holder]

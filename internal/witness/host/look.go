@@ -13,6 +13,9 @@ import (
 // a twentieth of a processor at most.
 const searchShare = 20
 
+// searchPause is how long nobody searches after a search that failed.
+const searchPause = 5 * time.Second
+
 // look finds the processes that hold locks, and looks again at those of which the kernel gives no handle.
 func (w *Witness) look(ctx context.Context) {
 	poll := time.NewTicker(w.pauses.poll)
@@ -31,6 +34,7 @@ func (w *Witness) look(ctx context.Context) {
 		case <-poll.C:
 			w.pollAll()
 			w.forgetIdle()
+			w.missing()
 		}
 	}
 }
@@ -51,7 +55,7 @@ func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
 		found, seen, err := w.processes.search(nested)
 		if err != nil {
 			w.cfg.Log.Warn().Err(err).Msg("the processes of this machine cannot be searched: this is tried again")
-			w.postpone(began.Add(lastPause))
+			w.postpone(began.Add(searchPause))
 		}
 		for h, s := range seen {
 			w.found(h, found[h], s)
@@ -195,7 +199,7 @@ func (w *Witness) conclude(p *process, e exit) {
 		s.Signal = e.signal
 		l.statement = &s
 	}
-	wake(w.speak)
+	wake(w.publish)
 }
 
 // pollAll looks at the processes of which the kernel gave no handle.

@@ -48,6 +48,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect counts.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	w := c.witness
+	_, away := w.cfg.Fresh()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var processes, unseen, pending, synced, able float64
@@ -60,11 +61,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for _, l := range w.locks {
-		if l.statement != nil && !l.said {
+		if l.statement != nil && !l.published {
 			pending++
 		}
 	}
-	if w.away == "" {
+	if away == "" {
 		synced = 1
 	}
 	if w.mute == "" {

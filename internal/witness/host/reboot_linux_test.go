@@ -60,20 +60,19 @@ func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
 	watching := make(chan struct{})
 	broken := make(chan struct{})
 	var first sync.Once
-	one := w.witness(func(one *Witness) {
-		one.cfg.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
-			var err error
-			first.Do(func() {
-				close(watching)
-				<-broken
-				err = errors.New("the watch broke")
-			})
-			if err != nil {
-				return err
-			}
-			return store.Watch(ctx, after, each)
+	w.watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+		var err error
+		first.Do(func() {
+			close(watching)
+			<-broken
+			err = errors.New("the watch broke")
+		})
+		if err != nil {
+			return err
 		}
-	})
+		return store.Watch(ctx, after, each)
+	}
+	one := w.witness()
 	<-watching
 	h := w.hold("a", 17, before)
 	close(broken)

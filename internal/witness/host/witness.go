@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -17,11 +15,14 @@ import (
 type Config struct {
 	ID      string // of this witness, for its statements
 	Machine Machine
-	Layout  protocol.Layout
 
-	// List and Watch read the keys in etcd; see package lockstore.
-	List  func(ctx context.Context, each func(protocol.KV)) (revision int64, err error)
-	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
+	// Locks returns the locks in etcd: at least those that [Machine.Concerns]. Changed returns a channel that is closed
+	// when they change, or how well they are known.
+	Locks   func() []*metadata.Record
+	Changed func() <-chan struct{}
+	// Fresh returns the revision of the first list of the locks, 0 before it, and why they are not known as they are;
+	// empty if they are.
+	Fresh func() (first int64, cause string)
 	// State writes a statement. An error that wraps metadata.ErrChanged says that there is nothing to state any more.
 	State func(context.Context, metadata.Statement) error
 	// Suspect writes what is likely, and no proof, with the errors of State.
@@ -37,19 +38,16 @@ type Config struct {
 // Witness states the ends of processes of this machine that hold locks. Make one with [New].
 type Witness struct {
 	cfg       Config
-	records   records
 	processes processes
 	cgroups   func(ids map[int64]bool) (living map[int64]int, err error) // see [cgroup.Find]
 	pauses    pauses
 
-	find  chan struct{} // has room for one: somebody has to look for processes
-	speak chan struct{} // has room for one: there is something to state
+	find    chan struct{} // has room for one: somebody has to look for processes
+	publish chan struct{} // has room for one: there is something to state
 
 	mu        sync.Mutex
 	locks     map[string]*held // by the name of the lock
 	running   map[holder]*process
-	firstList int64  // the revision of the first list; 0 before it
-	away      string // why the locks are not known as they are; empty if they are
 	mute      string // why nothing can be stated
 	warned    bool   // of a process that cannot be seen
 	blind     bool   // for cgroups, and has said so
@@ -64,20 +62,22 @@ type pauses struct {
 	poll  time.Duration // between looks at a process of which the kernel gives no handle
 	idle  time.Duration // for which a process is watched that holds nothing any more
 	retry time.Duration // after a statement that failed, for the first time
+	echo  time.Duration // within which a view shows what was published
 }
 
 func defaultPauses() pauses {
 	return pauses{soon: 10 * time.Millisecond, again: 250 * time.Millisecond, poll: time.Second, idle: 30 * time.Second,
-		retry: time.Second}
+		retry: time.Second, echo: 10 * time.Second}
 }
 
 // held is a lock that is held by a process of this machine.
 type held struct {
 	hold
 	statement *metadata.Statement // once the holder has ended
-	said      bool                // etcd has the statement
-	lost      uint64              // how often it was deleted or may have expired
-	told      bool                // it was logged and counted
+	published bool                // etcd took the statement, and has it as far as is known
+	at        time.Time           // when it did
+	shown     bool                // the view shows a statement about this hold
+	reported  bool                // it was logged and counted
 }
 
 // process is a holder of locks.
@@ -97,22 +97,20 @@ type process struct {
 // New returns a witness.
 func New(c Config) *Witness {
 	return &Witness{
-		cfg:     c,
-		records: records{layout: c.Layout, boot: c.Machine.BootID, earlier: c.Machine.Earlier},
+		cfg: c,
 		processes: processes{
 			proc: proc{"/proc"}, own: c.Machine.Namespace, all: c.Machine.SeesAll(), open: openProcess,
 		},
 		cgroups: findCgroups, pauses: defaultPauses(),
-		find: make(chan struct{}, 1), speak: make(chan struct{}, 1),
+		find: make(chan struct{}, 1), publish: make(chan struct{}, 1),
 		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]uint64{}},
-		away: "they were not read yet",
 	}
 }
 
 // Run follows the locks and the processes until ctx ends, then returns nil.
 func (w *Witness) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){w.follow, w.look, w.speakUp} {
+	for _, part := range []func(context.Context){w.follow, w.look, w.publishAll} {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
@@ -128,10 +126,13 @@ func (w *Witness) Run(ctx context.Context) error {
 
 // Synced returns nil if the witness knows the locks as they are, and may state what it sees.
 func (w *Witness) Synced() error {
+	if _, cause := w.cfg.Fresh(); cause != "" {
+		return errors.New("the locks cannot be followed: " + cause)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if trouble := cmp.Or(w.away, w.mute); trouble != "" {
-		return errors.New(trouble)
+	if w.mute != "" {
+		return errors.New(w.mute)
 	}
 	return nil
 }
@@ -141,13 +142,6 @@ func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

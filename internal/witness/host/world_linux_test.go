@@ -21,6 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
@@ -46,6 +47,7 @@ type world struct {
 	etcd    *clientv3.Client
 	layout  protocol.Layout
 	machine Machine
+	watch   func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error // nil: that of the store
 }
 
 func newWorld(t testing.TB) *world { return on(t, etcdtest.Start(t).Client(t)) }
@@ -60,7 +62,7 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t, etcd, layout, m}
+	return &world{TB: t, etcd: etcd, layout: layout, machine: m}
 }
 
 // output is what a witness logs.
@@ -92,9 +94,15 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	w.Helper()
 	store := lockstore.New(w.etcd, w.layout)
 	log := &output{}
+	source := lockview.Source{List: store.List, Watch: store.Watch}
+	if w.watch != nil {
+		source.Watch = w.watch
+	}
+	view := lockview.New(w.layout, source, lockview.Options{Keep: w.machine.Concerns, Explain: etcdconn.Explain})
 	one := New(Config{
-		ID: "w1", Machine: w.machine, Layout: w.layout, List: store.List, Watch: store.Watch, State: store.State,
+		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, State: store.State,
 		Suspect: store.Suspect,
+		Fresh:   func() (int64, string) { f := view.Fresh(); return f.First, f.Cause },
 		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain: etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
 	})
@@ -102,14 +110,15 @@ func (w *world) witness(change ...func(*Witness)) witness {
 		c(one)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := one.Run(ctx); err != nil {
-			w.Error(err)
-		}
-	}()
-	stop := sync.OnceFunc(func() { cancel(); <-ended })
+	var ended sync.WaitGroup
+	for _, run := range []func(context.Context) error{view.Run, one.Run} {
+		ended.Go(func() {
+			if err := run(ctx); err != nil {
+				w.Error(err)
+			}
+		})
+	}
+	stop := sync.OnceFunc(func() { cancel(); ended.Wait() })
 	w.Cleanup(stop)
 	return witness{one, log, stop}
 }
@@ -152,7 +161,8 @@ func (w *world) identity(pid int) metadata.Process {
 func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*metadata.Draft)) locktxn.Hold {
 	w.Helper()
 	now := time.Now()
-	d := metadata.Draft{UUID: uuid.NewString(), Owner: "billing", Hostname: w.machine.Hostname, PID: pid,
+	d := metadata.Draft{UUID: uuid.NewString(),
+		Holder:   metadata.Holder{Owner: "billing", Hostname: w.machine.Hostname, PID: int64(pid)},
 		LockedAt: now, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour), Process: p}
 	for _, c := range change {
 		c(&d)

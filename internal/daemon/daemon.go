@@ -1,0 +1,216 @@
+// Package daemon is the frame of a long-running program: signals and exit status (Main), loops that start together and
+// stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), and the
+// log (Logger).
+//
+// A program creates its parts and adds them to a Group from the bottom up:
+//
+//	group.Add("view", view.Run)
+//	group.Add("http", server.Run)
+//	group.Add("sweeper", sweeper.Run)
+//
+// On SIGTERM readiness turns to 503. Everything keeps working for the shutdown delay, until requests go elsewhere. Then
+// the parts stop from the last to the first: no new removal starts, requests are answered, and the view stops last.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// The exit statuses of daemons.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // something failed while running
+	ExitUsage   = 2 // a wrong flag, variable or file: retrying does not help
+)
+
+// Main runs a program until it ends or is told to end, and returns its exit status. The first SIGTERM or SIGINT ends
+// the context; the second ends the process at once. An error is printed as one sentence, with its hint if it has one.
+func Main(name string, run func(context.Context) error) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	go func() {
+		cancel(fmt.Errorf("signal: %s", <-signals))
+		<-signals
+		fmt.Fprintf(os.Stderr, "%s: second signal: ended without finishing what was in flight\n", name)
+		os.Exit(ExitFailure)
+	}()
+	return complain(os.Stderr, name, run(ctx))
+}
+
+func complain(w io.Writer, name string, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	sentence := strings.ReplaceAll(err.Error(), "\n", "; ")
+	var hint interface{ Hint() string }
+	if errors.As(err, &hint) {
+		sentence += "; " + hint.Hint()
+	}
+	fmt.Fprintf(w, "%s: %s\n", name, sentence)
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return ExitFailure
+}
+
+// Usage marks an error as one of usage or configuration. Usage(nil) is nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+func (e *usageError) ExitCode() int { return ExitUsage }
+
+// Group runs the parts of a program concurrently and stops them in order.
+type Group struct {
+	Log   zerolog.Logger
+	Ready *Readiness // turned off first at shutdown; may be nil
+	// Delay is how long all parts keep working after that. It is skipped if a part failed.
+	Delay time.Duration
+	// Timeout is how long all parts together may take to stop. 0 is no limit.
+	Timeout time.Duration
+
+	parts []*part
+}
+
+type part struct {
+	name string
+	run  func(context.Context) error
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // once done
+}
+
+// Add adds a part. It has to run until its context ends, and then return nil; any other end is a failure. Parts stop
+// one after the other, the last added first.
+func (g *Group) Add(name string, run func(context.Context) error) {
+	g.parts = append(g.parts, &part{name: name, run: run, done: make(chan struct{})})
+}
+
+// Run runs all parts until ctx or one of them ends. It returns when all have stopped, with the first failure and the
+// part that did not stop in time. It is called once.
+func (g *Group) Run(ctx context.Context) error {
+	ended := make(chan *part, len(g.parts))
+	for _, p := range g.parts {
+		p.start(context.WithoutCancel(ctx), ended)
+	}
+	failure := g.wait(ctx, ended)
+	return errors.Join(failure, g.stop())
+}
+
+func (p *part) start(ctx context.Context, ended chan<- *part) {
+	ctx, p.stop = context.WithCancel(ctx)
+	go func() {
+		p.err = p.run(ctx)
+		close(p.done)
+		ended <- p
+	}()
+}
+
+// wait returns when the parts have to stop.
+func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
+	select {
+	case p := <-ended:
+		g.Ready.Drain()
+		return p.failure()
+	case <-ctx.Done():
+	}
+	g.Ready.Drain()
+	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay", g.Delay).
+		Msg("stopping: no longer ready, still working for the delay")
+	select {
+	case p := <-ended:
+		return p.failure()
+	case <-time.After(g.Delay):
+		return nil
+	}
+}
+
+func (p *part) failure() error {
+	if p.err == nil {
+		return fmt.Errorf("%s ended by itself", p.name)
+	}
+	return fmt.Errorf("%s: %w", p.name, p.err)
+}
+
+func (g *Group) stop() error {
+	var late <-chan time.Time
+	if g.Timeout > 0 {
+		late = time.After(g.Timeout)
+	}
+	for i := len(g.parts) - 1; i >= 0; i-- {
+		p := g.parts[i]
+		p.stop()
+		select {
+		case <-p.done:
+			g.Log.Debug().Str("part", p.name).Msg("stopped")
+		case <-late:
+			for _, rest := range g.parts[:i] {
+				rest.stop()
+			}
+			return fmt.Errorf("%s did not stop within %v", p.name, g.Timeout)
+		}
+	}
+	return nil
+}
+
+// hangups is the context key of the channel of SIGHUPs.
+type hangups struct{}
+
+// Reloadable returns run with a context in which [Reload] receives SIGHUP. Without it, SIGHUP ends the program.
+func Reloadable(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGHUP)
+		defer signal.Stop(signals)
+		return run(context.WithValue(ctx, hangups{}, signals))
+	}
+}
+
+// Reload handles SIGHUP, which `systemctl reload` sends: it checks the program's files and uses them as they are now.
+// Files that a program rereads by itself need no reload.
+type Reload struct {
+	// Check returns one sentence about what is wrong with the files. Then none of them is used, and the program keeps
+	// what it has.
+	Check func() error
+	// Use applies them, and returns how many connections to etcd it closed.
+	Use func() (connections int)
+	Log zerolog.Logger
+}
+
+// Run waits for SIGHUP until ctx ends.
+func (r Reload) Run(ctx context.Context) error {
+	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil, which blocks forever, without Reloadable
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-signals:
+		}
+		if err := r.Check(); err != nil {
+			r.Log.Error().Err(err).Msg("the files cannot be used, so the reload changes nothing")
+			continue
+		}
+		r.Log.Info().Int("connections", r.Use()).
+			Msg("the files were reread, and connections to etcd that used older ones are replaced")
+	}
+}

@@ -1,0 +1,158 @@
+package actions
+
+import (
+	"slices"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// markPage asks for what takes nothing away from the holder: a request to finish, more time for it, or that somebody
+// looks at the lock.
+type markPage struct {
+	site.Page
+	Name      string
+	Shown     string // the name in visible characters
+	Look      locks.DisplayState
+	Blocked   phrase.Sentence // who waits
+	Sentence  phrase.Sentence
+	Purpose   string
+	Alive     *phrase.Moment
+	Progress  string
+	Done      []string // what was done to the hold before
+	Words     formWords
+	Choices   []timeChoice // empty where no time is needed
+	Own       string       // time of one's own choice
+	OwnChosen bool
+	Token     int64
+	Revision  int64
+	Hold      string
+	Reason    string
+	Required  bool // the reason is
+	Ticket    string
+	Wrong     *FieldError
+	Action    string // where the form goes
+	Cancel    string
+	MaxReason int
+	MaxTicket int
+
+	// An acknowledgement that is there, and may be withdrawn.
+	Withdraw     int64 // its revision; 0 = there is none
+	Acknowledger string
+}
+
+// timeChoice is an amount of time that can be given with one click.
+type timeChoice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// otherTime is the choice of an amount that is typed.
+const otherTime = "own"
+
+// markForm asks whether, and why.
+func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
+	wrong *FieldError) (site.Answer, error) {
+	row := lock.Row
+	from := pages.FromView(o.site.URLs, r)
+	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look:    row.Display,
+		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.form,
+		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
+		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.MinWhy > 0,
+		Done: pages.DoneTo(row.Record, r.Now)}
+	v.Here = "list"
+	v.Follows = true
+	v.Icon = site.Icon{Look: row.Display}
+	v.Blocked = pages.WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint)
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, o.site.Unlockers())
+	if row.Alive != nil {
+		v.Alive = v.Age(row.Alive.At)
+		v.Progress = row.Alive.Progress
+	}
+	if o.Time != nil {
+		v.fillTimes(typed.More)
+	}
+	if now := row.Acknowledged; now != nil && o.Undo != "" {
+		v.Withdraw = now.Revision
+		v.Acknowledger = protocol.Person(now.By)
+	}
+	if err := o.verb.PossibleNow(row.Record, r.Now); err != nil { // then the form could not do anything
+		return site.Answer{}, notPossible(err.Error())
+	}
+	return o.site.Render("gentle", v)
+}
+
+// fillTimes offers amounts of time. What was typed before stays chosen.
+func (v *markPage) fillTimes(typed string) {
+	v.OwnChosen = typed != ""
+	for _, c := range []timeChoice{{"15m", "15 minutes", false}, {"30m", "30 minutes", false}, {"1h", "1 hour", false},
+		{"2h", "2 hours", false}} {
+		if c.Chosen = c.Value == typed || typed == "" && c.Value == "30m"; c.Chosen && typed != "" {
+			v.OwnChosen = false
+		}
+		v.Choices = append(v.Choices, c)
+	}
+	if v.OwnChosen && typed != otherTime {
+		v.Own = site.BoxText(typed)
+	}
+}
+
+// others are what somebody else did to a hold. Zero: nothing.
+type others struct {
+	by  string // as the record has it
+	who string // the same for people
+	did string // after "has"
+}
+
+// overtaken says what somebody else has done since the person looked at the form, where that makes the action another
+// one: it would replace what the person has not read, or give more time on top of more time. A second click is no
+// second action. Programs say what they want without a form.
+func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Request) error {
+	if asked.Looked == 0 {
+		return nil
+	}
+	switch done := o.meanwhile(d, asked); {
+	case done.did == "":
+		return nil
+	case done.by == caller:
+		return &FieldError{Text: "You have already " + done.did + ", so nothing was done now. Send this only if you " +
+			"want to do it again."}
+	default:
+		return &FieldError{Text: done.who + " has " + done.did + " since you looked, so nothing was done. Send yours " +
+			"if you still want to."}
+	}
+}
+
+// meanwhile is what somebody else did to the hold since the form was shown. It does not count that a holder moves its
+// deadline whenever it reports that it is alive.
+func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
+	if o.Mark.By == nil {
+		return others{}
+	}
+	by, left := o.Mark.By(&d.Record)
+	at := revisionOf(d, o.Mark.Field)
+	switch {
+	case left && (at > asked.Looked || asked.Undo && at != asked.Mark):
+		return others{by, protocol.Person(by), o.did}
+	case o.verb == protocol.ActionExtend && d.Alive == nil && revisionOf(d, metadata.FieldAutoUnlockAt) > asked.Looked:
+		return others{"", "The holder", "extended the lock"}
+	}
+	return others{}
+}
+
+// revisionOf is when a field was written; 0 = it is not there.
+func revisionOf(d *metadata.Document, field string) int64 {
+	i := slices.IndexFunc(d.Fields, func(f metadata.Field) bool { return f.Name == field })
+	if i < 0 {
+		return 0
+	}
+	return d.Fields[i].ModRevision
+}

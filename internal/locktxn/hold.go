@@ -1,0 +1,154 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Hold names one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a late
+// transaction of an older hold never touches a newer one.
+type Hold struct {
+	Lock  string
+	UUID  string
+	Token int64 // create revision of the uuid key
+}
+
+// Guard is the compare that holds as long as h does, for the holder's own writes.
+func Guard(l protocol.Layout, h Hold) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
+}
+
+// HeldBy are the compares that hold as long as h does.
+func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
+	key := l.Field(h.Lock, metadata.FieldUUID)
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.Value(key), "=", h.UUID),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", h.Token),
+	}
+}
+
+// Find reads the record of a lock and the ending of the hold with this uuid: either it is that hold's record, or the
+// ending says what became of it.
+func Find(l protocol.Layout, lock, uuid string) Txn {
+	return Txn{Then: []clientv3.Op{read(l, lock), clientv3.OpGet(l.History(uuid))}}
+}
+
+// ReadHold reads whether h is held, and what others may have written into its record: the keys from its alert to an
+// extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the record.
+func ReadHold(l protocol.Layout, h Hold) Txn {
+	return Txn{
+		If:   HeldBy(l, h),
+		Then: []clientv3.Op{readOthers(l, h.Lock)},
+		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
+	}
+}
+
+// readOthers reads the keys of a record that change while it is held.
+func readOthers(l protocol.Layout, lock string) clientv3.Op {
+	return clientv3.OpGet(l.Field(lock, metadata.FieldAlertAt),
+		clientv3.WithRange(l.Field(lock, metadata.FieldExtended)+"\x00"))
+}
+
+// Watched is the half-open range of the keys of a record that a holder watches: from a request to its uuid, with its
+// deadline, extensions, and what lies between them, which is written once. Progress is not among them, so a holder is
+// not notified of its own reports.
+func Watched(l protocol.Layout, lock string) (from, end string) {
+	return l.Field(lock, metadata.FieldAsked), l.Field(lock, metadata.FieldUUID) + "\x00"
+}
+
+// Alive writes what the holder says of its work, and moves the deadlines forward, never back: the time format makes the
+// order of bytes the order of times. Where the stored deadline is as late already, the alert still moves forward, and
+// [AsLate] has what was read. Else the hold is lost, and the record says to whom.
+func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
+	alert := l.Field(h.Lock, metadata.FieldAlertAt)
+	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
+	return Txn{
+		If: HeldBy(l, h),
+		Then: []clientv3.Op{
+			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)},
+				[]clientv3.Op{clientv3.OpPut(alert, alertAt), clientv3.OpPut(deadline, autoUnlockAt)},
+				// It is read before alive is written: another process with the uuid may have reported progress.
+				[]clientv3.Op{readOthers(l, h.Lock), forward(alert, alertAt)}),
+			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
+		},
+		Else: []clientv3.Op{read(l, h.Lock)},
+	}
+}
+
+// AsLate returns what an [Alive] that was done read of the record, as [ReadHold] does, because the stored deadline was
+// as late already. Otherwise it moved the deadlines, and moved is true.
+func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) {
+	if len(r.Responses) == 0 || r.Responses[0].GetResponseTxn() == nil {
+		return &clientv3.GetResponse{}, false // not from etcd
+	}
+	deadlines := (*clientv3.TxnResponse)(r.Responses[0].GetResponseTxn())
+	if deadlines.Succeeded {
+		return nil, true
+	}
+	return Keys(deadlines, 0), false
+}
+
+// Beat is [Alive] of a background task that only knows that the process lives. It is done only while the last progress
+// report is the one seen at this mod revision, 0 for none. Otherwise somebody with the same uuid has reported progress
+// since, and what the background task knows is older.
+func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
+	t := Alive(l, h, alertAt, autoUnlockAt, alive)
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, metadata.FieldAlive)), "=", seen))
+	return t
+}
+
+// Detach says that the hold outlives the process that its record names, and takes back what witnesses said of that
+// process: from then on none can state its death. Else it reads the ending and the record.
+func Detach(l protocol.Layout, h Hold) Txn {
+	return Txn{
+		If: HeldBy(l, h),
+		Then: []clientv3.Op{
+			clientv3.OpPut(l.Field(h.Lock, metadata.FieldDetached), "true"),
+			clientv3.OpDelete(l.Death(h.UUID)),
+			clientv3.OpDelete(l.Suspicion(h.UUID)),
+		},
+		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
+	}
+}
+
+// Release releases the lock. There is no put in any branch, so it works while etcd is out of space. It reads nothing: a
+// caller that must know why the lock was no longer held sends [ReadHold], and the others need not pay for the branch.
+func Release(l protocol.Layout, h Hold) Txn {
+	return Txn{
+		If:   HeldBy(l, h),
+		Then: []clientv3.Op{remove(l, h.Lock)},
+	}
+}
+
+// ReleaseIndeterminate is [Release] of a hold of which another send of the acquisition is still unanswered: after its
+// commit that send cannot be committed either, and has no ticket. queue is the lock in whose queue it may be. The
+// tombstone lives as long as the lease. Else nothing is released, and the rest is done all the same.
+func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
+	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
+	t := Release(l, h)
+	t.Then = append(t.Then, settle...)
+	t.Else = settle
+	return t
+}
+
+// ReleaseWith releases the lock as release does, and does the caller's writes with it, if the caller's compares hold,
+// too. It leaves a tombstone under the hold's uuid, with this lease, by which a repetition knows that an earlier send
+// did it: the writes cannot be told from those of others, and the record is gone either way.
+//
+// Else it reads the tombstone, the record, and then what [Failed] reads.
+func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
+	with []clientv3.Op) Txn {
+	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
+	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
+	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
+	return t.on(only, with)
+}
+
+// HandOver is [Release] of a hold that was got by waiting: it wakes the next waiter.
+func HandOver(l protocol.Layout, h Hold) Txn {
+	t := Release(l, h)
+	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)
+	return t
+}

@@ -1,0 +1,128 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
+type Removal struct {
+	metadata.Removal
+	// Ranges hold the record's keys. Only needed if Record.Foreign reports that other keys lie in its range: then
+	// exactly these ranges are deleted instead of all of it.
+	Ranges []Range
+	Lease  clientv3.LeaseID // of the history key
+	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
+
+	DelayLease clientv3.LeaseID // of the delay, if there is to be one
+
+	ending string // value of the history key, once it was asked for
+}
+
+// Delayed reports whether a lock delay follows. None follows the hold of a holder that is proven to have ended.
+func (r *Removal) Delayed() bool {
+	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Ended != metadata.EndedAbandoned
+}
+
+// Range is the keys from From on and before To.
+type Range struct{ From, To string }
+
+// AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
+func AutoUnlock(l protocol.Layout, r *Removal) Txn {
+	t := ForceUnlock(l, r)
+	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
+	return t
+}
+
+// RemoveAbandoned removes the record if it is still the one that was judged, and the proof that its holder has ended
+// still stands as it was judged: a holder that extended, and a witness that took its statement back, both count.
+func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
+	t := AutoUnlock(l, r)
+	proof := int64(-1) // of no key
+	if r.Record.Death != nil {
+		proof = r.Record.Death.Revision
+	}
+	// An [Alive] may write alive without a deadline.
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof),
+		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, metadata.FieldAlive)), "<", proof))
+	return t
+}
+
+// ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines.
+// Else it reads the record and then the history key: the ending there says whether an earlier send of this very
+// transaction did it.
+func ForceUnlock(l protocol.Layout, r *Removal) Txn {
+	t := ForceUnlockSilently(l, r)
+	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
+		history := l.History(r.Record.HistoryID())
+		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.Lease)))
+		t.Else = append(t.Else, clientv3.OpGet(history))
+		if r.Delayed() {
+			delay := protocol.MarshalDelay(metadata.NewDelay(r.Removal))
+			t.Then = append(t.Then, clientv3.OpPut(l.Delay(r.Record.Name), delay, clientv3.WithLease(r.DelayLease)))
+		}
+	}
+	if r.Audit != nil {
+		t.Then = append(t.Then, *r.Audit)
+	}
+	return t
+}
+
+// ForceUnlockSilently is [ForceUnlock] without history and audit: the way out when etcd is out of space.
+func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
+	key := l.Field(r.Record.Name, metadata.FieldUUID)
+	t := Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
+		Else: []clientv3.Op{read(l, r.Record.Name)},
+	}
+	if metadata.IsUUID(r.Record.UUID) { // the next in the queue watches the holder's ticket
+		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
+	}
+	if !r.Record.Foreign() {
+		t.Then = append(t.Then, remove(l, r.Record.Name))
+		return t
+	}
+	for _, keys := range r.Ranges {
+		t.Then = append(t.Then, clientv3.OpDelete(keys.From, clientv3.WithRange(keys.To)))
+	}
+	return t
+}
+
+// ReadRemoval reads what shows whether a removal was done: the uuid key, how many keys the record has, and the history
+// key.
+func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
+	return Txn{Then: []clientv3.Op{
+		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
+		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+		clientv3.OpGet(l.History(r.HistoryID())),
+	}}
+}
+
+// EndDelay ends a delay that was shown to an operator, seen at this mod revision. also are puts that go with it, such
+// as the operator's audit entry. Else it reads the delay, if there is another one.
+func EndDelay(l protocol.Layout, lock string, revision int64, also ...clientv3.Op) Txn {
+	key := l.Delay(lock)
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
+		Then: append([]clientv3.Op{clientv3.OpDelete(key)}, also...),
+		Else: []clientv3.Op{clientv3.OpGet(key)},
+	}
+}
+
+// History is the value of the history key, which says who ended the hold. It leaves out what would make it larger than
+// a record may be, so that nothing that a client writes can make its own removal too large for etcd.
+func (r *Removal) History() string {
+	if r.ending == "" {
+		r.ending = protocol.Marshal(r.Ending)
+	}
+	if len(r.ending) > metadata.MaxRecordBytes {
+		short := r.Ending
+		short.Attributes = nil
+		short.Progress = ""
+		r.ending = protocol.Marshal(short)
+	}
+	return r.ending
+}

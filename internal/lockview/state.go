@@ -1,0 +1,182 @@
+package lockview
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// maxSilence is how long the snapshot counts as current without a sign of life from etcd.
+const maxSilence = 10 * time.Second
+
+// state is what Freshness is made of.
+type state struct {
+	synced                   bool
+	revision, first, highest int64
+	heard, since             time.Time
+	cause                    string
+}
+
+// at returns what it says at a moment.
+func (s state) at(now time.Time) protocol.Freshness {
+	f := protocol.Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
+		Since: s.since, Cause: s.cause}
+	if quiet := now.Sub(s.heard); s.synced && quiet > maxSilence {
+		f.Synced = false
+		f.Since = s.heard.Add(maxSilence)
+		f.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
+	}
+	return f
+}
+
+// hear notes a sign of life at a revision.
+func (s *state) hear(revision int64) {
+	s.heard = time.Now()
+	s.revision = revision
+	if s.first == 0 {
+		s.first = revision
+	}
+	s.highest = max(s.highest, revision)
+}
+
+// sync notes that the snapshot is current.
+func (s *state) sync() {
+	if !s.synced {
+		s.synced = true
+		s.since = time.Now()
+		s.cause = ""
+	}
+}
+
+// lose notes that the snapshot is no longer followed, and reports whether that is news: an outage is, each further
+// attempt in it is not.
+func (s *state) lose(cause string) (news bool) {
+	if s.synced {
+		s.since = time.Now()
+	}
+	news = s.synced || s.cause != cause
+	s.synced = false
+	s.cause = cause
+	return news
+}
+
+// Reasons to list that are not the end of a watch.
+const (
+	ReasonStart    = "start"    // the first list
+	ReasonPeriodic = "periodic" // to find what the watch may have missed
+	ReasonList     = "list"     // the previous list failed
+)
+
+// reasonOther counts watches that ended without a reason, or with one not listed here.
+const reasonOther = "other"
+
+// WatchReasons returns the reasons under which ends of watches are counted.
+func WatchReasons() []string {
+	return []string{
+		"behind", "compacted", "connection", "no_leader", reasonOther, "permission", "silent", "slow", "token",
+		"went_back",
+	}
+}
+
+// Stats counts what happened since the view was created.
+type Stats struct {
+	// Resyncs counts lists by reason: those of WatchReasons and the three above.
+	Resyncs map[string]uint64
+	// WatchRestarts counts ended watches by WatchReasons.
+	WatchRestarts map[string]uint64
+	Puts, Deletes uint64 // events of the watch
+	// MetadataErrors counts problems of records, and foreign keys, when they appear.
+	MetadataErrors map[metadata.Reason]uint64
+	// Healed counts locks that a periodic list found to differ from what the watch had reported.
+	Healed uint64
+	// LastSync is when the snapshot was last known to be current.
+	LastSync time.Time
+}
+
+func newStats() Stats {
+	s := Stats{Resyncs: map[string]uint64{}, WatchRestarts: map[string]uint64{},
+		MetadataErrors: map[metadata.Reason]uint64{}}
+	for _, reason := range WatchReasons() {
+		s.Resyncs[reason], s.WatchRestarts[reason] = 0, 0
+	}
+	for _, reason := range []string{ReasonStart, ReasonPeriodic, ReasonList} {
+		s.Resyncs[reason] = 0
+	}
+	for _, reason := range []metadata.Reason{
+		metadata.ReasonMissing, metadata.ReasonBadTime, metadata.ReasonBadValue, metadata.ReasonTooLarge,
+		metadata.ReasonBadName, metadata.ReasonUnknownLayout,
+		metadata.ReasonLeftover,
+	} {
+		s.MetadataErrors[reason] = 0
+	}
+	return s
+}
+
+// count counts the problems of after that before did not have. The caller holds mu.
+func (s *Stats) count(before, after item) {
+	if after.rec == nil {
+		return
+	}
+	for _, p := range after.rec.Problems {
+		if before.rec == nil || !slices.Contains(before.rec.Problems, p) {
+			s.MetadataErrors[p.Reason]++
+		}
+	}
+}
+
+// copied returns a copy that nobody writes to.
+func (s *Stats) copied() Stats {
+	c := *s
+	c.Resyncs = maps.Clone(s.Resyncs)
+	c.WatchRestarts = maps.Clone(s.WatchRestarts)
+	c.MetadataErrors = maps.Clone(s.MetadataErrors)
+	return c
+}
+
+func reasonOf(err error) string {
+	var r interface{ Reason() string }
+	if errors.As(err, &r) && slices.Contains(WatchReasons(), r.Reason()) {
+		return r.Reason()
+	}
+	return reasonOther
+}
+
+// touched is what the watch reported while a list was being read. The list may show it before or after the change.
+type touched struct {
+	locks, queues, unlockers, delays map[string]bool
+
+	statements map[protocol.Key]bool
+	foreign    bool
+}
+
+func newTouched() *touched {
+	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{},
+		delays: map[string]bool{}, statements: map[protocol.Key]bool{}}
+}
+
+// add notes a change; without a running comparison, t is nil.
+func (t *touched) add(key protocol.Key) {
+	if t == nil {
+		return
+	}
+	switch key.Kind {
+	case protocol.KindField:
+		t.locks[key.Lock] = true
+	case protocol.KindTicket:
+		t.queues[key.Lock] = true
+	case protocol.KindUnlocker:
+		t.unlockers[key.ID] = true
+	case protocol.KindDelay:
+		t.delays[key.Lock] = true
+	case protocol.KindDeath, protocol.KindSuspicion:
+		t.statements[key] = true
+	case protocol.KindForeign:
+		t.foreign = true
+		t.locks[key.Lock] = true
+	}
+}

@@ -1,0 +1,177 @@
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Verb is something that an operator does to the hold of another: the word of the audit trail. A newer version may have
+// others.
+type Verb string
+
+// What an operator can do to the hold of another.
+const (
+	ActionForceUnlock Verb = "force-unlock" // end it
+	ActionAsk         Verb = "ask"          // ask its holder to finish
+	ActionExtend      Verb = "extend"       // move its deadlines forward
+	ActionEndDelay    Verb = "end-delay"    // end the lock delay after it
+	ActionAcknowledge Verb = "acknowledge"  // say that somebody looks at it
+	// ActionWithdraw ends an acknowledgement before its time.
+	ActionWithdraw Verb = "withdraw-acknowledgement"
+)
+
+// Facts are what is true of a verb wherever it is asked for, done or told. Its words stand beside what says them.
+type Facts struct {
+	Right  string // the permission that it needs
+	LetsIn bool   // it lets another in: the lock's name is typed, the reason is long, and no frame shows its form
+	Why    string // what the text is called that says why: reason or note
+	MinWhy int    // characters that a person has to type there
+	Undo   Verb   // takes it back; empty: nothing does
+
+	possible func(r *metadata.Record, a Action) error // nil: always
+	// Time says what is wrong with how long it lasts or how much it gives, as a sentence. Nil: it has no time.
+	Time func(time.Duration) error
+	// Mark is what it leaves in the record; zero = nothing.
+	Mark Mark
+}
+
+// Mark is a document that a verb writes into the record of a hold, in the place of an earlier one.
+type Mark struct {
+	Field  string
+	Leased bool // it ends after the action's Seconds, or with the hold
+	// Document is about the hold in r.
+	Document func(r *metadata.Record, a Action) string
+	// By is who left the mark that is in the record.
+	By func(r *metadata.Record) (who string, left bool)
+}
+
+// How many characters a person has to type: enough for a history where something is taken away.
+const (
+	minReason     = 1
+	minLongReason = 10
+)
+
+// Facts returns what is true of the verb; nothing of one that this version does not know.
+func (v Verb) Facts() Facts {
+	switch v {
+	case ActionForceUnlock:
+		return Facts{Right: "unlock", LetsIn: true, Why: "reason", MinWhy: minLongReason}
+	case ActionEndDelay: // which has the effect of a force unlock: the former holder may be at work
+		return Facts{Right: "unlock", LetsIn: true, Why: "reason", MinWhy: minLongReason}
+	case ActionAsk:
+		return Facts{Right: "ask", Why: "reason", MinWhy: minReason,
+			possible: func(r *metadata.Record, _ Action) error { return CheckAsk(r) },
+			Mark:     Mark{Field: metadata.FieldAsked, Document: requestOf, By: askedBy}}
+	case ActionExtend:
+		return Facts{Right: "extend", Why: "reason", MinWhy: minReason, Time: CheckMoreTimeOf,
+			possible: func(r *metadata.Record, a Action) error { return CheckMoreTime(r, a.Length(), a.At.Time) },
+			Mark:     Mark{Field: metadata.FieldExtended, Document: extensionOf, By: extendedBy}}
+	case ActionAcknowledge:
+		return Facts{Right: "acknowledge", Why: "note", Undo: ActionWithdraw, Time: CheckAcknowledgeFor,
+			possible: func(r *metadata.Record, _ Action) error { return CheckAcknowledge(r) },
+			Mark: Mark{Field: metadata.FieldAcknowledged, Leased: true, Document: acknowledgementOf,
+				By: acknowledgedBy}}
+	case ActionWithdraw:
+		return Facts{Right: "acknowledge", Why: "note",
+			possible: func(r *metadata.Record, _ Action) error { return CheckWithdraw(r) }}
+	}
+	return Facts{}
+}
+
+// Known reports whether this version knows the verb.
+func (v Verb) Known() bool { return v.Facts().Right != "" }
+
+// Possible returns why it makes no sense for the hold in r, as a sentence, or nil, whatever the action's text is.
+func (v Verb) Possible(r *metadata.Record, a Action) error {
+	if possible := v.Facts().possible; possible != nil {
+		return possible(r, a)
+	}
+	return nil
+}
+
+// PossibleNow is [Verb.Possible] before anybody said how much time it is.
+func (v Verb) PossibleNow(r *metadata.Record, now time.Time) error {
+	return v.Possible(r, Action{At: metadata.Time{Time: now}, Seconds: 1})
+}
+
+// Check returns why the action makes no sense for the hold in r, as a sentence, or nil.
+func (v Verb) Check(r *metadata.Record, a Action) error {
+	if err := v.Possible(r, a); err != nil {
+		return err
+	}
+	f := v.Facts()
+	if f.Time != nil {
+		if err := f.Time(a.Length()); err != nil {
+			return err
+		}
+	}
+	if f.MinWhy == 0 {
+		return CheckNote(a.Reason)
+	}
+	return CheckReason(a.Reason)
+}
+
+// Length is the action's Seconds.
+func (a *Action) Length() time.Duration { return time.Duration(a.Seconds) * time.Second }
+
+func requestOf(r *metadata.Record, a Action) string {
+	return Marshal(metadata.Request{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+		Reason: a.Reason})
+}
+
+func extensionOf(r *metadata.Record, a Action) string {
+	return Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+		Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds})
+}
+
+func acknowledgementOf(r *metadata.Record, a Action) string {
+	return Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+		Until: metadata.Time{Time: a.At.Add(a.Length())}, Note: a.Reason})
+}
+
+func askedBy(r *metadata.Record) (string, bool) {
+	if r.Asked == nil {
+		return "", false
+	}
+	return r.Asked.By, true
+}
+
+func extendedBy(r *metadata.Record) (string, bool) {
+	if r.Extended == nil {
+		return "", false
+	}
+	return r.Extended.By, true
+}
+
+func acknowledgedBy(r *metadata.Record) (string, bool) {
+	if r.Acknowledged == nil {
+		return "", false
+	}
+	return r.Acknowledged.By, true
+}
+
+// Subject is what an operator saw: that is changed, or nothing.
+type Subject struct {
+	Hold  *metadata.Record
+	Delay *metadata.Delay // for [ActionEndDelay], instead of a hold
+	// Follows is the lock delay that follows a hold that [ActionForceUnlock] ends. It is rounded up to whole seconds.
+	Follows time.Duration
+}
+
+// Outcome is what an action wrote beside its mark, or would have written.
+type Outcome struct {
+	Ending  metadata.Ending // of [ActionForceUnlock]
+	Follows time.Duration   // the lock delay that follows
+}
+
+// ErrUnknown is wrapped by an error after which it is unknown whether an operator's action was done, or may still be
+// done.
+var ErrUnknown = errors.New("outcome unknown")
+
+// RefusedError says why an action makes no sense. Nothing was done.
+type RefusedError struct{ Why string } // a sentence
+
+// Error returns the reason as a sentence.
+func (e *RefusedError) Error() string { return e.Why }

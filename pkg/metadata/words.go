@@ -1,0 +1,106 @@
+package metadata
+
+import "cmp"
+
+// The words for what a lock is and how a hold ended: page, command line, metrics, JSON, alerts and documentation have
+// them from here. Colours, icons and columns stand beside what draws them, by these words.
+
+// State is what a lock is. Package staleness judges which.
+type State string
+
+// The states of a lock that is held. It is in exactly one of them; an expiring one counts as held, too.
+const (
+	StateHeld      State = "held"
+	StateAlerting  State = "alerting"
+	StateExpiring  State = "expiring"
+	StateAbandoned State = "abandoned"
+	StateExpired   State = "expired"
+	StateMalformed State = "malformed"
+)
+
+// The states of a lock that nobody holds.
+const (
+	StateFree      State = "free"
+	StateUnclaimed State = "unclaimed" // somebody waits, and nobody takes it
+)
+
+// StateWords is a state and what it means, in sentences.
+type StateWords struct {
+	State State
+	Means string
+}
+
+// States returns the states of a lock that is held, in the order in which they are listed.
+func States() []StateWords {
+	return []StateWords{
+		{StateHeld, "The lock is held, and no deadline has passed."},
+		{StateAlerting, "The alert time has passed: the work takes longer than its holder expected."},
+		{StateExpiring, "Held, and auto-unlocked soon unless it is extended: in the last fifth of its time, two " +
+			"minutes at most. Such a lock is also counted as held; one that alerts is never called expiring."},
+		{StateAbandoned, "A witness has proof that the holder has ended: its process, container, pod or machine. " +
+			"It alerts at once."},
+		{StateExpired, "The auto-unlock time has passed and the lock is still there: a rule holds its removal " +
+			"back, or no unlocker is running."},
+		{StateMalformed, "A field that the protocol acts on is missing or cannot be read."},
+	}
+}
+
+// Urgency orders states: what needs a person first has the least.
+func (s State) Urgency() int {
+	switch s {
+	case StateExpired:
+		return 0
+	case StateAbandoned:
+		return 1
+	case StateAlerting, StateUnclaimed:
+		return 2
+	case StateMalformed:
+		return 3
+	case StateExpiring:
+		return 4
+	}
+	return 5
+}
+
+// Compare orders states by urgency.
+func (s State) Compare(other State) int { return cmp.Compare(s.Urgency(), other.Urgency()) }
+
+// How a hold ended, as etcd has it. All but the first two are written there; the clients' reasons of a lost hold are
+// the same.
+const (
+	EndedReleased     = "released"
+	EndedYielded      = "yielded"       // released by its holder after somebody had asked it to finish
+	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
+	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
+	EndedForced       = "forced"        // by an operator
+)
+
+// EndingWords says how a hold ended.
+type EndingWords struct {
+	Ended  string // as etcd has it
+	Word   string // everywhere else
+	Verb   string // in a sentence, which goes on with who did it
+	Remark string // what the word does not say; may be empty
+}
+
+// Endings returns the ways in which holds end.
+func Endings() []EndingWords {
+	return []EndingWords{
+		{EndedReleased, "released", "released", ""},
+		{EndedYielded, "yielded", "released", "released on request"},
+		{EndedAutoUnlocked, "auto-unlocked", "auto-unlocked", ""},
+		{EndedAbandoned, "abandoned", "auto-unlocked as abandoned", ""},
+		{EndedForced, "force-unlocked", "force-unlocked", ""},
+	}
+}
+
+// EndingOf returns the words for how a hold ended, as etcd has it. What others wrote there is not known: then it is the
+// verb, which whoever shows it has to escape.
+func EndingOf(ended string) (EndingWords, bool) {
+	for _, words := range Endings() {
+		if words.Ended == ended {
+			return words, true
+		}
+	}
+	return EndingWords{Ended: ended, Word: "ended", Verb: cmp.Or(ended, "ended")}, false
+}

@@ -1,0 +1,343 @@
+package mutex
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Asked returns a channel that is closed when somebody asks the holder to finish: an operator, or a client that waits
+// with [Urgent]. [Lock.Request] says who and why. It is a question, and the lock stays held: finish early if the work
+// can, and otherwise answer by the text of the next [Lock.Alive], which is shown beside the request.
+//
+// Requests are noticed at once, but not in the first tenth of a second of a hold, and within a minute if etcd cannot be
+// reached. The channel stays as it is when the hold ends. A handle that stands for several locks is asked when the
+// holder of any of them is. Without a hold the channel is nil.
+func (l *Lock) Asked() <-chan struct{} {
+	if l.none() {
+		return nil
+	}
+	members := l.members()
+	if len(members) == 1 {
+		return members[0].askedChannel()
+	}
+	l.mu.Lock()
+	listens := l.messages != nil && l.messages.asked != nil
+	l.mu.Unlock()
+	asked := l.askedChannel()
+	if !listens {
+		for _, one := range members {
+			one.whenAsked(l.closeAsked)
+		}
+	}
+	return asked
+}
+
+// Request returns the latest request to finish, nil if nobody asked. Its texts are whatever its writer wrote: escape
+// them, or show an [AskedError], which does.
+func (l *Lock) Request() *metadata.Request {
+	if l.none() {
+		return nil
+	}
+	_, request := latestRequest(l.members())
+	return request
+}
+
+// Extended returns who last gave this hold more time, and why, nil if nobody did.
+func (l *Lock) Extended() *metadata.Extension {
+	if l.none() {
+		return nil
+	}
+	hold := l.root()
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	if hold.messages == nil {
+		return nil
+	}
+	return hold.messages.extension
+}
+
+// AskedError returns an error for work that ends because it was asked to, nil if nobody asked: as the cause of a
+// context, or for the work to return.
+func (l *Lock) AskedError() error {
+	if l.none() {
+		return nil
+	}
+	by, request := latestRequest(l.members())
+	if request == nil {
+		return nil
+	}
+	return &AskedError{Lock: by.held.Lock, Request: *request, At: l.c.wall()}
+}
+
+// Asked is [Lock.Asked] for any of the locks.
+func (g *Locks) Asked() <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	return g.whole.Asked()
+}
+
+// Request is [Lock.Request] for any of the locks: the latest.
+func (g *Locks) Request() *metadata.Request {
+	if g == nil {
+		return nil
+	}
+	return g.whole.Request()
+}
+
+// members are the handles of acquisitions whose requests concern this one.
+func (l *Lock) members() []*Lock {
+	if l.reentry.of != nil && l.group != nil { // the work needs all of them
+		return l.group.locks
+	}
+	return []*Lock{l.root()}
+}
+
+// latestRequest returns the latest request to one of these holders, and whom it asks; nil if there is none.
+func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
+	latest := int64(0)
+	for _, l := range locks {
+		l.mu.Lock()
+		if m := l.messages; m != nil && m.request != nil && m.requested > latest {
+			latest = m.requested
+			whom = l
+			request = m.request
+		}
+		l.mu.Unlock()
+	}
+	return whom, request
+}
+
+// askedChannel returns the channel of this handle.
+func (l *Lock) askedChannel() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.received()
+	if m.asked == nil {
+		m.asked = make(chan struct{})
+		if m.requested != 0 {
+			close(m.asked)
+		}
+	}
+	return m.asked
+}
+
+// closeAsked closes the channel of a handle that stands for several locks.
+func (l *Lock) closeAsked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.received(); m.requested == 0 {
+		m.requested = 1
+		close(m.asked)
+	}
+}
+
+// whenAsked calls f when the first request comes, at once if there is one.
+func (l *Lock) whenAsked(f func()) {
+	l.mu.Lock()
+	m := l.received()
+	asked := m.requested != 0
+	if !asked {
+		m.listeners = append(m.listeners, f)
+	}
+	l.mu.Unlock()
+	if asked {
+		f()
+	}
+}
+
+// received returns what is known, to add to it. The caller holds mu.
+func (l *Lock) received() *messages {
+	if l.messages == nil {
+		l.messages = &messages{}
+	}
+	return l.messages
+}
+
+// alertGranted returns the alert that an operator granted, zero if none did. The caller holds mu.
+func (l *Lock) alertGranted() time.Time {
+	if l.messages == nil {
+		return time.Time{}
+	}
+	return l.messages.alertAt
+}
+
+// learnFrom takes over what others wrote, by the events of a watch. It reports whether one of them gave more time: then
+// the alert, which is not watched, has to be read.
+func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
+	var fields []metadata.Field
+	record := l.c.layout.Record(l.held.Lock)
+	for _, e := range events {
+		if e.Type != clientv3.EventTypePut || e.Kv.ModRevision <= l.held.Token {
+			continue
+		}
+		name := strings.TrimPrefix(string(e.Kv.Key), record)
+		switch name {
+		case metadata.FieldExtended:
+			extended = true
+		case metadata.FieldAsked, metadata.FieldAutoUnlockAt:
+		default:
+			continue
+		}
+		fields = slices.DeleteFunc(fields, func(f metadata.Field) bool { return f.Name == name })
+		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
+	}
+	// That alone comes after each of the holder's own extensions.
+	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt {
+		l.deadlineIs(fields[0].Value)
+	} else if len(fields) > 0 {
+		l.learn(fields)
+	}
+	return extended
+}
+
+// deadlineIs takes over the auto-unlock in the record.
+func (l *Lock) deadlineIs(value string) {
+	if t, err := metadata.ParseTime(value); err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.postpone(t, nil)
+	}
+}
+
+// learn takes over what others wrote into these fields of the hold's record.
+func (l *Lock) learn(fields []metadata.Field) {
+	doc := l.decode(fields)
+	l.learnAll(&doc)
+}
+
+// decode reads some fields of the hold's record.
+func (l *Lock) decode(fields []metadata.Field) metadata.Document {
+	return metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
+		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
+}
+
+// learnAll takes over what others wrote into the hold's record. A request or extension that cannot be read, or is meant
+// for another hold, is not in it.
+func (l *Lock) learnAll(doc *metadata.Document) {
+	l.mu.Lock()
+	if l.cause != nil {
+		l.mu.Unlock()
+		return
+	}
+	var listeners []func()
+	if doc.Asked != nil {
+		listeners = l.request(doc.Asked, writtenAt(doc, metadata.FieldAsked))
+	}
+	by := l.grant(doc)
+	l.postpone(doc.AutoUnlockAt, by)
+	m := l.messages
+	deliver := m != nil && !m.delivering && (m.requested > m.deliveredRequest || m.extended > m.deliveredExtension)
+	if deliver {
+		m.delivering = true
+	}
+	l.mu.Unlock()
+	for _, f := range listeners {
+		f()
+	}
+	if deliver {
+		l.c.spawn(l.deliver)
+	}
+}
+
+// request takes over a request with this revision, and returns whom to call because it is the first. The caller holds
+// mu.
+func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func()) {
+	m := l.received()
+	if revision <= m.requested {
+		return nil
+	}
+	if m.requested == 0 && m.asked != nil {
+		close(m.asked)
+	}
+	listeners = m.listeners
+	m.listeners = nil
+	m.request = r
+	m.requested = revision
+	return listeners
+}
+
+// grant takes over an extension, and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
+	e := doc.Extended
+	if e == nil {
+		return nil
+	}
+	m := l.received()
+	revision := writtenAt(doc, metadata.FieldExtended)
+	last := doc.DeadlineRevision == revision
+	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.extended {
+		m.extension = e
+		m.extended = revision
+		if last && longer > 0 && !e.AutoUnlockAt.IsZero() { // for a heartbeat, which does not report progress
+			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
+		}
+	}
+	if revision == m.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
+		m.alertAt = latest(m.alertAt, doc.AlertAt)
+	}
+	if !last {
+		return nil
+	}
+	return e
+}
+
+// writtenAt returns the mod revision of a field, 0 if the record does not have it.
+func writtenAt(doc *metadata.Document, field string) int64 {
+	for _, f := range doc.Fields {
+		if f.Name == field {
+			return f.ModRevision
+		}
+	}
+	return 0
+}
+
+// deliver reports what is new to the log, the hooks and the holder, until there is nothing.
+func (l *Lock) deliver() {
+	for {
+		l.mu.Lock()
+		m := l.messages
+		asked := m.requested > m.deliveredRequest
+		extended := m.extended > m.deliveredExtension
+		request := m.request
+		extension := m.extension
+		m.deliveredRequest = m.requested
+		m.deliveredExtension = m.extended
+		m.delivering = asked || extended
+		l.mu.Unlock()
+		switch {
+		case !asked && !extended:
+			return
+		case asked:
+			l.notifyAsked(request)
+		}
+		if extended {
+			l.notifyGivenTime(extension)
+		}
+	}
+}
+
+func (l *Lock) notifyAsked(r *metadata.Request) {
+	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
+		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
+	if hook := l.c.opts.Hooks.Asked; hook != nil {
+		hook(Asked{Hold: l, Request: *r})
+	}
+	if l.set.onAsked != nil {
+		l.set.onAsked(*r)
+	}
+}
+
+func (l *Lock) notifyGivenTime(e *metadata.Extension) {
+	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
+		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
+	if hook := l.c.opts.Hooks.GivenTime; hook != nil {
+		hook(GivenTime{Hold: l, Extension: *e})
+	}
+}

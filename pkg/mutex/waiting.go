@@ -1,0 +1,217 @@
+package mutex
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// reportEvery is how often a waiter with [OnWait] or [Urgent] asks for the state of the queue, at most.
+const reportEvery = time.Second
+
+// A refresh reads so many of the tickets ahead, however many there are: the first of the queue, and some of the others
+// in rotation.
+const (
+	nearTickets = 4
+	farTickets  = 4
+)
+
+// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and asks
+// the holders if the wait is [Urgent], until stop is called. No call is under way when stop returns.
+func (a *acquisition) report(ctx context.Context) (stop func()) {
+	if a.set.onWait == nil && a.set.urgent == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	kind := a.set.kind
+	u := &urgency{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.urgent}
+	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
+	v.position.Lock = a.lock
+	v.status.Lock = a.lock
+	queue, leave := a.c.waiters.view(a.lock)
+	v.queue = queue
+	var done sync.WaitGroup
+	done.Go(func() {
+		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
+			w, err := v.refresh(ctx)
+			if err == nil {
+				u.ask(ctx, w)
+			}
+			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
+				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
+			if err != nil || !changed || ctx.Err() != nil || a.set.onWait == nil {
+				continue
+			}
+			if w.Since = a.reported.Since; w.Since.IsZero() {
+				w.Since = w.At
+			}
+			a.reported = w
+			a.set.onWait(w)
+		}
+	})
+	return func() { cancel(); done.Wait(); leave() }
+}
+
+// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
+// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost
+// does not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up
+// far ahead is noticed when the rotation comes to its ticket.
+type waitStatus struct {
+	c        *Client
+	kind     kind
+	position locktxn.Position // its Revision is 0 outside the queue
+	queue    *queueView
+
+	listed bool          // the tickets ahead are known
+	known  locktxn.Known // of the holders: none before the first refresh
+	keys   int           // of shares, at that revision
+	delays int           // as many keys of delays
+	status Waiting
+	ahead  []string // tickets before it that may still be there, the oldest first
+	far    int      // which of the far ones is asked for next
+}
+
+// refresh reads who holds the lock and who is ahead.
+func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
+	if !v.listed && v.position.Revision != 0 {
+		ahead, err := v.c.waiters.ahead(ctx, v.queue, v.position)
+		if err != nil {
+			return Waiting{}, err
+		}
+		v.ahead = ahead
+		v.listed = true
+	}
+	probes := v.probes()
+	r, err := v.c.retry.Send(ctx, locktxn.ReadChanges(v.c.layout, v.known, probes))
+	if err != nil {
+		return Waiting{}, err
+	}
+	tickets := len(r.Responses) - len(probes)
+	switch {
+	case !r.Succeeded:
+		v.read(r)
+	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
+		// somebody gave a share back, or a delay is over
+		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
+			v.read(r)
+		}
+	}
+	for i, uuid := range probes {
+		if r.Keys(tickets+i).Count == 0 {
+			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
+		}
+	}
+	v.status.At = v.c.wall()
+	if v.position.Revision != 0 {
+		v.status.Position = len(v.ahead) + 1
+	}
+	return v.status, nil
+}
+
+// probes returns the tickets that the next refresh reads.
+func (v *waitStatus) probes() []string {
+	near := min(nearTickets, len(v.ahead))
+	probes := slices.Clone(v.ahead[:near])
+	far := v.ahead[near:]
+	for range min(farTickets, len(far)) {
+		v.far++
+		probes = append(probes, far[v.far%len(far)])
+	}
+	return probes
+}
+
+// read takes the holders from an answer, which has them first.
+func (v *waitStatus) read(r etcdretry.Answer) {
+	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
+	v.known = v.kind.known(v.position.Lock, h)
+	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
+		Delay: h.lastDelay()}
+	if v.known.Shares {
+		v.keys = len(r.Keys(1).Kvs)
+		v.delays = len(r.Keys(2).Kvs)
+		v.status.Holders = h.all()
+	}
+	for _, holder := range append(v.status.Holders, v.status.Holder) {
+		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {
+			v.ahead = v.ahead[i+1:]
+		}
+	}
+}
+
+func delayRevision(d *metadata.Delay) int64 {
+	if d == nil {
+		return 0
+	}
+	return d.Revision
+}
+
+func sameHolds(a, b []metadata.Document) bool {
+	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
+}
+
+// urgency asks holders to finish because somebody waits with [Urgent]. Without a reason it asks nobody.
+type urgency struct {
+	c      *Client
+	lock   string
+	kind   kind
+	by     string // the owner who waits
+	reason string
+
+	asked []string // uuids of present holders that need not be asked again
+}
+
+// ask asks each of the present holders that is in the way, once.
+func (u *urgency) ask(ctx context.Context, w Waiting) {
+	if u.reason == "" {
+		return
+	}
+	present := w.Holders
+	if len(present) == 0 && w.Holder.Token != 0 {
+		present = []metadata.Document{w.Holder}
+	}
+	u.asked = slices.DeleteFunc(u.asked, func(uuid string) bool {
+		return !slices.ContainsFunc(present, func(d metadata.Document) bool { return d.UUID == uuid })
+	})
+	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
+	defer cancel()
+	for _, d := range u.kind.inTheWay(u.lock, present) {
+		if !slices.Contains(u.asked, d.UUID) && u.askOne(ctx, &d) {
+			u.asked = append(u.asked, d.UUID)
+		}
+	}
+}
+
+// askOne asks one holder. It reports whether that is settled: etcd took or refused it, or the holder has been asked.
+func (u *urgency) askOne(ctx context.Context, d *metadata.Document) bool {
+	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
+		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
+	shorten(&r)
+	_, err := u.c.retry.Send(ctx, locktxn.AskOnce(u.c.layout, d.Name, r))
+	if err == nil {
+		return true
+	}
+	final := locktxn.Refused(err) || locktxn.NoSpace(err)
+	if final {
+		u.c.log(slog.LevelWarn, "the holder was not asked to finish", slog.String("lock", d.Name),
+			slog.String("uuid", d.UUID), slog.Any("error", err))
+	}
+	return final
+}
+
+// shorten makes a request small enough for its readers.
+func shorten(r *metadata.Request) {
+	for most := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; most /= 2 {
+		r.By = text.Clip(r.By, most)
+		r.Reason = text.Clip(r.Reason, most)
+	}
+}

@@ -1,0 +1,54 @@
+package staleness
+
+import (
+	"iter"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Survey is what there is to judge among many locks: those that are due soon. Whoever judges all of them every few
+// seconds need not look at the others.
+type Survey struct {
+	DueSoon iter.Seq[*metadata.Record]
+	Idle    int       // how many locks are left out, all of them [Held]
+	Oldest  time.Time // the earliest LockedAt of all locks; zero if none says
+}
+
+const (
+	// IdleAhead is how long before its auto-unlock a lock is no longer idle.
+	IdleAhead = 2 * time.Minute
+	// IdleTolerance is how far the wall clock may move against the monotonic one before what [IdleUntil] said no
+	// longer holds.
+	IdleTolerance = time.Second
+)
+
+// IdleUntil returns until when, on the monotonic clock, the lock is idle; 0 if it is not. Until then, unless its
+// record changes, [Judge] says that it is held and nothing more: nobody has stated or acknowledged anything, the
+// holder's clock is not off, and the auto-unlock is more than [IdleAhead] away.
+func IdleUntil(r *metadata.Record, p Policy, now Moment) time.Duration {
+	if r.Death != nil || r.Suspicion != nil || r.Acknowledged != nil {
+		return 0
+	}
+	until := Never
+	for _, off := range [...]time.Duration{-IdleTolerance, IdleTolerance} {
+		moment := Moment{Wall: now.Wall.Add(off), Mono: now.Mono}
+		d := inEffect(r, p, moment)
+		if d.state(moment.Wall) != Held || mayBeOff(r, p, moment) {
+			return 0
+		}
+		until = min(until, moment.mono(d.alert), moment.mono(d.unlock)-IdleAhead)
+	}
+	until -= time.Second // deadlines of the default policy are rounded to it
+	if until <= now.Mono {
+		return 0
+	}
+	return until
+}
+
+// mayBeOff reports whether the holder's clock is off, or may be once the wall clock has moved a little.
+func mayBeOff(r *metadata.Record, p Policy, now Moment) bool {
+	ahead := aheadOf(r, now)
+	watched := r.Seen.Arrived != 0
+	return ahead > p.HolderTolerance() || watched && -ahead > p.HolderTolerance()
+}
