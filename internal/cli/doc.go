@@ -5,7 +5,7 @@
 //
 //   - see: list, show, watch, wait, history, periods, tasks, check
 //   - hold: run, alive, unlock, reserve
-//   - operate: force-unlock, reset-period, sweep
+//   - operate: ask, extend, ack, force-unlock, end-delay, reset-period, sweep
 //
 // The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
 // holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,

@@ -110,11 +110,11 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, unread := a.site.Deeds(r)
+	all, unread := a.site.OperatorActions(r)
 	if unread.Err != nil {
 		return site.Answer{}, a.site.NotRead(unread.Err)
 	}
-	found, err := history.SearchDeeds(r.Context(), asked, all)
+	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}

@@ -182,31 +182,31 @@ func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// Deed is what an operator did, and where.
-type Deed struct {
+// OperatorAction is what an operator did, and where.
+type OperatorAction struct {
 	*protocol.Action
 	Cluster string // empty where there is only one
 	store   *Store
 }
 
-// Place is where the deed stands in the audit trail.
-func (d *Deed) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
+// Place is where the action stands in the audit trail.
+func (d *OperatorAction) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
 
-// Deeds is what operators did, newest first, as [Store.Actions].
-func (s *Store) Deeds(ctx context.Context, now time.Time) ([]Deed, error) {
+// OperatorActions is what operators did, newest first, as [Store.Actions].
+func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorAction, error) {
 	all, err := s.Actions(ctx, now)
-	deeds := make([]Deed, len(all))
+	actions := make([]OperatorAction, len(all))
 	for i := range all {
-		deeds[i] = Deed{&all[i], s.source.Cluster, s}
+		actions[i] = OperatorAction{&all[i], s.source.Cluster, s}
 	}
-	return deeds, err
+	return actions, err
 }
 
-// SearchDeeds finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
+// SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchDeeds(ctx context.Context, asked Request, all []Deed) (Page[Deed], error) {
-	return search(ctx, asked, all, (*Deed).Place,
-		func(d *Deed) bool {
+func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Page[OperatorAction], error) {
+	return search(ctx, asked, all, (*OperatorAction).Place,
+		func(d *OperatorAction) bool {
 			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Owner: d.Actor, Hostname: d.Client,
 				Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}
 			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)

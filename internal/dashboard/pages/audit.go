@@ -38,13 +38,13 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
 	r.Query(asked.Query)
-	all, unread := p.site.Deeds(r)
+	all, unread := p.site.OperatorActions(r)
 	if unread.Err != nil {
 		return site.Answer{}, p.site.NotRead(unread.Err)
 	}
 	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all), Unread: unread.Why}
 	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
-	found, err := history.SearchDeeds(r.Context(), asked, all)
+	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}

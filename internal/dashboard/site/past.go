@@ -37,15 +37,15 @@ func (s *Site) Holds(r *Request) ([]history.Hold, Unread) {
 	return history.Newest(lists, (*history.Hold).Place), unread
 }
 
-// Deeds is what operators did in all clusters of which the caller may see that, newest first.
-func (s *Site) Deeds(r *Request) ([]history.Deed, Unread) {
-	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.Deed, error) {
-		return part.Site.History.Deeds(r.Context(), r.Now)
+// OperatorActions is what operators did in all clusters of which the caller may see that, newest first.
+func (s *Site) OperatorActions(r *Request) ([]history.OperatorAction, Unread) {
+	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.OperatorAction, error) {
+		return part.Site.History.OperatorActions(r.Context(), r.Now)
 	})
 	if len(lists) == 1 {
 		return lists[0], unread
 	}
-	return history.Newest(lists, (*history.Deed).Place), unread
+	return history.Newest(lists, (*history.OperatorAction).Place), unread
 }
 
 // fromEach asks all clusters at once in which the caller has the permission. One that does not answer holds up the
