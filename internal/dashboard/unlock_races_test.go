@@ -238,11 +238,10 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			"Look at the lock before you try again."},
 		"somebody else did": {func(s *scene, r metadata.Removal) {
 			other := r.Ending
-			other.By = "eu-1"
-			other.Ended = metadata.EndedAutoUnlocked
+			other.By = "bob"
 			s.endings[r.Record.UUID] = &other
 			delete(s.documents, stuck)
-		}, http.StatusConflict, "auto-unlocked by eu-1"},
+		}, http.StatusConflict, "force-unlocked by bob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
