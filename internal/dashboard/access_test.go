@@ -129,6 +129,10 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 	basic := access.Config{Source: access.SourceBasic,
 		KnownUser: func(name string) bool { return name == "chief" }}
 	mtls := access.Config{Source: access.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
+	dashboards := map[access.Source]*dashboard.Dashboard{}
+	for _, c := range []access.Config{proxy, basic, mtls} {
+		dashboards[c.Source] = busy().dashboard(t, func(config *setup.Config) { config.Access = c })
+	}
 	for name, c := range map[string]struct {
 		access access.Config
 		change func(*http.Request)
@@ -169,7 +173,7 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *setup.Config) { config.Access = c.access })
+			d := dashboards[c.access.Source]
 			r := httptest.NewRequest("GET", "/", nil)
 			c.change(r)
 			w := httptest.NewRecorder()

@@ -77,6 +77,10 @@ func TestAForceUnlockOffersWhatTakesNothingAway(t *testing.T) {
 func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 	const reason = "it's the disk"
 	const quoted = `'it'\''s the disk'`
+	s := busy()
+	var done []protocol.Action
+	d, _ := operated(t, s, gentle(t, s, &done))
+	s.fresh.Heard = s.now.Add(-time.Minute)
 	for name, c := range map[string]struct {
 		what  string
 		typed url.Values // nil: the form was only opened
@@ -99,16 +103,12 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 		"withdraw": {"acknowledge", url.Values{"withdraw": {"7"}, "more": {"30m"}, "reason": {reason}}, "--withdraw"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := busy()
-			var done []protocol.Action
-			d, _ := operated(t, s, gentle(t, s, &done))
 			link := actionLink(s, c.what, stuck)
 			form := s.wanted(stuck)
 			for _, field := range []string{"reason", "ticket"} {
 				form.Del(field)
 			}
 			maps.Copy(form, c.typed)
-			s.fresh.Heard = s.now.Add(-time.Minute)
 			w := get(d, link, "X-Forwarded-User", "chief")
 			if c.typed != nil {
 				w = post(d, "chief", link, form)

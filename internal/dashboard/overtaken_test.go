@@ -125,10 +125,11 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 }
 
 func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
+	s := busy()
+	var done []protocol.Action
+	d := s.dashboard(t, gentle(t, s, &done))
 	for typed, seconds := range map[string]int64{"1h 30m": 5400, "2d": 172800, "1d 4h": 100800, " 45m ": 2700} {
-		s := busy()
-		var done []protocol.Action
-		d := s.dashboard(t, gentle(t, s, &done))
+		done = nil
 		form := s.form(stuck, "the disk is slow", "own")
 		form.Set("own", typed)
 		w := post(d, "chief", actionLink(s, "extend", stuck), form)
@@ -136,9 +137,7 @@ func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
 			t.Errorf("%q is answered with %d, and does %v", typed, w.Code, done)
 		}
 	}
-	s := busy()
-	var done []protocol.Action
-	d := s.dashboard(t, gentle(t, s, &done))
+	done = nil
 	form := s.form(stuck, "the disk is slow", "30m") // which is chosen until somebody chooses another
 	form.Set("own", "4h")
 	w := post(d, "chief", actionLink(s, "extend", stuck), form)

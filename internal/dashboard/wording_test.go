@@ -16,6 +16,9 @@ import (
 )
 
 func TestAPausedUnlockerIsExplained(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
+	d := s.dashboard(t)
 	for rule, says := range map[staleness.Rule]string{
 		staleness.Gap:      "Auto-unlock is paused: the unlocker was offline and is giving holders time to extend.",
 		staleness.Stale:    "Auto-unlock is paused: the unlocker's view of the locks is out of date.",
@@ -25,17 +28,15 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 		staleness.Brake:    "Auto-unlock is slowed down: too many locks are due at once.",
 		"something new":    "Auto-unlock is paused: something new.",
 	} {
-		s := busy()
-		s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
+		s.unlockers = s.unlockers[:1]
 		s.unlockers[0].HeldBack = []string{string(rule)}
-		d := s.dashboard(t)
 		wantWords(t, ok(t, d, "/"), "reports expired 2m ago; nobody waits. Held by o for 1h. ", says)
 		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
 			t.Error("the status says that an unlocker holds back")
 		}
 		s.unlockers = append(s.unlockers,
 			setup.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
-		if text := words(ok(t, s.dashboard(t), "/")); strings.Contains(text, "Auto-unlock is") {
+		if text := words(ok(t, d, "/")); strings.Contains(text, "Auto-unlock is") {
 			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
 		}
 	}
@@ -150,4 +151,21 @@ func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 			t.Errorf("%s is looked for as a machine: %v", host, got)
 		}
 	}
+}
+
+func TestTimesAheadAreRoundedToTheNearestUnit(t *testing.T) {
+	s := newScene()
+	for name, ahead := range map[string]time.Duration{
+		"a": 5*time.Minute - time.Second, "b": 4*time.Minute + 29*time.Second, "c": 2 * time.Minute,
+		"d": 119 * time.Second,
+		"e": 59*time.Minute + 40*time.Second, "f": 24*time.Hour - 10*time.Second, "g": 3*24*time.Hour + 40*time.Minute,
+		"h": 240*time.Hour - time.Minute,
+	} {
+		s.add(hold{name: name, owner: "o", held: 5*time.Minute - time.Second, alert: ahead,
+			unlock: ahead + 1000*time.Hour})
+	}
+	page := ok(t, s.dashboard(t), "/?sort=name")
+	wantWords(t, page, "a o unknown 4m in 5m", "b o unknown 4m in 4m", "c o unknown 4m in 2m", "d o unknown 4m in 1:59",
+		"e o unknown 4m in 1h",
+		"f o unknown 4m in 1d", "g o unknown 4m in 3d 1h", "h o unknown 4m in 10d")
 }
