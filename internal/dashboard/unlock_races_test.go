@@ -169,7 +169,8 @@ func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
 			}
 			w := o.unlock("chief", url.QueryEscape(lock), form)
 			if w.Code != http.StatusConflict || o.holder(lock) != c.owner || len(o.trail()) != 0 {
-				t.Errorf("%s: the answer is %d, the holder %q, the audit trail %v", lock, w.Code, o.holder(lock), o.trail())
+				t.Errorf("%s: the answer is %d, the holder %q, the audit trail %v", lock, w.Code, o.holder(lock),
+					o.trail())
 			}
 			wantWords(t, w.Body.String(), "Not done", "Nothing was done.", c.says)
 			n++
