@@ -192,7 +192,8 @@ faults: $(ETCDUTL) $(ETCD_3_6) ## faults that need more than Go: restored backup
 		./test/robustness -etcdutl $(ETCDUTL) -etcd-3.6 $(ETCD_3_6)
 
 .PHONY: mutants
-mutants: ## leave out one guard of the protocol after the other; each has to be found
+mutants: ## leave out one guard after the other, of the code and of the protocol; each has to be found
+	go test ./test/mutants -count=1 -v -timeout 0 -mutants all
 	go test ./test/robustness -count=1 -v -timeout 0 -run TestMutants -mutants all
 
 .PHONY: soak

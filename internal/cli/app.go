@@ -1,3 +1,18 @@
+// Package cli implements the commands of mutexctl.
+//
+// [Main] runs one command line and returns its exit status. Everything it touches is in a [Process], so tests run the
+// same code as the binary. Each command has a file, with an options struct, a constructor and a run method:
+//
+//   - see: list, show, watch, wait, history, delays, periods, tasks, suggest, sweep, check
+//   - hold: run, alive, unlock, reserve
+//   - operate: ask, extend, ack, force-unlock, end-delay, reset-period
+//   - set up: etcd-setup, clusters
+//
+// The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
+// holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
+// exit).
+//
+// Text from etcd is hostile. It reaches a terminal only through [text.Visible], and scripts only as JSON.
 package cli
 
 import (
@@ -5,11 +20,15 @@ import (
 	"os"
 	"time"
 
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/rs/zerolog"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // Process is what a command line needs from its process.
@@ -46,3 +65,38 @@ func (a *app) mention(format string, args ...any) {
 
 // interactive reports whether there is a terminal to ask on.
 func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }
+
+// The variables by which a command knows the lock that it runs under.
+const (
+	envName  = "MUTEX_NAME"
+	envUUID  = "MUTEX_UUID"
+	envToken = "MUTEX_TOKEN"
+
+	envAskedBy     = "MUTEX_ASKED_BY" // of the command of --on-ask
+	envAskedReason = "MUTEX_ASKED_REASON"
+)
+
+func lockEnvironment(lock *mutex.Lock) []string {
+	return append(os.Environ(), envName+"="+lock.Name(), envUUID+"="+lock.UUID(),
+		fmt.Sprintf("%s=%d", envToken, lock.Token()))
+}
+
+func newVersion(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "The version of this program",
+		Example: `  mutexctl version
+  mutexctl version -o json | jq -r .version`,
+		Args: wants(0, 0, ""),
+	}
+	format := term.Output(cmd, term.TableFormat, term.JSONFormat)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		v := build.Current()
+		if format.JSON() {
+			return writeJSON(a.Stdout, v)
+		}
+		_, err := fmt.Fprintln(a.Stdout, v.Line("mutexctl"))
+		return err
+	}
+	return cmd
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -164,3 +167,104 @@ func (all *snapshot) summary(shown int) string {
 	}
 	return line + strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
 }
+
+type watchOptions struct {
+	app    *app
+	format *term.Format
+	globs  globs
+}
+
+func watchShape() string {
+	return `JSON: one object per line.
+
+  time      when the change was seen, RFC 3339, UTC
+  event     ` + stateWords(", ") + `: the lock's new state, or its state when the watch began
+            ended: the hold is over
+  lock      a lock as in "mutexctl list"
+  ending    with "ended": an ending as in "mutexctl history"; else null`
+}
+
+func newWatch(a *app) *cobra.Command {
+	o := &watchOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "watch [PATTERN...]",
+		Short: "Follow locks as they are taken, alert and end",
+		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
+each lock already held.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+
+Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resumes by itself.
+
+` + watchShape(),
+		Example: `  mutexctl watch
+  mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
+	}
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	o.globs.fromArguments(cmd, o.run)
+	return cmd
+}
+
+func (o *watchOptions) run(ctx context.Context) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
+		reported: map[hold]string{}}
+	view, stop := s.view(ctx, f.ended)
+	defer stop()
+	f.waiters = view.Waiters
+	f.decided = func() staleness.Policy { return fateIn(view).Policy }
+	return f.follow(ctx, view)
+}
+
+// view follows all locks until stop. It calls ended for every hold that ends.
+func (s *session) view(ctx context.Context,
+	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
+		lockview.Options{
+			Ended: ended, Explain: etcdconn.Explain,
+		})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = view.Run(ctx) // ends only with the context
+	}()
+	return view, func() {
+		cancel()
+		<-done
+	}
+}
+
+// use is how much of a semaphore or read-write lock is taken.
+type use struct {
+	kind                    string
+	holders, permits, limit int
+}
+
+func useOf(holders []*metadata.Record) use {
+	u := use{holders: len(holders)}
+	for _, r := range holders {
+		share := metadata.ShareOf(r.Name, r.Attributes)
+		u.kind = cmp.Or(u.kind, share.Kind)
+		u.limit = max(u.limit, share.Limit)
+		u.permits += r.Permits()
+	}
+	return u
+}
+
+// text is, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
+func (u use) text() string {
+	switch {
+	case u.kind == metadata.HoldsShared:
+		return "read-write lock, " + text.Count(u.holders, "reader")
+	case u.limit == 0:
+		return text.Count(u.holders, "holder")
+	}
+	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, text.Count(u.limit, "permit"),
+		text.Count(u.holders, "holder"), u.free(u.limit))
+}
+
+func (u use) free(limit int) int { return max(limit-u.permits, 0) }

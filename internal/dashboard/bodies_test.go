@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -85,9 +84,6 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 	form := []string{"Content-Type: application/x-www-form-urlencoded", "Content-Length: 999"}
 	large := byHand("GET /api/v1/locks?limit=50", "", "X-Forwarded-User: viewer")
 	for name, bytes := range map[string]string{
-		"a form without a name": byHand("POST /unlock?name=x", "reason=", form...),
-		"a form of somebody who may not": byHand("POST /unlock?name=x", "reason=",
-			append(form, "X-Forwarded-User: viewer")...),
 		"a form of somebody who may": byHand("POST /unlock?name=x", "reason=",
 			append(form, "X-Forwarded-User: chief")...),
 		"JSON without a name": byHand("POST /api/v1/lock/force-unlock", "{",
@@ -95,13 +91,9 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 		"a body where none belongs": byHand("GET /help", "x", "Content-Length: 999"),
 		"a body in pieces": byHand("GET /api/v1/locks?limit=1", "5\r\nx", "Transfer-Encoding: chunked",
 			"X-Forwarded-User: viewer"),
-		"a body to a page that takes none": byHand("POST /lock", "x", "Content-Length: 999"),
-		"large answers that nobody reads":  large + large + large,
+		"large answers that nobody reads": large + large + large,
 		"a large table that nobody reads": strings.Repeat(byHand("GET /locks.csv", "", "X-Forwarded-User: viewer"),
 			5),
-		"many pages that nobody reads": strings.Repeat(byHand("GET /help", ""), 60),
-		"a form from another site, unended": byHand("POST /unlock?name=x", "reason=",
-			append(form, "Sec-Fetch-Site: cross-site")...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := served(t, d)
@@ -122,7 +114,7 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 			// Requests that are allowed are worked on, and 300 at once are more than are taken on: the page is busy
 			// until they are answered, whether or not anybody reads the answers, and then it is free for good.
 			end := time.Now().Add(time.Minute)
-			for answered := 0; answered < 20; {
+			for answered := 0; answered < 5; {
 				switch code := page(); {
 				case code == http.StatusOK:
 					answered++
@@ -155,12 +147,20 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 			"X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
 		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999",
 			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
+		"too large in pieces": {byHand("POST /unlock?name=x",
+			"4400\r\n"+strings.Repeat("x", 17<<10)+"\r\n0\r\n\r\n", form[0], "Transfer-Encoding: chunked",
+			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
 		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
 			http.StatusRequestTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			resp, err := http.ReadResponse(bufio.NewReader(sockets(t, server, 1, c.bytes)[0]), nil)
+			conn := sockets(t, server, 1, c.bytes)[0]
+			// A server that waits for the rest of the body does so for half a minute.
+			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,21 +225,21 @@ func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
-	for range 300 {
+	for range 40 {
 		post(d, "", unlockLink(s, stuck), s.wanted(stuck))
 		post(d, "viewer", unlockLink(s, stuck), s.wanted(stuck))
 		post(d, "", "/api/v1/lock/force-unlock", nil)
 		get(d, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors")
 	}
 	if lines := strings.Count(s.log.String(), "\n"); lines > 30 {
-		t.Errorf("1200 refused requests wrote %d lines", lines)
+		t.Errorf("160 refused requests wrote %d lines", lines)
 	}
 	for _, who := range []string{`"actor":""`, `"actor":"viewer"`} {
 		if !strings.Contains(s.log.String(), who) {
 			t.Errorf("the log does not mention %s", who)
 		}
 	}
-	wantForced(t, d, 0, 0, 900, 0)
+	wantForced(t, d, 0, 0, 120, 0)
 	s.log.Reset()
 	s.now = s.now.Add(time.Minute)
 	post(d, "", unlockLink(s, stuck), s.wanted(stuck))
@@ -250,19 +250,23 @@ func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// pieces is a client's end that notes the largest piece it was sent.
+// pieces is a client's end that notes the largest piece it was sent, and may leave after the first one.
 type pieces struct {
 	*httptest.ResponseRecorder
 	largest int
+	leaves  bool
 }
 
 func (p *pieces) Write(b []byte) (int, error) {
 	p.largest = max(p.largest, len(b))
+	if p.leaves && p.Body.Len() > 0 {
+		return 0, io.ErrClosedPipe
+	}
 	return p.ResponseRecorder.Write(b)
 }
 
 func TestATableIsSentInPieces(t *testing.T) {
-	s := crowd(120_000)
+	s := crowd(3000)
 	d := s.dashboard(t)
 	for _, encoding := range []string{"", "gzip"} {
 		p := &pieces{ResponseRecorder: httptest.NewRecorder()}
@@ -283,14 +287,12 @@ func TestATableIsSentInPieces(t *testing.T) {
 }
 
 func TestATableThatCouldNotBeSentWholeDoesNotPassForWhole(t *testing.T) {
-	server := served(t, crowd(50_000).dashboard(t))
-	for _, c := range sockets(t, server, 1, byHand("GET /locks.csv", "", "X-Forwarded-User: viewer")) {
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
+	d := crowd(3000).dashboard(t)
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler {
+			t.Errorf("the connection is not cut off: %v", cause)
 		}
-		if resp.ContentLength >= 0 || fmt.Sprint(resp.TransferEncoding) != "[chunked]" {
-			t.Errorf("the answer has %d bytes in %v", resp.ContentLength, resp.TransferEncoding)
-		}
-	}
+	}()
+	d.ServeHTTP(&pieces{ResponseRecorder: httptest.NewRecorder(), leaves: true},
+		httptest.NewRequest(http.MethodGet, "/locks.csv", nil))
 }

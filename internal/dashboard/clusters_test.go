@@ -298,6 +298,10 @@ func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
 	if states["staging"] != "held" || states["prod-eu"] != "alerting" || states["prod-us"] != "alerting" {
 		t.Errorf("the states are %v", states)
 	}
+	ahead, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon+alert:%3E0s")
+	if len(ahead) != 1 || ahead[0]["cluster"] != "staging" {
+		t.Errorf("alerts are ahead in %v", ahead)
+	}
 }
 
 func TestClusterThatNeverAnsweredIsSaid(t *testing.T) {
@@ -320,6 +324,7 @@ everyone: [view cluster:prod-*]
 users:
   ann: [view, audit cluster:prod-eu, unlock cluster:prod-*, extend cluster:staging owner:reports, ask owner:nobody]
   guest: [view cluster:staging]
+  half: [ask]
 `)
 	w := clusters(t, func(c *setup.Config) { c.Access.Permissions = permissions })
 	for _, c := range []struct {
@@ -329,6 +334,7 @@ users:
 		{"ann", "prod-eu", "unlock", 303}, {"ann", "prod-us", "unlock", 303}, {"ann", "staging", "unlock", 403},
 		{"ann", "staging", "extend", 303}, {"ann", "prod-eu", "extend", 403}, {"ann", "prod-eu", "ask", 403},
 		{"bob", "prod-eu", "unlock", 403}, {"bob", "staging", "unlock", 403},
+		{"half", "prod-eu", "ask", 303}, {"half", "staging", "ask", 403}, // view alone is missing
 	} {
 		if got := w.act(t, c.who, c.cluster, c.form); got != c.status {
 			t.Errorf("%s: %s in %s answers %d, want %d", c.who, c.form, c.cluster, got, c.status)

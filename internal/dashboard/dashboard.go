@@ -7,7 +7,8 @@
 // api). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys, and falls back to
 // the snapshot when etcd is away.
 //
-// What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history knows holds that are over from etcd and, where nobody wrote it there, from what was seen.
+// What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history
+// knows holds that are over from etcd and, where nobody wrote it there, from what was seen.
 //
 // Everything that comes from a record is hostile until shown: names travel in queries only, text passes through
 // internal/text, html/template escapes the rest, every response carries the headers of headers.go, errors included.

@@ -15,23 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
-	s := busy()
-	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour,
-		unlock: -34 * time.Second})
-	page := ok(t, s.dashboard(t), "/")
-	var order []string
-	row := regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`)
-	for _, m := range row.FindAllStringSubmatch(page, -1) {
-		order = append(order, m[1]+" "+m[2])
-	}
-	want := []string{"expired reports/monthly", "alerting billing/invoice-run", "alerting catalog/sync/eu",
-		"malformed legacy/cron", "held drm/rotate-keys-2", "held drm/rotate-keys"}
-	if !slices.Equal(order, want) {
-		t.Errorf("the rows are %q, want %q", order, want)
-	}
-}
-
 func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
 	s := busy() // two wait for billing/invoice-run, which alerts
 	first := func() []string { return names(t, s.dashboard(t), "/api/v1/locks")[:3] }
@@ -50,25 +33,6 @@ func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
 	}
 }
 
-func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
-	page := ok(t, busy().dashboard(t), "/")
-	wantWords(t, page,
-		"alerting billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, "+
-			"tenant 41 alive 1m ago: 1842 of 2210",
-		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
-		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
-		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
-		"5 locks 2 held 2 alerting 0 expiring 0 abandoned 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
-	if !strings.Contains(page,
-		`<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
-		t.Error("the countdown has no absolute time in UTC to go on from")
-	}
-	if !strings.Contains(page, "<title>(2!) mutexdash – prod-eu</title>") ||
-		!strings.Contains(page, `href="/icon.svg?look=alerting&amp;n=2"`) {
-		t.Error("title and icon of the tab do not say that two locks alert")
-	}
-}
-
 func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	expired := hold{name: "reports", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute}
 	const lead = "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c, silent for 1m. "
@@ -84,35 +48,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 	}{
 		"one alerting, and some wait": {func(*scene) {}, "alerting",
 			lead + "Auto-unlock in 1:42 under 2 minutes. 1 more alerting, 1 malformed. 5 locks"},
-		"one alerting, and nobody waits": {func(s *scene) { s.queues = map[string][]metadata.Waiter{} }, "alerting",
-			"billing/invoice-run has been alerting for 14m; nobody waits. Held by billing on billing-7f9c, " +
-				"silent for 1m. Auto-unlock in 1:42"},
-		"one began to alert just now, and many wait for another": {func(s *scene) {
-			s.add(hold{name: "drm/now", owner: "drm", held: time.Second, alert: -time.Second, unlock: time.Minute})
-			s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 50 * time.Minute,
-				alert: -18 * time.Minute, unlock: 4 * time.Minute})
-			throng(s, "orders/settle", 94, 40*time.Minute)
-		}, "alerting", "orders/settle blocks 94 (longest 40m). Held by orders on …x2k7p for 50m. Auto-unlock in 4m. " +
-			"3 more alerting, 1 malformed."},
-		"many wait for a sound lock, and few for one that alerts": {func(s *scene) {
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "alerting", lead},
-		"many wait for a sound lock, and nobody for one that alerts": {func(s *scene) {
-			s.queues = map[string][]metadata.Waiter{}
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "alerting", "billing/invoice-run has been alerting for 14m; nobody waits."},
-		"many wait for a sound lock, and one is malformed": {func(s *scene) {
-			s.locks = s.locks[2:]
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "warn", "legacy/cron is malformed; nobody waits. Held on old-box. " +
-			"A field that the protocol acts on is missing or cannot be read. 3 locks"},
-		"many wait for a sound lock, and one goes by itself": {func(s *scene) {
-			s.locks = s.locks[2:4]
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-			late := expired
-			late.unlock = -10 * time.Second
-			s.add(late)
-		}, "calm", "reports expired 10s ago; nobody waits. Held for 1h. It is about to be removed. 3 locks"},
 		"many wait, and nothing is wrong": {func(s *scene) {
 			s.locks = s.locks[2:4]
 			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
@@ -138,11 +73,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			"billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
 				"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, " +
 				"1 malformed."},
-		"dead, and nobody waits": {func(s *scene) {
-			s.queues = map[string][]metadata.Waiter{}
-			s.locks = s.locks[2:3]
-			s.state("drm/rotate-keys", time.Minute)
-		}, "abandoned", "drm/rotate-keys is abandoned; nobody waits. Held by drm on drm-9; its container ended 1m ago"},
 		"several hold it": {func(s *scene) {
 			shared := pool()
 			s.locks, s.queues = shared.locks, shared.queues
@@ -182,8 +112,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. Auto-unlock is paused: its clock " +
 			"disagrees. " +
 			"2 alerting,"},
-		"expired, and nobody knows why": {func(s *scene) { s.add(expired) }, "expired",
-			"reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. 2 alerting, 1 malformed."},
 		"expired, in its warning time": {func(s *scene) {
 			late := expired
 			late.unlock = -10 * time.Second
@@ -200,10 +128,6 @@ func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
 			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing " +
 				"or " +
 				"cannot be read. 1 lock"},
-		"malformed, and some wait": {func(s *scene) {
-			s.locks = s.locks[4:]
-			s.wait("legacy/cron", "w", time.Minute)
-		}, "warn", "legacy/cron blocks 1 (longest 1m). Held on old-box. A field that"},
 		"quiet": {func(s *scene) { s.locks, s.queues = s.locks[2:4], nil }, "calm",
 			"No locks alerting. 2 held, oldest 3h 10m. 2 locks"},
 		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm",
@@ -261,11 +185,6 @@ func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 			t.Errorf("%s shows %s, want %s", path, says, wants)
 		}
 	}
-}
-
-func TestEmptyListIsAFactAndNotAFault(t *testing.T) {
-	wantWords(t, ok(t, newScene().dashboard(t), "/"), "No locks held. As of revision 918273 of etcd, 2s ago.")
-	wantWords(t, ok(t, busy().dashboard(t), "/?q=nothing-like-that"), "No lock matches. 5 hidden by this filter. clear")
 }
 
 func TestHeadersSortAndSaySo(t *testing.T) {
@@ -428,12 +347,12 @@ func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
 
 func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
 	s := newScene()
-	for i := range 230 {
+	for i := range 160 {
 		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour,
 			unlock: time.Duration(2+i%3) * time.Hour})
 	}
 	all := s.locks
-	for _, by := range []string{"urgency", "-urgency", "name", "-unlock", "owner"} {
+	for _, by := range []string{"urgency", "name", "-unlock"} {
 		s.locks = all
 		d := s.dashboard(t)
 		seen := map[string]int{}
@@ -455,7 +374,7 @@ func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
 				t.Errorf("by %s: %s was shown %d times", by, r.Name, n)
 			}
 		}
-		if len(gone) < 4 {
+		if len(gone) < 3 {
 			t.Errorf("by %s: only %d pages", by, len(gone))
 		}
 	}
@@ -513,10 +432,10 @@ func TestLimitsHold(t *testing.T) {
 }
 
 func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
-	s := crowd(200)
+	s := crowd(60)
 	grown := s.dashboard(t)
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 10 {
+	for round := range 3 {
 		s.now = s.now.Add(time.Minute) // states change by themselves
 		s.fresh.Heard = s.now
 		s.locks = slices.Clone(s.locks)
@@ -537,65 +456,36 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 		}
 		fresh := s.dashboard(t)
 		for _, by := range []string{"urgency", "-urgency", "name", "-name", "unlock", "-held", "host", "waiters"} {
-			address := "/api/v1/locks?limit=1000&sort=" + by
-			if got, want := names(t, grown, address), names(t, fresh, address); !slices.Equal(got, want) {
+			address := "/api/v1/locks?limit=1000&fields=name&sort=" + by
+			got, want := get(grown, address), get(fresh, address)
+			if got.Body.String() != want.Body.String() {
 				t.Fatalf("round %d, by %s: the lists differ", round, by)
 			}
-			if got, want := get(grown, address).Header().Get("ETag"), get(fresh,
-				address).Header().Get("ETag"); got != want {
+			if got.Header().Get("ETag") != want.Header().Get("ETag") {
 				t.Fatalf("round %d, by %s: the versions differ: two replicas would not agree", round, by)
 			}
 		}
 	}
 }
 
-func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
+func TestListInSectionsIsClosedAndAsLongAsAList(t *testing.T) {
 	d := busy().dashboard(t)
-	page := ok(t, d, "/?cols=labels,token,nonsense,purpose")
-	wantWords(t, page, "Waiting Purpose Token Labels", "12m 0 full sync 918275 team=core full sync")
-	for _, link := range []string{"/?cols=purpose,labels", "/?cols=purpose,token,alive,labels",
-		"/?sort=name&cols=purpose,token,labels"} {
-		if !slices.Contains(attributes(page, "href"), link) {
-			t.Errorf("there is no link to %s", link)
+	for query, open := range map[string]bool{"": false, "&q=owner:=drm": true} { // the only section is open
+		if got := strings.Contains(ok(t, d, "/?group=owner"+query), `<details class="group" open`); got != open {
+			t.Errorf("with %q a section is open: %v", query, got)
 		}
 	}
-	if !strings.Contains(page, `<td colspan="10">`) ||
-		!strings.Contains(page, `name="cols" value="purpose,token,labels"`) {
-		t.Error("second lines do not span all columns, or a new search loses them")
-	}
-	wantWords(t, ok(t, d, "/?cols=hold,alive,revision"), uuid("billing/invoice-run")+" 918274 1m")
-}
-
-func TestListInSectionsByOwnerShowsWhoBlocksMostFirstAndHidesWhatIsWell(t *testing.T) {
-	s := busy()
-	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour,
-		unlock: -34 * time.Second})
-	d := s.dashboard(t)
-	page := ok(t, d, "/?group=owner")
-	var sections []string
-	section := regexp.MustCompile(`<details class="group"( open)? data-key="([^"]*)">`)
-	for _, m := range section.FindAllStringSubmatch(page, -1) {
-		sections = append(sections, m[2]+m[1])
-	}
-	if want := []string{"billing", "reports", "catalog", "", "drm"}; !slices.Equal(sections, want) {
-		t.Errorf("the sections are %q, want %q", sections, want)
-	}
-	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock",
-		"alerting billing 1 lock, 1 alerting, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners",
-		"one list")
-	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 6 locks", "1 owner")
+	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 5 locks", "1 owner")
 	wantWords(t, ok(t, d, "/?group=owner&q=nothing"), "No lock matches")
-	if w := get(d, "/?group=owner", "If-None-Match",
-		get(d, "/?group=owner").Header().Get("ETag")); w.Code != http.StatusNotModified {
+	tag := get(d, "/?group=owner").Header().Get("ETag")
+	if w := get(d, "/?group=owner", "If-None-Match", tag); w.Code != http.StatusNotModified {
 		t.Errorf("the same sections are sent again: %d", w.Code)
 	}
-
-	many := crowd(20_000).dashboard(t)
-	page = ok(t, many, "/?group=owner&limit=100")
+	page := ok(t, crowd(5000).dashboard(t), "/?group=owner&limit=100")
 	if n := strings.Count(page, "<tbody"); n != 100 {
 		t.Errorf("sections have %d rows in all, want 100", n)
 	}
-	wantWords(t, page, "50 owners", "350 more", "show")
+	wantWords(t, page, "50 owners", "50 more", "show")
 	if !slices.Contains(attributes(page, "href"), "/?q=owner:=service-07") {
 		t.Error("there is no way to the rest of a section")
 	}

@@ -66,15 +66,6 @@ func TestAHolderThatWaitsForAnotherLockIsSaidToWait(t *testing.T) {
 	}
 }
 
-func TestASuspectedHolderIsProbablyDeadInItsRow(t *testing.T) {
-	s := settling()
-	s.suspect("orders/settle", time.Minute, func(st *metadata.Statement) { st.Cause = metadata.CausePodDeleted })
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/"), "probably dead: its pod was deleted 1m ago")
-	wantWords(t, ok(t, d, "/lock?name=orders/settle"), "Probably dead: its pod was deleted 1m ago",
-		"this is a suspicion, not proof.")
-}
-
 func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
 	s := settling()
 	link, err := setup.ParseLink("logs=https://logs.example/{host}")

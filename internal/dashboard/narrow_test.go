@@ -90,6 +90,7 @@ func TestTheConfirmationIsNeverFramed(t *testing.T) {
 		"the page":                get(d, link, "X-Forwarded-User", "chief").Header(),
 		"the page, once more":     post(d, "chief", link, wrong).Header(),
 		"to somebody who may not": get(d, link, "X-Forwarded-User", "viewer").Header(),
+		"the end of a lock delay": get(d, endLink(free), "X-Forwarded-User", "chief").Header(),
 	} {
 		if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
 			h.Get("X-Frame-Options") != "DENY" {
@@ -155,6 +156,13 @@ func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 	}
 	if page := words(ok(t, s.dashboard(t), "/status")); strings.Contains(page, "10.1.2.0") {
 		t.Errorf("somebody without a name sees %s", page)
+	}
+	s.fresh.Heard = s.now.Add(-time.Hour)
+	for who, told := range map[string]bool{"nobody": false, "viewer": true} {
+		if page := words(get(d, "/help", "X-Forwarded-User", who).Body.String()); strings.Contains(page,
+			"etcd has not answered") != told {
+			t.Errorf("how etcd does is told to %s: %v", who, !told)
+		}
 	}
 }
 

@@ -76,18 +76,3 @@ func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {
 		}
 	}
 }
-
-func TestSectionsAreClosedAndSayWhatIsInThem(t *testing.T) {
-	s := busy()
-	s.add(hold{name: "billing/late", owner: "billing", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
-	d := s.dashboard(t)
-	page := ok(t, d, "/?group=owner")
-	if strings.Contains(page, `<details class="group" open`) {
-		t.Error("a section is open that nobody opened")
-	}
-	wantWords(t, page, "expired billing 2 locks, 1 alerting, 1 expired, 2 waiting",
-		"alerting catalog 1 lock, 1 alerting", "held drm 2 locks")
-	if !strings.Contains(ok(t, d, "/?group=owner&q=owner:=drm"), `<details class="group" open`) {
-		t.Error("the only section is closed")
-	}
-}

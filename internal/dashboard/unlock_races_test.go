@@ -143,33 +143,39 @@ func TestForceUnlockOfAHoldThatWasExtendedMeanwhile(t *testing.T) {
 }
 
 func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
+	o := operate(t)
+	n := 0
 	for name, c := range map[string]struct {
-		meanwhile func(o *operation)
-		says      string
-		holder    string
+		next, owner string // the hold that follows; empty: there is none
+		says        string
 	}{
-		"released": {func(o *operation) { o.release("a") }, "Nobody holds the lock now.", ""},
-		"re-acquired": {func(o *operation) { o.release("a"); o.take("a", two, "catalog") },
-			"now held by catalog on catalog-0:7", "catalog"},
-		"re-acquired as before": {func(o *operation) { o.release("a"); o.take("a", one, "billing") },
-			"now held by billing on billing-0:7", "billing"},
+		"released":              {"", "", "Nobody holds the lock now."},
+		"re-acquired":           {two, "catalog", "now held by catalog on catalog-0:7"},
+		"re-acquired as before": {one, "billing", "now held by billing on billing-0:7"},
 	} {
 		for _, at := range []string{"before the check", "between check and transaction"} {
-			t.Run(name+" "+at, func(t *testing.T) {
-				o := operate(t)
-				form := o.take("a", one, "billing")
-				if at == "before the check" {
-					c.meanwhile(o)
-				} else {
-					o.before = func(ctx context.Context) context.Context { c.meanwhile(o); return ctx }
+			lock := name + " " + at
+			form := o.take(lock, one, "billing")
+			meanwhile := func(ctx context.Context) context.Context {
+				if o.release(lock); c.next != "" {
+					o.take(lock, c.next, c.owner)
 				}
-				w := o.unlock("chief", "a", form)
-				if w.Code != http.StatusConflict || o.holder("a") != c.holder || len(o.trail()) != 0 {
-					t.Errorf("the answer is %d, the holder %q, the audit trail %v", w.Code, o.holder("a"), o.trail())
-				}
-				wantWords(t, w.Body.String(), "Not done", "Nothing was done.", c.says)
-				wantForced(t, o.Dashboard, 0, 1, 0, 0)
-			})
+				return ctx
+			}
+			o.before = func(ctx context.Context) context.Context { return ctx }
+			if at == "before the check" {
+				meanwhile(t.Context())
+			} else {
+				o.before = meanwhile
+			}
+			w := o.unlock("chief", url.QueryEscape(lock), form)
+			if w.Code != http.StatusConflict || o.holder(lock) != c.owner || len(o.trail()) != 0 {
+				t.Errorf("%s: the answer is %d, the holder %q, the audit trail %v", lock, w.Code, o.holder(lock),
+					o.trail())
+			}
+			wantWords(t, w.Body.String(), "Not done", "Nothing was done.", c.says)
+			n++
+			wantForced(t, o.Dashboard, 0, n, 0, 0)
 		}
 	}
 }
@@ -239,11 +245,10 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			http.StatusGatewayTimeout,
 			"Look at the lock before you try again."},
 		"somebody else did": {func(s *scene, r *metadata.Record, other metadata.Ending) {
-			other.By = "eu-1"
-			other.Ended = metadata.EndedAutoUnlocked
+			other.By = "bob"
 			s.endings[r.UUID] = &other
 			delete(s.documents, stuck)
-		}, http.StatusConflict, "auto-unlocked by eu-1"},
+		}, http.StatusConflict, "force-unlocked by bob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()

@@ -15,7 +15,7 @@ import (
 )
 
 func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
-	const held = 200
+	const held = 100
 	s := crowd(held)
 	var current atomic.Pointer[[]*metadata.Record]
 	current.Store(&s.locks)
@@ -41,9 +41,9 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 		}
 	})
 	var viewers sync.WaitGroup
-	for viewer := range 6 {
+	for viewer := range 4 {
 		viewers.Go(func() {
-			for i := range 8 {
+			for i := range 6 {
 				change()
 				data, _ := fetch[[]lock](t, d, fmt.Sprintf("/api/v1/locks?limit=1000&fields=owner&sort=%s",
 					[]string{"urgency", "owner", "-held"}[(viewer+i)%3]))

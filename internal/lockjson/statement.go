@@ -94,3 +94,107 @@ func StatementShape() Shape {
 		{"unlock_at", "when unlockers remove the lock for it; null when they do not, or when unknown"},
 	}}
 }
+
+// Delay is a lock delay: nobody who knows delays follows a hold that was ended. What cannot be read is null.
+type Delay struct {
+	Name       string   `json:"name"`
+	NameBase64 string   `json:"name_base64,omitempty"`
+	UUID       *string  `json:"uuid"`
+	Token      *string  `json:"token"`
+	Revision   *string  `json:"revision"`
+	Owner      *string  `json:"owner"`
+	Hostname   *string  `json:"hostname"`
+	Purpose    *string  `json:"purpose"`
+	Permits    *int     `json:"permits"`
+	How        *string  `json:"how"`
+	By         *string  `json:"by"`
+	EndedAt    *string  `json:"ended_at"`
+	EndedIn    *float64 `json:"ended_at_in_seconds"`
+	Seconds    *int64   `json:"seconds"`
+	Until      *string  `json:"until"`
+	UntilIn    *float64 `json:"until_in_seconds"`
+}
+
+// NewDelay describes a lock delay.
+func NewDelay(d *metadata.Delay, now time.Time) Delay {
+	j := Delay{Name: d.Lock, NameBase64: Base64(d.Lock), UUID: Known(d.UUID), Token: Number(d.Token),
+		Revision: Number(d.Revision), Owner: Known(d.Owner), Hostname: Known(d.Hostname), Purpose: Known(d.Purpose),
+		Permits: Known(d.Permits), How: how(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
+	j.EndedAt, j.EndedIn = Instant(d.At.Time, now)
+	j.Until, j.UntilIn = Instant(d.Until(), now)
+	return j
+}
+
+// Delays describes lock delays, in their order.
+func Delays(all []metadata.Delay, now time.Time) []Delay {
+	list := make([]Delay, len(all))
+	for i := range all {
+		list[i] = NewDelay(&all[i], now)
+	}
+	return list
+}
+
+// DelayShape describes [Delay].
+func DelayShape() Shape {
+	return Shape{"A lock delay", Delay{}, []Line{
+		{"name", "the lock, or the share of it, whose hold was ended"},
+		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
+		{"uuid, token", "the hold that was ended"},
+		{"revision", "the revision of the delay's key, to name this delay"},
+		{"owner, hostname, purpose", "as the former holder recorded them"},
+		{"permits", "of a semaphore: how many that hold had; they are not given out yet"},
+		{"how, by", "auto-unlocked or force-unlocked; by which unlocker or operator"},
+		{"ended_at", "when the hold was ended"},
+		{"seconds", "how long the delay lasts, at least"},
+		{"until", "when it is over, at the earliest; null when the key has no lease and stays"},
+	}}
+}
+
+// Suggestion is how long a lock was held, and the deadlines that this suggests.
+type Suggestion struct {
+	Name          string   `json:"name"`
+	NameBase64    string   `json:"name_base64,omitempty"`
+	Holds         int      `json:"holds"`
+	Unmeasured    int      `json:"unmeasured"`
+	EndedByOthers int      `json:"ended_by_others"`
+	AutoUnlocked  int      `json:"auto_unlocked"`
+	Median        *float64 `json:"held_p50_seconds"`
+	P95           *float64 `json:"held_p95_seconds"`
+	P99           *float64 `json:"held_p99_seconds"`
+	Longest       *float64 `json:"held_max_seconds"`
+	LongestWait   *float64 `json:"wait_max_seconds"`
+	Heartbeat     bool     `json:"heartbeat"`
+	AlertAfter    *float64 `json:"alert_after_seconds"`
+	UnlockAfter   *float64 `json:"auto_unlock_after_seconds"`
+	AlertBetter   *float64 `json:"suggested_alert_after_seconds"`
+	UnlockBetter  *float64 `json:"suggested_auto_unlock_after_seconds"`
+}
+
+// Seconds is a length of time, nil for 0.
+func Seconds(d time.Duration) *float64 {
+	if d == 0 {
+		return nil
+	}
+	s := seconds(d)
+	return &s
+}
+
+// SuggestionShape describes [Suggestion].
+func SuggestionShape() Shape {
+	return Shape{"A suggestion", Suggestion{}, []Line{
+		{"name", "the lock's name; the holds of its shares count for it"},
+		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
+		{"holds", "how many holds were measured: those that their holders ended"},
+		{"unmeasured", "how many more of those there were, of which nothing says how long they lasted"},
+		{"ended_by_others", "how many holds an unlocker or a person ended meanwhile; they are not measured"},
+		{"auto_unlocked", "how many holds an unlocker ended because of their deadline, in the history"},
+		{"held_p50_seconds, held_p95_seconds, held_p99_seconds",
+			"half of the measured holds, 95 % and 99 % of them were not longer"},
+		{"held_max_seconds", "the longest hold, of those that still last, too"},
+		{"wait_max_seconds", "the longest wait, of those that still last, too; null when nobody waited"},
+		{"heartbeat", "whether a holder had a heartbeat"},
+		{"alert_after_seconds, auto_unlock_after_seconds", "the deadlines of the newest hold"},
+		{"suggested_alert_after_seconds", "null when there are too few holds"},
+		{"suggested_auto_unlock_after_seconds", "null when there are too few holds, and for a lock with a heartbeat"},
+	}}
+}

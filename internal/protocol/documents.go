@@ -2,7 +2,10 @@ package protocol
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -62,4 +65,69 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	}
 	s.Revision = kv.ModRevision
 	return &s
+}
+
+// Gatherer puts locks together from their keys, which come in key order: one lock after the other. So only one lock is
+// in memory at a time, with its backtrace.
+type Gatherer struct {
+	// Each is called for every lock, with the arguments of [metadata.Decode].
+	Each func(lock string, fields []metadata.Field, foreign []string)
+
+	lock    string
+	fields  []metadata.Field
+	foreign []string
+}
+
+// Take takes the next key. Keys outside the range of any record are left out.
+func (g *Gatherer) Take(key Key, kv KV) {
+	if key.Lock == "" || key.Kind != KindField && key.Kind != KindForeign {
+		return
+	}
+	if key.Lock != g.lock {
+		g.Flush()
+		g.lock = key.Lock
+	}
+	if key.Kind == KindForeign {
+		g.foreign = append(g.foreign, kv.Key)
+		return
+	}
+	g.fields = append(g.fields, kv.Field(key))
+}
+
+// Flush ends the current lock: call it after the last key. Foreign keys alone are no lock.
+func (g *Gatherer) Flush() {
+	fields, foreign := g.fields, g.foreign
+	g.fields = nil
+	g.foreign = nil
+	if len(fields) > 0 {
+		g.Each(g.lock, fields, foreign)
+	}
+}
+
+// Misplaced takes apart a key that looks like a field of a lock's record, but in a segment that [EncodeName] never
+// writes: somebody holds what they take for a lock. place is the key without the field and its "/", such as
+// "/mutexes/100%".
+func (l Layout) Misplaced(key string) (place, field string, ok bool) {
+	rest, ok := strings.CutPrefix(key, l.prefix)
+	if !ok {
+		return "", "", false
+	}
+	segment, field, ok := strings.Cut(rest, "/")
+	if !ok || !metadata.IsFieldName(field) || strings.HasPrefix(segment, ".") {
+		return "", "", false
+	}
+	if _, err := DecodeName(segment); err == nil {
+		return "", "", false
+	}
+	return key[:len(key)-len(field)-1], field, true
+}
+
+// Misplace marks a record that was read at such a place. Its name is the place.
+func (l Layout) Misplace(r *metadata.Record) {
+	r.Misplaced = true
+	segment := strings.TrimPrefix(r.Name, l.prefix)
+	r.Problems = append([]metadata.Problem{{Field: "name", Reason: metadata.ReasonBadName,
+		Text: fmt.Sprintf("%q is no lock name as the protocol writes it: "+
+			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuoted))}},
+		r.Problems...)
 }

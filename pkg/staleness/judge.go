@@ -1,6 +1,22 @@
+// Package staleness judges lock records: what state a lock is in, and whether an unlocker may remove it.
+//
+// [Judge] returns the state. Metric, alert, page, command line and sweep all use it, so they cannot disagree. [Decide]
+// decides about the removal: yes, or the rule that holds it back and the earliest moment at which the passing of time
+// could allow it.
+//
+// The promise behind the rules: a lock is never removed early, there is always an alert first, and the lock of a dead
+// holder never stays. Early is worse than late. Every rule was checked in a model: without any one of them a healthy
+// holder can lose its lock (docs/protocol.md).
+//
+// The bound to rely on: the lock of a dead holder is gone by auto_unlock_at + 2 skews, if it alerted MinWarning before
+// that, the unlocker's wall clock is verified, and there was no gap. After a gap, and for a lock that alerts late, it
+// takes MinWarning from there; with an unverified clock after a restart, the lock's time to live.
+//
+// The
 package staleness
 
 import (
+	"math"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -131,3 +147,59 @@ func (d deadlines) warning() time.Time {
 }
 
 func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.Before(deadline) }
+
+// removalTakes is how long a removal that nothing holds back may take: until the next scan, and in etcd.
+const removalTakes = 5 * time.Second
+
+// OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
+// or something holds them back. Zero = they do not remove it for what it is now.
+func (v Verdict) OverdueAt(p Policy) time.Time {
+	switch {
+	case v.State == Expired:
+		return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + removalTakes)
+	case v.State == Abandoned && !v.RemoveAt.IsZero():
+		return v.RemoveAt.Add(removalTakes)
+	}
+	return time.Time{}
+}
+
+// minHolderTolerance is longer than a write can take to reach us if nothing is wrong: the attempts of a client, plus
+// how late a watch may be before it counts as dead.
+const minHolderTolerance = 30 * time.Second
+
+// HolderTolerance returns how far a holder's clock may differ from ours before it counts as off.
+func (p Policy) HolderTolerance() time.Duration { return max(p.ClockSkew, minHolderTolerance) }
+
+// clockOff returns how far the holder's clock is ahead of ours, or 0 if that is within the tolerance. The holder only
+// counts as behind if the write was watched arriving and cannot have waited on its way for an unavailable etcd. It
+// counts as ahead in any case: no time can be read before it is written.
+func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
+	ahead := aheadOf(r, now)
+	if ahead.Abs() <= p.HolderTolerance() {
+		return 0
+	}
+	// rounded, so that it is the same each time although the two clocks are never read at the same instant
+	rounded := ahead.Round(100 * time.Millisecond)
+	seen := r.Seen.Arrived
+	switch behind := -ahead; {
+	case ahead > 0:
+		return rounded
+	case seen != 0 && (seen-behind >= r.Seen.Followed || behind >= r.AutoUnlockAt.Sub(r.Written())):
+		return rounded
+	}
+	return 0
+}
+
+// aheadOf returns by how much the holder's time of writing the record is after our time of its arrival; negative =
+// before; 0 if either is not known.
+func aheadOf(r *metadata.Record, now Moment) time.Duration {
+	written := r.Written()
+	seen := r.Seen.Changed
+	if r.Seen.Arrived != 0 {
+		seen = r.Seen.Arrived
+	}
+	if written.IsZero() || seen < 0 {
+		return 0
+	}
+	return max(-math.MaxInt64, written.Sub(now.Wall.Add(seen-now.Mono)))
+}

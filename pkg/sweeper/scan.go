@@ -3,8 +3,11 @@ package sweeper
 import (
 	"container/heap"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -169,3 +172,104 @@ func (q *queue) Pop() any {
 type dueQueue struct{ queue }
 
 func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }
+
+const (
+	// delayOthers is how much longer than usual a commit may take at least, and delayTimes how many times as much
+	// longer. Writes of others wait behind all that is in flight, so this is about what they feel of a mass removal.
+	delayOthers = 25 * time.Millisecond
+	delayTimes  = 2
+
+	// inFlight batches keep etcd busy while the outcome of one is settled and the next one is decided. Two small ones
+	// delay others as one large one does.
+	inFlight = 2
+	minBatch = 32
+	maxBatch = 64
+)
+
+// pace decides how many removals are in one commit: as many as others do not mind.
+type pace struct{ size int }
+
+// took adjusts the pace to what a commit of n removals took, where a write that no removal delays takes usual.
+func (p *pace) took(d, usual time.Duration, n int) {
+	allowed := max(delayOthers, delayTimes*usual)
+	switch felt := d - usual; {
+	case felt > allowed:
+		p.size = max(minBatch, p.size/2)
+	case felt <= allowed/2 && n == p.size:
+		p.size = min(maxBatch, p.size*2)
+	}
+}
+
+// writesKept is how many canaries show what a write usually takes.
+const writesKept = 60
+
+// wrote notes what a canary took that no removal delayed.
+func (o *observer) wrote(took time.Duration) {
+	if len(o.writes) == writesKept {
+		o.writes = slices.Delete(o.writes, 0, 1)
+	}
+	o.writes = append(o.writes, took)
+}
+
+// usual returns what a write takes that no removal delays: the median of the last ones.
+func (o *observer) usual() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.writes) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(o.writes))[len(o.writes)/2]
+}
+
+// removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
+// them. Their leases do not end: such a waiter's process is alive, but has forgotten its ticket. This takes at most a
+// quarter of the scan interval, because locks matter more; the next round continues, in random order.
+func (s *Sweeper) removeTickets(ctx context.Context) {
+	c, now := s.conditions()
+	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
+	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward ||
+		c.WallClock != staleness.Verified {
+		return
+	}
+	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.scanInterval()/4)
+	defer cancel()
+	removed := 0
+	for _, waiters := range s.cfg.Queues() {
+		for _, w := range waiters {
+			if !s.overdue(w, now) {
+				continue
+			}
+			if removed == maxBatch || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
+				return
+			}
+			removed++
+		}
+	}
+}
+
+// overdue reports whether the waiter should have given up by now: by the times that it wrote, and by our monotonic
+// clock in case its clock is behind.
+func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
+	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
+		return false
+	}
+	return now.Mono-w.Seen >= w.TimeoutAt.Sub(w.Since.Time)
+}
+
+// removeTicket removes one ticket, and reports whether it makes sense to continue with others.
+func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
+	err := s.cfg.RemoveTicket(ctx, w)
+	if errors.Is(err, metadata.ErrChanged) {
+		return true
+	}
+	event := s.cfg.Log.Warn()
+	if err != nil {
+		event = s.cfg.Log.Error().Str("reason", text.Visible(err.Error()))
+	}
+	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).
+		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
+		Str("uuid", text.Visible(w.UUID)).Int64("revision", w.Revision).
+		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
+		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
+	return err == nil
+}

@@ -143,38 +143,6 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 	b.says("ann@example.org")
 }
 
-func TestForceUnlockIsRefusedWhenTheLockChangedHands(t *testing.T) {
-	t.Parallel()
-	s := unlockStage(t)
-	b := newTab(t, s)
-	s.night()
-	b.login("ann@example.org")
-	b.confirm(s)
-	s.release(held)
-	s.hold(lock{name: held, owner: "dunning", host: "dunning-1", purpose: "reminders", held: time.Second,
-		alert: time.Hour, unlock: 2 * time.Hour})
-	s.shown()
-	b.fill(held, "the pod is gone, see the ticket")
-	b.until("the refusal", `document.body.innerText.includes("Not done")`)
-	b.says("dunning")
-	if !s.held(held) {
-		t.Error("the refused force unlock ended the hold")
-	}
-}
-
-func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
-	t.Parallel()
-	s := unlockStage(t)
-	b := newTab(t, s)
-	s.night()
-	b.login("bob@example.org")
-	b.open(s.url + "lock?name=" + held)
-	if text := ask[string](b, `document.querySelector(".nope").textContent`); ask[bool](b,
-		`!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
-		t.Errorf("bob sees %q", text)
-	}
-}
-
 // held reports whether somebody holds the lock.
 func (s *stage) held(name string) bool {
 	s.t.Helper()

@@ -73,6 +73,7 @@ func says(t *testing.T, p program, path string, within time.Duration, texts ...s
 
 // The same lock is held in both, even with the same uuid.
 func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
+	t.Parallel()
 	eu := etcdtest.Start(t)
 	us := etcdtest.Start(t)
 	inEU, inUS := eu.Client(t), us.Client(t)
@@ -120,9 +121,16 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	says(t, p, "/?q=cluster:eu", proctest.Timeout, "0</b> of 1 lock")
 	us.Restart(t)
 	says(t, p, "/?q=cluster:us", 2*time.Minute, ` live" href="`, "only/us")
+}
 
+// One is away, and the other was never there.
+func TestADashboardOfNoClusterThatIsCurrentIsNotReady(t *testing.T) {
+	t.Parallel()
+	eu := etcdtest.Start(t)
+	p := clusters(t, fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, endpoints: [%q]}]",
+		eu.Endpoint(), proctest.FreeAddr(t)))
+	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	eu.Stop()
-	us.Stop()
 	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: the view of no cluster is current: eu: ")
 	answers(t, p.ops+"/readyz?exclude=etcd", http.StatusOK, "ready")
 }

@@ -75,6 +75,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 }
 
 func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
 	etcd.Stop()
@@ -95,6 +96,7 @@ func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
 }
 
 func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "mutexdash", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	take(t, etcd.Client(t), "nightly/run")
@@ -191,6 +193,7 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 }
 
 func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example",
 		"--web.allowed-hosts=dash.locks.svc,dash")
@@ -219,6 +222,7 @@ func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
 }
 
 func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
 	put := func(key, value string) {

@@ -17,6 +17,7 @@ const waited = `{"status":"success","data":{"resultType":"matrix","result":[{"me
 	`"values":[[%d.5,"NaN"],[%d,"4.5"],[%[2]d.000,"-1"]]}]}}`
 
 func TestPrometheusIsAskedWhoWaited(t *testing.T) {
+	t.Parallel()
 	const name = `a"} or \up{`
 	var answer, asked atomic.Value
 	answer.Store(waited)

@@ -175,10 +175,10 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	return group.Run(ctx)
 }
 
-// allAway returns an error if the views of all clusters are outdated.
+// allAway returns an error if the view of no cluster is current.
 func (r *components) allAway() error {
 	for _, c := range r.clusters {
-		if f := c.view.Fresh(); f.Synced || f.Heard.IsZero() {
+		if c.view.Fresh().Synced {
 			return nil
 		}
 	}

@@ -73,6 +73,7 @@ func forceUnlock(t *testing.T, p program, c *clientv3.Client, who string) (statu
 }
 
 func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
+	t.Parallel()
 	permissions := write(t, "permissions.yaml", "everyone: [view]\nusers: {ann@example.org: [unlock, audit]}\n")
 	for name, c := range map[string]struct {
 		right  etcdtest.Right
@@ -119,6 +120,7 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 }
 
 func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
 	const bcrypt = "$2y$04$/vIqjtJ8pN2dHGIAs4LTqeJ8Yr1IP3uZ9a4Tl9bFo3nPWPCkBIpH2" // of nothing that anybody knows
@@ -133,6 +135,7 @@ func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
 }
 
 func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
 	permissions := write(t, "permissions.yaml", "everyone: [view]\n")
@@ -174,6 +177,7 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 }
 
 func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
+	t.Parallel()
 	told := make(chan string, 9)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

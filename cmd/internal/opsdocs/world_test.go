@@ -7,13 +7,16 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -22,12 +25,15 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -77,7 +83,6 @@ func scrapes(t *testing.T) map[string]families {
 	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour,
 		clientv3.OpPut(l.Field("abandoned", metadata.FieldAlive), metadata.FormatTime(time.Now())))
 	death(t, client, l, "abandoned")
-	put(t, client, l.Ticket("nobody takes it", "00000000-0000-4000-8000-000000000006"), `{}`)
 	acknowledge(t, client, l, "abandoned")
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
@@ -100,6 +105,7 @@ func scrapes(t *testing.T) map[string]families {
 		got["witness"] = scrape(t, witness, "unlocker_witness_")
 		missing := missing(got)
 		if len(missing) == 0 {
+			got["unlocker"][unclaimedSince] = unclaimedLock(t)
 			return got
 		}
 		if time.Since(began) > 2*time.Minute {
@@ -134,7 +140,6 @@ func late() map[string][]string {
 			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
 			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded",
 			"unlocker_lock_alive_timestamp_seconds",
-			"unlocker_lock_unclaimed_since_timestamp_seconds", // after half a minute
 		},
 		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},
 		"mutexdash": {
@@ -259,4 +264,31 @@ func scrape(t *testing.T, address, prefix string) families {
 		}
 	}
 	return all
+}
+
+// unclaimedSince is a metric that an unlocker has only after half a minute.
+const unclaimedSince = "unlocker_lock_unclaimed_since_timestamp_seconds"
+
+// unclaimedLock is that metric, from the collector of the unlocker alone.
+func unclaimedLock(t *testing.T) *dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(lockmetrics.New(lockmetrics.Config{Namespace: "unlocker", Policy: staleness.DefaultPolicy,
+		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values([]*metadata.Record{}) },
+		Queues: func() map[string][]metadata.Waiter { return nil },
+		Clock:  func() time.Duration { return 0 },
+		Sync:   func() lockmetrics.Sync { return lockmetrics.Sync{Listed: true, Current: true} },
+		Series: lockmetrics.SeriesAll, SeriesLimit: 1,
+		Unclaimed: func() ([]unclaimed.Lock, time.Duration) {
+			return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0
+		}}))
+	all, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == unclaimedSince })
+	if i < 0 {
+		t.Fatalf("the collector has no %s", unclaimedSince)
+	}
+	return all[i]
 }

@@ -2,6 +2,8 @@ package unlocker
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -172,4 +174,71 @@ func offsets(all []etcdconn.Offset) []time.Duration {
 		}
 	}
 	return known
+}
+
+// wrote notes whether etcd refuses our writes, from the outcome of one, and explains that for operators. That it does
+// not answer is another condition.
+func (r *components) wrote(err error, prefix string) error {
+	if err == nil {
+		r.refused.Store(nil)
+		return nil
+	}
+	said := etcdconn.Explain(err)
+	switch etcdconn.Classify(err) {
+	case etcdconn.Permission:
+		said += "; an unlocker needs readwrite on the prefix " + prefix
+		r.refused.Store(&said)
+	case etcdconn.NoSpace:
+		r.refused.Store(&said)
+	}
+	return errors.New(said)
+}
+
+// writes is the readiness condition that etcd does not refuse our writes. Without them this unlocker removes nothing,
+// and nobody can see that it runs.
+func (r *components) writes() error {
+	if said := r.refused.Load(); said != nil {
+		return errors.New(*said)
+	}
+	return nil
+}
+
+// explained replaces err by a sentence for operators.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(etcdconn.Explain(err))
+}
+
+// trimEvery is how often the history is trimmed to its limit. In between it may be longer.
+const trimEvery = time.Minute
+
+// historyTrimmer keeps the history within its limit when many locks are removed.
+type historyTrimmer struct {
+	trim func(context.Context) (deleted int, err error)
+	log  zerolog.Logger
+}
+
+// Run trims until ctx ends, at a random offset so that several unlockers do not do it at once.
+func (h *historyTrimmer) Run(ctx context.Context) error {
+	timer := time.NewTimer(rand.N(trimEvery))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		n, err := h.trim(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			h.log.Warn().Err(explained(err)).Msg("the history could not be trimmed")
+		case n > 0:
+			h.log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
+		}
+		timer.Reset(trimEvery)
+	}
 }

@@ -1,3 +1,4 @@
+// Package unlocker is the unlocker as a command: its flags, its wiring, its status page. It is a
 package unlocker
 
 import (
@@ -7,11 +8,19 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/deploy"
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -128,5 +137,129 @@ func (r *components) leave(log zerolog.Logger) {
 	defer cancel()
 	if err := r.store.Leave(ctx, r.config.ID); err != nil {
 		log.Debug().Err(err).Msg("the presence record is left to expire")
+	}
+}
+
+// options holds the values of the flags.
+type options struct {
+	etcd  *etcdconn.Settings
+	locks *flags.LockSettings
+	sweep *staleness.Policy
+	log   *daemon.LogSettings
+	web   *daemon.WebSettings
+
+	policy           string
+	exclude          []string
+	dryRun           bool
+	series           string
+	seriesLimit      int
+	attributes       []string
+	eventRetention   time.Duration
+	historyRetention time.Duration
+	historyMax       int
+	dashboard        string
+	push             pushOptions
+	kubernetes       kubernetesOptions
+}
+
+// Command returns the program as a command.
+func Command() *cobra.Command {
+	cmd := runnable("unlocker")
+	cmd.Short = "removes distributed locks whose holders are gone"
+	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert
+about locks that are held for longer than their holders promised. With --policy=auto-unlock, it
+removes a lock when the deadline that its holder set has passed and the lock has alerted for long
+enough.
+
+Run two or more. All are active; no lock is removed twice. In etcd, it needs a role with readwrite
+permission for exactly the locks' prefix.`
+	cmd.Example = `  unlocker --policy=alert-only
+  unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
+  unlocker --policy=auto-unlock --sweep.dry-run`
+	again := runnable("run") // for command lines that like a verb
+	again.Short = "the same as unlocker without a command"
+	cmd.AddCommand(again, witnessCommand(), rulesCommand())
+	flags.Version(cmd, build.Current().Line("unlocker"))
+	flags.Bind(cmd, "UNLOCKER")
+	return cmd
+}
+
+// runnable returns a command that runs an unlocker.
+func runnable(name string) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use: name, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks: alert-only or auto-unlock; required")
+	o.sweep = flags.Policy(fs)
+	o.define(fs)
+	o.push.define(fs)
+	o.kubernetes.define(fs)
+	o.locks = flags.Locks(fs)
+	o.etcd = flags.Etcd(fs)
+	o.log = flags.Log(fs)
+	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second,
+		ShutdownTimeout: 20 * time.Second})
+	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
+		"`host:port` of an extra listener for probes only, without TLS or login")
+	return cmd
+}
+
+// define defines the unlocker's own flags.
+func (o *options) define(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil,
+		"`glob` of lock names that are never removed; * matches any text, including slashes; repeatable")
+	fs.BoolVar(&o.dryRun, "sweep.dry-run", false, "remove nothing, but log what would be removed")
+	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting),
+		"which locks get series of their own: alerting, all, none")
+	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
+		"maximum `number` of locks with series of their own, the most overdue first")
+	fs.StringSliceVar(&o.attributes, "metrics.label-attribute", []string{"team"},
+		"`ATTRIBUTE` of a lock's record, or LABEL=ATTRIBUTE, that becomes a label of the lock's series; comma-separated "+
+			"or repeated, five at most. The rules for Prometheus pass on the label team")
+	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
+		"how long the removal of a lock stays in the metrics")
+	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,
+		"how long to keep the record of how a removed lock ended")
+	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
+		"maximum `number` of such records, the newest ones; 0 is no limit")
+	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` of the dashboard, for links in alerts")
+}
+
+// rulesCommand returns the command that prints the alert rules of this build.
+func rulesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rules", Short: "the alert rules for Prometheus", Args: cobra.NoArgs,
+		Long: `Print the alert rules for Prometheus that belong to this version. docs/runbooks.md, which the
+alerts link to, says what each alert means and what to do about it.`,
+		Example: `  unlocker rules > /etc/prometheus/rules/unlocker.rules.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(deploy.Rules)
+			return err
+		},
+	}
+}
+
+// reload applies the current files of etcd's certificates and of the Alertmanagers. The web server and the login reread
+// theirs by themselves.
+func (o options) reload(r *components, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
+	return daemon.Reload{
+		Log: log,
+		Check: func() error {
+			for _, check := range []func() error{o.etcd.Check, o.web.Check, o.push.check} {
+				if err := check(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Use: func() int {
+			if client, err := o.push.client(); err == nil && r.pusher != nil {
+				r.alertmanager.now.Store(client)
+			}
+			return connections.Renew()
+		},
 	}
 }

@@ -2,10 +2,178 @@
 package term
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 
+	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
 	xterm "golang.org/x/term"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
+
+// cell is one cell of a table: visible text, and the colour in which a terminal shows it.
+type cell struct {
+	text   string
+	colour Colour
+}
+
+// Colour is the escape sequence that switches a colour on.
+type Colour string
+
+// The colours of cells.
+const (
+	NoColour Colour = ""
+	Red      Colour = "\x1b[31m"
+	Yellow   Colour = "\x1b[33m"
+	off      Colour = "\x1b[0m"
+)
+
+// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns
+// of all rows off the screen.
+const CellColumns = 80
+
+// Table is aligned text. Its first row may be a header.
+type Table struct {
+	Coloured bool
+	rows     [][]cell
+}
+
+// Row adds a row of visible texts.
+func (t *Table) Row(texts ...string) {
+	row := make([]cell, len(texts))
+	for i, text := range texts {
+		if i < len(texts)-1 {
+			text = Clip(text, CellColumns)
+		}
+		row[i] = cell{text: text}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// DropEmpty removes the column with this header if it is empty.
+func (t *Table) DropEmpty(header string) {
+	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
+	for _, row := range t.rows[1:] {
+		if row[column].text != None {
+			return
+		}
+	}
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, column, column+1)
+	}
+}
+
+// Paint colours a cell of the last row.
+func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
+
+// WriteRows writes the table unless it has nothing but a header.
+func (t *Table) WriteRows(w io.Writer) error {
+	if len(t.rows) < 2 {
+		return nil
+	}
+	return t.Write(w)
+}
+
+// Write writes the table, with two blanks between columns and none at the end of a line.
+func (t *Table) Write(w io.Writer) error {
+	widths := t.widths()
+	out := bufio.NewWriter(w)
+	for _, row := range t.rows {
+		for i, c := range row {
+			gap := ""
+			if i < len(row)-1 {
+				gap = strings.Repeat(" ", widths[i]-Columns(c.text)+2)
+			}
+			out.WriteString(t.painted(c) + gap)
+		}
+		out.WriteByte('\n')
+	}
+	return out.Flush()
+}
+
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], Columns(c.text))
+		}
+	}
+	return widths
+}
+
+func (t *Table) painted(c cell) string {
+	if !t.Coloured || c.colour == NoColour {
+		return c.text
+	}
+	return string(c.colour) + c.text + string(off)
+}
+
+// The output formats.
+const (
+	TableFormat = "table"
+	JSONFormat  = "json"
+	NameFormat  = "name"
+)
+
+// Format is the value of --output: one of a command's formats.
+type Format struct {
+	value string
+	of    []string
+}
+
+// Output gives the command its --output flag; the first format is the default.
+func Output(cmd *cobra.Command, formats ...string) *Format {
+	f := &Format{value: formats[0], of: formats}
+	cmd.Flags().VarP(f, "output", "o", "output format: "+strings.Join(formats, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+// String returns the chosen format.
+func (f *Format) String() string { return f.value }
+
+// Type names the values in help texts.
+func (f *Format) Type() string { return "format" }
+
+// Set sets the format.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(f.of, s) {
+		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))
+	}
+	f.value = s
+	return nil
+}
+
+// JSON reports whether the output is for programs.
+func (f *Format) JSON() bool { return f.value == JSONFormat }
+
+// Lines returns the lines of a text in visible form. Indentation stays, with tabs as blanks.
+func Lines(s string) []string {
+	var out []string
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
+		trimmed := strings.TrimLeft(line, " \t")
+		indent := strings.ReplaceAll(line[:len(line)-len(trimmed)], "\t", "    ")
+		out = append(out, indent+text.Visible(trimmed))
+	}
+	return out
+}
+
+// width counts terminal columns independently of the locale, so that a table looks the same everywhere.
+func width() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
+
+// Columns returns how many terminal columns visible text takes.
+func Columns(s string) int { return width().StringWidth(s) }
+
+// Clip shortens visible text to most columns; an ellipsis marks the cut.
+func Clip(s string, most int) string { return width().Truncate(s, most, "…") }
 
 // None stands for an unknown value in a table.
 const None = "-"

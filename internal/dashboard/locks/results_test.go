@@ -3,6 +3,8 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,5 +64,25 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 				t.Errorf("%q in %+v: %v", text, *r, got)
 			}
 		}
+	}
+}
+
+func TestASearchGoesNoFurtherWhenItsReaderLeaves(t *testing.T) {
+	locks := make([]*metadata.Record, 5000)
+	for i := range locks {
+		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}
+	}
+	s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
+		Policy: func() staleness.Policy { return staleness.Policy{} }}).Current(time.Now(), staleness.Moment{})
+	ctx, leave := context.WithCancel(t.Context())
+	var looked atomic.Int64
+	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Row, time.Time) bool {
+		looked.Add(1)
+		leave()
+		return true
+	}}}}
+	s.matching(ctx, q, time.Now())
+	if n := int(looked.Load()); n > len(locks)/10 { // each processor may look at one more
+		t.Errorf("it looked at %d locks", n)
 	}
 }

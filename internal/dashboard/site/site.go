@@ -3,8 +3,10 @@
 package site
 
 import (
+	"cmp"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -12,7 +14,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -52,4 +56,49 @@ func (s *Site) NotRead(err error) error {
 	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 		Detail: "etcd could not be asked: " + s.Config.Explain(err) + ".",
 		Retry:  history.RereadEvery}
+}
+
+// Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.
+func (s *Site) Mutexctl(command, lock string, flags ...string) string {
+	line := "mutexctl " + command + " "
+	if s.URLs.Cluster != "" {
+		line += "--cluster " + s.URLs.Cluster + " "
+	}
+	for _, word := range flags {
+		line += text.ShellWord(word) + " "
+	}
+	return line + text.ShellOperand(lock)
+}
+
+// OfHold are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word if
+// there is none yet, which mutexctl refuses and asks for.
+func OfHold(uuid, reason, ticket string) []string {
+	return append([]string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}, Flags("--ticket", ticket)...)
+}
+
+// Flags are the flags among these pairs of flag and value that have a value.
+func Flags(pairs ...string) []string {
+	var flags []string
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			flags = append(flags, pair...)
+		}
+	}
+	return flags
+}
+
+// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first.
+func (s *Site) Unclaimed() []unclaimed.Lock {
+	found, _ := s.Config.Unclaimed()
+	return found
+}
+
+// UnclaimedLock is the lock with this name if nobody takes it although somebody waits, else nil.
+func (s *Site) UnclaimedLock(name string) *unclaimed.Lock {
+	for _, l := range s.Unclaimed() {
+		if l.Name == name {
+			return &l
+		}
+	}
+	return nil
 }

@@ -25,6 +25,32 @@ func TestServerKeepsItsDataOverARestart(t *testing.T) {
 	}
 }
 
+func TestSpacesOfASharedEtcdDoNotMeet(t *testing.T) {
+	ctx := t.Context()
+	one, two := etcdtest.Shared(t), etcdtest.Shared(t)
+	if one.Endpoint() != two.Endpoint() {
+		t.Error("there are two of it")
+	}
+	mine := one.Client(t)
+	put(t, mine, "a", "1")
+	lease, err := mine.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, sees := range map[*clientv3.Client]bool{one.Client(t): true, two.Client(t): false} {
+		leases, err := c.Leases(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := get(t, c, "a") == "1"; got != sees || (len(leases.Leases) == 1) != sees {
+			t.Errorf("sees %v, leases %v, want %v", got, leases.Leases, sees)
+		}
+	}
+	if _, err := mine.Revoke(ctx, lease.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStopCutsAWatchOffAtOnce(t *testing.T) {
 	s := etcdtest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,218 @@
+// Package mutants puts faults into the code, one at a time, and wants a test to find each:
+//
+//	go test ./test/mutants                                 each fault has its place, and the test is there
+//	go test ./test/mutants -mutants all                    the test finds it
+//	go test ./test/mutants -v -mutants all -by-any         which tests of its package find it
+//
+// The files stay as they are: an overlay of the compiler has all faults, and a variable of the environment chooses one.
+// Guards of the protocol are left out by test/robustness, on the wire.
+package mutants_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	mutantsFlag = flag.String("mutants", "", "faults to put in, comma separated, or all")
+	byAnyFlag   = flag.Bool("by-any", false, "run all tests of the package for each, and log which of them find it")
+)
+
+// fault is a place in the code, and what is wrong there.
+type fault struct {
+	name  string
+	file  string // below the package of the test
+	right string
+	wrong string
+	found string // the test that finds it
+}
+
+// suite is the faults that the tests of a package find.
+type suite struct {
+	dir    string // below the repository
+	faults []fault
+}
+
+func in(dir string, faults ...[]fault) suite { return suite{dir, slices.Concat(faults...)} }
+
+// root is the repository.
+const root = "../.."
+
+func TestEachFaultIsFound(t *testing.T) {
+	replaced := overlay(t)
+	for _, s := range suites() {
+		t.Run(path.Base(s.dir), func(t *testing.T) {
+			tests := testsOf(t, s.dir)
+			for _, f := range s.faults {
+				if !slices.Contains(tests, f.found) {
+					t.Errorf("%s is found by %s, which %s does not have", f.name, f.found, s.dir)
+				}
+			}
+			chosen := slices.DeleteFunc(slices.Clone(s.faults), func(f fault) bool {
+				return *mutantsFlag != "all" && !slices.Contains(strings.Split(*mutantsFlag, ","), f.name)
+			})
+			if len(chosen) == 0 {
+				return
+			}
+			binary := build(t, s.dir, replaced)
+			var finders []string
+			for _, f := range chosen {
+				finders = append(finders, f.found)
+			}
+			if out, err := run(s.dir, binary, "", strings.Join(finders, "|")); err != nil {
+				t.Fatalf("tests fail without a fault: %s", out)
+			}
+			for _, f := range chosen {
+				t.Run(f.name, func(t *testing.T) { f.find(t, s.dir, binary) })
+			}
+		})
+	}
+}
+
+// find runs the test, or all tests, with the fault.
+func (f fault) find(t *testing.T, dir, binary string) {
+	if !*byAnyFlag {
+		if _, err := run(dir, binary, f.name, f.found); err == nil {
+			t.Errorf("%s does not find that %s is %s", f.found, f.right, f.wrong)
+		}
+		return
+	}
+	out, _ := run(dir, binary, f.name, ".*")
+	var finders []string
+	for _, m := range regexp.MustCompile(`(?m)^--- FAIL: (\w+)`).FindAllStringSubmatch(out, -1) {
+		finders = append(finders, m[1])
+	}
+	t.Logf("%s is found by %d: %s", f.name, len(finders), strings.Join(finders, " "))
+}
+
+func run(dir, binary, fault, test string) (out string, err error) {
+	cmd := exec.Command(binary, "-test.run=^("+test+")$", "-test.timeout=5m")
+	cmd.Dir = filepath.Join(root, dir)
+	cmd.Env = append(os.Environ(), "FAULT="+fault)
+	printed, err := cmd.CombinedOutput()
+	return string(printed), err
+}
+
+// testsOf are the tests of a package.
+func testsOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(source), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// overlay writes the files that have faults, with all of them in place, and returns where the compiler finds them.
+func overlay(t *testing.T) string {
+	t.Helper()
+	sources := map[string]string{}
+	for _, s := range suites() {
+		for _, f := range s.faults {
+			file := filepath.Join(root, s.dir, f.file)
+			if sources[file] == "" {
+				source, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources[file] = string(source)
+				sources[filepath.Join(filepath.Dir(file), "zz_faults.go")] = helper(t, file)
+			}
+			sources[file] = f.into(t, sources[file])
+		}
+	}
+	replace := map[string]string{}
+	temp := t.TempDir()
+	for file, source := range sources {
+		instead := filepath.Join(temp, fmt.Sprint(len(replace))+".go")
+		absolute, err := filepath.Abs(file)
+		if err == nil {
+			err = os.WriteFile(instead, []byte(source), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[absolute] = instead
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(temp, "overlay.json")
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// into puts the fault into a source.
+func (f fault) into(t *testing.T, source string) string {
+	t.Helper()
+	place := strings.NewReplacer("«", "", "»", "").Replace(f.right)
+	if n := strings.Count(source, place); n != 1 {
+		t.Errorf("%s: %q is %d times in %s", f.name, place, n, f.file)
+		return source
+	}
+	before, rest, marked := strings.Cut(f.right, "«")
+	right, after, _ := strings.Cut(rest, "»")
+	if !marked {
+		right = f.right
+		before = ""
+	}
+	return strings.Replace(source, place, fmt.Sprintf("%sfaultIf(%q, %s, %s)%s", before, f.name, f.wrong, right, after),
+		1)
+}
+
+// helper is a file of the same package, with what chooses between right and wrong.
+func helper(t *testing.T, file string) string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "package " + parsed.Name.Name + `
+
+import "os"
+
+var faultOn = os.Getenv("FAULT")
+
+func faultIf[T any](name string, wrong, right T) T {
+	if name == faultOn {
+		return wrong
+	}
+	return right
+}
+`
+}
+
+// build makes the test binary of a package.
+func build(t *testing.T, dir, overlay string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "test")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+dir)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}
