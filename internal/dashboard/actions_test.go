@@ -176,8 +176,8 @@ func refusals() []refusal {
 			says: "that you saw is over.", result: "conflict"},
 		{name: "when it was extended", verbs: "extend", fails: metadata.ErrChanged, status: 409,
 			says: "the lock was extended just now", result: "conflict"},
-		{name: "that makes no sense", verbs: gentle, fails: &protocol.RefusedError{Why: "the record is odd"}, status: 409,
-			says: "Nothing was done: the record is odd."},
+		{name: "that makes no sense", verbs: gentle, fails: &protocol.RefusedError{Why: "the record is odd"},
+			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",
 			result: "error"},
 		{name: "that etcd refuses", fails: errors.New("out of space"), status: 503,
@@ -226,7 +226,8 @@ func TestActionsAreRefused(t *testing.T) {
 				if n := v.count(t, d, result) - before; n != 1 {
 					t.Errorf("%s counts %v", result, n)
 				}
-				if log := s.log.String(); !strings.Contains(log, `"audit":"`+string(v.action)+`","result":"`+result+`"`) &&
+				audited := fmt.Sprintf(`"audit":%q,"result":%q`, v.action, result)
+				if log := s.log.String(); !strings.Contains(log, audited) &&
 					!strings.Contains(log, "another site was refused") {
 					t.Errorf("the log does not show it: %s", log)
 				}
