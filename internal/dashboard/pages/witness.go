@@ -90,7 +90,8 @@ func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 			Say(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
 		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
-			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.How, site.MaxLineShown)).Say(". The lock stays until that has ended, too.")
+			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.How, site.MaxLineShown)).
+			Say(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil:
 		said := phrase.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
 		if how := r.Suspicion.How; how != "" {
