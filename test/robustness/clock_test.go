@@ -19,7 +19,7 @@ const clockVariable = "ROBUSTNESS_CLOCK"
 // that is shipped.
 var shifts = []struct{ dir, file, old, new string }{
 	{"pkg/sweeper", "config.go", "c.Now = time.Now\n", "c.Now = func() time.Time { return shifted(time.Now()) }\n"},
-	{"internal/etcdconn", "clock.go", "asked.Add(took / 2)", "shifted(asked.Add(took / 2))"},
+	{"internal/etcdconn", "etcdconn.go", "asked.Add(took / 2)", "shifted(asked.Add(took / 2))"},
 }
 
 // shifted is the source of the clock that can be set.
