@@ -141,6 +141,9 @@ func (b *bout) once(ctx context.Context, id int, name string) error {
 			b.violations.Add(1)
 		}
 		runtime.Gosched() // gives intruders a chance
+		if b.work.Hold > 0 {
+			rest(ctx, b.work.Hold)
+		}
 		passed = b.last.Swap(int64(id+1)) != int64(id+1)
 		b.inside.Add(-1)
 	}

@@ -84,11 +84,18 @@ func (t Turn) Rate(handOvers bool) float64 {
 	return float64(t.Done) / t.Seconds
 }
 
+// Idle returns how long the lock was held by nobody between two holders, in milliseconds.
+func (t Turn) Idle(hold time.Duration) float64 {
+	return (t.Seconds/float64(t.Done) - hold.Seconds()) * 1000
+}
+
 // Work is one workload.
 type Work struct {
 	Name    string
 	Clients int
 	Contend bool          // for one lock; otherwise each client has its own
+	Hold    time.Duration // how long a client keeps the lock
+	Apart   bool          // each client has a connection of its own, as if it were a process
 	Length  time.Duration // of the measured part of a turn
 	// before that, how long to wait until every client has had the lock once
 	MaxStart time.Duration
@@ -116,7 +123,7 @@ func Run(ctx context.Context, w Work, contestants []Contestant, rounds int, told
 }
 
 func turn(ctx context.Context, w Work, c Contestant, name string) (Turn, error) {
-	clients, end, err := clients(ctx, c, w.Clients)
+	clients, end, err := clients(ctx, c, w)
 	defer end()
 	if err != nil {
 		return Turn{}, err
@@ -126,8 +133,8 @@ func turn(ctx context.Context, w Work, c Contestant, name string) (Turn, error) 
 	return b.run(ctx)
 }
 
-// clients returns n clients on new connections, and a function that closes them.
-func clients(ctx context.Context, c Contestant, n int) (all []Client, end func(), err error) {
+// clients returns the clients of a workload on new connections, and a function that closes them.
+func clients(ctx context.Context, c Contestant, w Work) (all []Client, end func(), err error) {
 	var connections []Connection
 	end = func() {
 		var closing sync.WaitGroup
@@ -136,8 +143,8 @@ func clients(ctx context.Context, c Contestant, n int) (all []Client, end func()
 		}
 		closing.Wait()
 	}
-	for i := range n {
-		if i%perConnection == 0 {
+	for i := range w.Clients {
+		if w.Apart || i%perConnection == 0 {
 			connection, err := c.Connect(ctx)
 			if err != nil {
 				return nil, end, err

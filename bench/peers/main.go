@@ -29,6 +29,8 @@ type options struct {
 	dir     string
 	work    string
 	waiters string
+	hold    time.Duration
+	apart   bool
 	only    string
 	steps   bool
 	proto   bool
@@ -48,6 +50,8 @@ func main() {
 	flag.StringVar(&o.work, "work", "latency,throughput,handover", "the workloads")
 	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000",
 		"how many clients wait for one lock in the workload handover")
+	flag.DurationVar(&o.hold, "hold", 0, "how long clients keep the lock in the workload handover")
+	flag.BoolVar(&o.apart, "apart", false, "give each client of the workload handover a connection of its own")
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
@@ -133,8 +137,8 @@ func (o options) works() (works []contest.Work, err error) {
 				if err != nil || waiters < 2 {
 					return nil, fmt.Errorf("-waiters: %q is not a number of waiters", n)
 				}
-				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn,
-					MaxStart: o.start})
+				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Hold: o.hold,
+					Apart: o.apart, Length: o.turn, MaxStart: o.start})
 			}
 		default:
 			return nil, fmt.Errorf("-work: %q is none of %s, %s, %s", name, latency, throughput, handover)

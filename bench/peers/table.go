@@ -17,7 +17,7 @@ func table(w contest.Work, contestants []contest.Contestant, turns []contest.Tur
 		"watch msgs", "watch answers", "commits", "server CPU µs", "client CPU µs",
 		"client allocs"}
 	if w.Contend {
-		head = append(head, "Jain", "served", "violations")
+		head = append(head, "Jain", "served", "violations", "idle between two holders, ms")
 	}
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	ourRates := rates(w, contest.Of(turns, us))
@@ -104,7 +104,8 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 		}
 		cells = append(cells,
 			ratio(median(own, func(t contest.Turn) float64 { return t.Jain })),
-			number(median(own, func(t contest.Turn) float64 { return float64(t.Served) })), fmt.Sprint(violations))
+			number(median(own, func(t contest.Turn) float64 { return float64(t.Served) })), fmt.Sprint(violations),
+			number(median(own, func(t contest.Turn) float64 { return t.Idle(w.Hold) })))
 	}
 	return cells
 }
