@@ -1,10 +1,22 @@
+// Package host proves that holders of locks have ended, because it runs on their machine: it follows the locks
+// in etcd, keeps those that processes of this machine hold, watches these processes, and states the end of one as soon
+// as the kernel tells of it (docs/protocol.md, Dead holders).
+//
+// It would rather be silent than wrong. It states an end only of a process that it watched, or that is certainly not
+// there: by its boot id, its pid namespace, its process id and the time when it began.
 package host
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2/maybe"
 
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 )
@@ -60,4 +72,90 @@ func readMachine(p proc, pid int) (Machine, error) {
 		return Machine{}, err
 	}
 	return Machine{BootID: strings.TrimSpace(string(boot)), Hostname: hostname, Namespace: inode}, nil
+}
+
+// maxBoots is how many boots of the machine are remembered: no lock is held for longer.
+const maxBoots = 32
+
+// boots is what a witness remembers from one boot of its machine to the next.
+type boots struct {
+	Machine  string   `json:"machine"`           // /etc/machine-id
+	Product  string   `json:"product,omitempty"` // of the board or the virtual machine, where it may be read
+	Hostname string   `json:"hostname"`
+	Boots    []string `json:"boots"` // boot ids, oldest first
+}
+
+// RememberBoots adds the present boot of the machine to those that the file in this directory remembers, and returns
+// the machine with the earlier ones. A file that another machine wrote, because its disk was copied, is started anew:
+// then forgotten is true. Two machines that are alike in everything must not share the directory.
+func RememberBoots(m Machine, dir string) (with Machine, forgotten bool, err error) {
+	return rememberBoots(m, dir, fingerprint{
+		machine: []string{"/etc/machine-id", "/var/lib/dbus/machine-id"},
+		product: []string{"/sys/class/dmi/id/product_uuid", "/sys/class/dmi/id/board_serial"},
+	})
+}
+
+// fingerprint is the files that tell machines apart: of each kind the first that can be read.
+type fingerprint struct{ machine, product []string }
+
+func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgotten bool, err error) {
+	file := filepath.Join(dir, "boots.json")
+	now := boots{Machine: first(id.machine), Product: first(id.product), Hostname: m.Hostname}
+	if now.Machine == "" {
+		return m, false, errors.New("this machine has no /etc/machine-id: without it a reboot cannot be told from " +
+			"another machine")
+	}
+	before, err := readBoots(file)
+	if err != nil {
+		return m, false, err
+	}
+	if forgotten = len(before.Boots) > 0 && !before.same(now); !forgotten {
+		now.Boots = before.Boots
+	}
+	now.Boots = append(slices.DeleteFunc(now.Boots, func(id string) bool { return id == m.BootID }), m.BootID)
+	now.Boots = now.Boots[max(0, len(now.Boots)-maxBoots):]
+	if err := now.write(file); err != nil {
+		return m, false, err
+	}
+	m.Earlier = now.Boots[:len(now.Boots)-1]
+	return m, forgotten, nil
+}
+
+// same reports whether both are of one machine. What one of them could not read says nothing.
+func (b boots) same(other boots) bool {
+	return b.Machine == other.Machine && b.Hostname == other.Hostname &&
+		(b.Product == "" || other.Product == "" || b.Product == other.Product)
+}
+
+func readBoots(file string) (b boots, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return boots{}, nil
+	}
+	if err != nil {
+		return boots{}, err
+	}
+	if err := json.Unmarshal(text, &b); err != nil {
+		return boots{}, fmt.Errorf("%s is not what a witness wrote: delete it", file)
+	}
+	return b, nil
+}
+
+// write replaces the file as a whole, or not at all.
+func (b boots) write(file string) error {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return maybe.WriteFile(file, append(text, '\n'), 0o600)
+}
+
+// first is the text of the first file that can be read.
+func first(files []string) string {
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			return strings.TrimSpace(string(text))
+		}
+	}
+	return ""
 }

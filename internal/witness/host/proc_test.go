@@ -1,12 +1,15 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+var errNoHandle = errors.New("this kernel has no handles")
 
 // fake is a /proc made of files.
 type fake struct {

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -255,8 +254,6 @@ func (w *world) watches(one witness, n int) {
 		return watched == n
 	})
 }
-
-var errNoHandle = errors.New("this kernel has no handles")
 
 func noHandles(one *Witness) {
 	one.processes.open = func(int64) (*handle, error) { return nil, errNoHandle }
