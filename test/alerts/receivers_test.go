@@ -534,9 +534,9 @@ func TestWhatHasHappenedIsToldOnce(t *testing.T) {
 			EndedAt: metadata.Time{Time: now.Add(5*time.Second - 15*time.Minute)}})
 	}
 	r.shows(now, "slack of an event", r.wants("/slack#locks", "Lock reports/job was auto-unlocked."))
-	r.wants("/slack#payments", "was removed")
-	r.wants("payments-on-call@example.org", "was removed")
-	r.wants("/opsgenie/v2/alerts", "was removed")
+	r.wants("/slack#payments", "was auto-unlocked")
+	r.wants("payments-on-call@example.org", "was auto-unlocked")
+	r.wants("/opsgenie/v2/alerts", "was auto-unlocked")
 	r.wants("/webhook", `"status": "resolved"`) // a program may want to know
 	proctest.Eventually(t, "Alertmanager forgets them", func() error { return quiet(am, "UnlockerLockAutoUnlocked") })
 	one.die()
@@ -548,7 +548,7 @@ func TestWhatHasHappenedIsToldOnce(t *testing.T) {
 		r.wants(to, "is held longer")
 		for _, m := range r.all(to) {
 			text := m.readable(t)
-			if strings.Contains(text, "Resolved") || strings.Count(text, "was removed by") > 1 {
+			if strings.Contains(text, "Resolved") || strings.Count(text, "was auto-unlocked") > 1 {
 				t.Errorf("%s is told\n%s", to, text)
 			}
 		}
