@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,33 +16,54 @@ import (
 // A statement that assigns three values at once hides which belongs to which name. Swaps, and the headers of for, if
 // and switch, have no other way.
 func TestAStatementAssignsOneThought(t *testing.T) {
-	files := 0
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
-			return filepath.SkipDir
-		case !strings.HasSuffix(file, ".go"):
-			return nil
-		}
-		files++
-		set := token.NewFileSet()
-		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+	for set, tree := range goFiles(t) {
 		for _, at := range packed(tree) {
 			t.Errorf("%v assigns three values or more at once: a statement of its own for each is read once",
 				set.Position(at))
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	if files < 100 {
-		t.Errorf("only %d files were read", files)
+}
+
+// A package comment that stops in mid-sentence was cut when its file was moved or merged. An example may end it.
+func TestPackageCommentsEndWithASentence(t *testing.T) {
+	for set, tree := range goFiles(t) {
+		lines := strings.Split(strings.TrimRight(tree.Doc.Text(), "\n"), "\n")
+		last := lines[len(lines)-1]
+		if strings.HasPrefix(last, "\t") || last == "" || strings.HasSuffix(last, ".") {
+			continue
+		}
+		t.Errorf("%v: the package comment stops in mid-sentence", set.Position(tree.Package))
+	}
+}
+
+// goFiles parses all Go files of the repository.
+func goFiles(t *testing.T) iter.Seq2[*token.FileSet, *ast.File] {
+	return func(yield func(*token.FileSet, *ast.File) bool) {
+		t.Helper()
+		files := 0
+		err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
+				return filepath.SkipDir
+			case !strings.HasSuffix(file, ".go"):
+				return nil
+			}
+			files++
+			set := token.NewFileSet()
+			tree, err := parser.ParseFile(set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err == nil && !yield(set, tree) {
+				return fs.SkipAll
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files < 100 {
+			t.Errorf("only %d files were read", files)
+		}
 	}
 }
 

@@ -65,10 +65,13 @@ func (o *historyOptions) run(ctx context.Context) error {
 			}
 			continue
 		}
-		how, _ := metadata.EndingOf(e.Ended)
+		how := shortText(e.Ended)
+		if words, known := metadata.EndingOf(e.Ended); known {
+			how = words.Word
+		}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
 			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
-			how.Word, shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
+			how, shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
 			orNone(lookedAtBy(&e)),
 			shortText(e.Owner), hostPID(&e.Holder), age(e.LockedAt.Time, e.EndedAt.Time))
 	}

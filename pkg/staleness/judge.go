@@ -12,7 +12,8 @@
 // that, the unlocker's wall clock is verified, and there was no gap. After a gap, and for a lock that alerts late, it
 // takes MinWarning from there; with an unverified clock after a restart, the lock's time to live.
 //
-// The
+// The package is pure: no clock, no I/O, no etcd. Time is a parameter and has two clocks: the wall clock, because
+// another machine wrote the deadlines of a record, and this process's monotonic clock, because a wall clock may jump.
 package staleness
 
 import (

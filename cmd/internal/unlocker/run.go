@@ -1,4 +1,5 @@
-// Package unlocker is the unlocker as a command: its flags, its wiring, its status page. It is a
+// Package unlocker is the unlocker as a command: its flags, its wiring, its status page. It is a package so that
+// mutexdev can run the same program.
 package unlocker
 
 import (
