@@ -23,6 +23,7 @@ echo ready
 while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 
 func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	dir := t.TempDir()
@@ -73,6 +74,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 
 // An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
 func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Stop()
 	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -104,6 +106,7 @@ func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
 }
 
 func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	proxy.Stall()
@@ -125,6 +128,7 @@ func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 
 // Waiting for a lock to become free survives a restart of etcd.
 func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := server.Client(t)
 	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)

@@ -17,9 +17,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) {
+	proctest.Overlap()
 	testscript.Main(m, map[string]func(){"mutexctl": mutexctl})
 }
 

@@ -21,6 +21,7 @@ import (
 )
 
 func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	server.Stop()
@@ -43,6 +44,7 @@ func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {
 }
 
 func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	file := write(t, "secret\n")
@@ -102,6 +104,7 @@ func token(t *testing.T, server *etcdtest.Server) string {
 }
 
 func TestUserIsNoObstacleWithoutAuth(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, User: "u", Password: "secret"})
 	if _, err := c.Put(limit(t, 10*time.Second), "a", "1"); err != nil {
@@ -110,6 +113,7 @@ func TestUserIsNoObstacleWithoutAuth(t *testing.T) {
 }
 
 func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.ClientCerts())
 	stranger := etcdtest.NewCA(t)
 	wrongCert, wrongKey := stranger.Issue(t, "u")
@@ -130,6 +134,7 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 }
 
 func TestTransactionIsSentOnce(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	c := connect(t, etcdconn.Settings{Endpoints: []string{proxy.Endpoint()}})

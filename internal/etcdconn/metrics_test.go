@@ -15,6 +15,7 @@ import (
 )
 
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
 	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
@@ -49,6 +50,7 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
 func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
 	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),

@@ -19,6 +19,7 @@ import (
 )
 
 func TestProveSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	plain := etcdtest.Start(t)
 	secure := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
@@ -103,6 +104,7 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestFullStoreIsExplained(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	server.Fill(t, "fill")
 	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}})
@@ -117,6 +119,7 @@ func TestFullStoreIsExplained(t *testing.T) {
 }
 
 func TestLostMajorityIsExplained(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	left := m.Leader(t)
 	for i := range 3 {
@@ -158,6 +161,7 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 
 // To return one key of a range etcd counts all others: half a second with a million locks.
 func TestProveHasEtcdCountNothing(t *testing.T) {
+	t.Parallel()
 	var reply *pb.RangeResponse
 	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {

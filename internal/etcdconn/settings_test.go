@@ -11,6 +11,7 @@ import (
 )
 
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")
@@ -81,6 +82,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 }
 
 func TestSettingsThatCanWorkAreTaken(t *testing.T) {
+	t.Parallel()
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	for name, change := range map[string]func(*etcdconn.Settings){
@@ -107,6 +109,7 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 }
 
 func TestMembersTellTheirTimeOfDay(t *testing.T) {
+	t.Parallel()
 	plain := etcdtest.Start(t)
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
 	cert, key := mutual.CA().Issue(t, "u")

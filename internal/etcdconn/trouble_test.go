@@ -33,6 +33,7 @@ func (b *book) count(text string) int {
 }
 
 func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	log := &book{}
 	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop())

@@ -35,6 +35,7 @@ func withdrawal(r *metadata.Record) protocol.Action {
 }
 
 func TestAcknowledge(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	a := wanted(protocol.ActionAcknowledge, r)
@@ -73,6 +74,7 @@ func (w world) lease(lock string) int64 {
 
 // The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone.
 func TestTheLastAcknowledgementWins(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann")
@@ -95,6 +97,7 @@ func TestTheLastAcknowledgementWins(t *testing.T) {
 }
 
 func TestWithdrawAcknowledgement(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
 	a := withdrawal(r)
@@ -117,6 +120,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 
 // Nobody withdraws what another person wrote since.
 func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	seen := w.acknowledged(r, "ann")
@@ -130,6 +134,7 @@ func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
 }
 
 func TestALostWithdrawal(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		committed, replaced bool
 		wants               error
@@ -164,6 +169,7 @@ func TestALostWithdrawal(t *testing.T) {
 
 // What is refused leaves no lease behind, which would stay for a day.
 func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann") // the lease of the audit trail is there from now on
@@ -183,6 +189,7 @@ func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
 
 // The end of the hold is the end of its acknowledgement, however it ends.
 func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
 	if err := w.do(r, action(r)); err != nil {

@@ -22,6 +22,7 @@ import (
 var errLost = status.Error(codes.Unavailable, "the answer got lost")
 
 func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var removals []metadata.Removal
 	for i := range 200 {
@@ -55,6 +56,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 
 // The lease for the next call is there when a call ended with a full batch, and not before.
 func TestTheNextLeaseIsGrantedWhileAFullBatchIsRemoved(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	leases := func() int {
 		all, err := w.etcd.Leases(t.Context())
@@ -98,6 +100,7 @@ func (w world) release(r *metadata.Record) {
 }
 
 func TestAutoUnlockOfNothing(t *testing.T) {
+	t.Parallel()
 	if got := start(t).AutoUnlock(t.Context(), nil); len(got) != 0 {
 		t.Error(got)
 	}
@@ -105,6 +108,7 @@ func TestAutoUnlockOfNothing(t *testing.T) {
 
 // Every hostile record we know of, removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	full := map[string]any{}
 	for i := range metadata.MaxAttributes {
@@ -147,6 +151,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 }
 
 func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	first := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("a", uuid(1)))})
 	leases, err := w.etcd.Leases(t.Context())
@@ -171,6 +176,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 }
 
 func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
+	t.Parallel()
 	line := &wire{}
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	var removals []metadata.Removal
@@ -196,6 +202,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 }
 
 func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
+	t.Parallel()
 	line := &wire{}
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	var removals []metadata.Removal
@@ -219,6 +226,7 @@ func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
 }
 
 func TestAutoUnlockWithALostAnswer(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		committed bool
 		check     func(error) bool
@@ -274,6 +282,7 @@ func writes(req *pb.TxnRequest) bool {
 
 // A batch holds both kinds of removals, and each has its own guards.
 func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var removals []metadata.Removal
 	for i := range 6 {

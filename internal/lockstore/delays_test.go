@@ -38,6 +38,7 @@ func (w world) leaseOf(lock string) (clientv3.LeaseID, int64) {
 }
 
 func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var removals []metadata.Removal
 	for i := range 64 {
@@ -81,6 +82,7 @@ func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
 }
 
 func TestNoDelayFollowsADeadHolder(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
@@ -102,6 +104,7 @@ func TestNoDelayFollowsADeadHolder(t *testing.T) {
 }
 
 func TestForceUnlockWithADelay(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
@@ -119,6 +122,7 @@ func TestForceUnlockWithADelay(t *testing.T) {
 
 // A lease that somebody revoked is replaced, and everything is done once.
 func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	held := w.hold("a", uuid(1))
 	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(held, time.Minute)}); errs[0] != nil {
@@ -139,6 +143,7 @@ func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 
 // A removal that took long does not shorten the delay: its lease is renewed.
 func TestADelayLastsFromTheRemovalOn(t *testing.T) {
+	t.Parallel()
 	var renewed atomic.Int32
 	line := &wire{any: func(method string) error {
 		if method == "LeaseKeepAlive" {
@@ -169,6 +174,7 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 
 // What holders write cannot keep their locks from being removed.
 func TestADelayAfterAHostileHold(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
 	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
@@ -187,6 +193,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 }
 
 func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	end := func(d metadata.Delay, id string) error {
 		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
@@ -225,6 +232,7 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 }
 
 func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	for name, done := range map[string]bool{"though it was done": true, "and which was not done": false} {
 		t.Run(name, func(t *testing.T) {
 			line := &wire{}

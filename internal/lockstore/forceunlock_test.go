@@ -26,6 +26,7 @@ func action(r *metadata.Record) protocol.Action {
 }
 
 func TestForceUnlock(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
@@ -51,6 +52,7 @@ func TestForceUnlock(t *testing.T) {
 }
 
 func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.release(r)
@@ -72,6 +74,7 @@ func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
 }
 
 func TestForceUnlockInAFullEtcd(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	var log bytes.Buffer
 	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
@@ -95,6 +98,7 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 }
 
 func TestForceUnlockWithALostAnswer(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		committed, late bool
 		check           func(error) bool
@@ -136,6 +140,7 @@ func TestForceUnlockWithALostAnswer(t *testing.T) {
 
 // An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
 func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
+	t.Parallel()
 	for name, then := range map[string]func(w world, line *wire){
 		"and nobody took it since":  func(world, *wire) {},
 		"and another took it since": func(w world, _ *wire) { w.hold("a", uuid(2)) },

@@ -22,6 +22,7 @@ import (
 )
 
 func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for i := range 5 {
 		r := w.hold("a", uuid(10-i))
@@ -51,6 +52,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 }
 
 func TestAnnounce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	p := metadata.Presence{ID: "u1", Now: metadata.Time{Time: at}, Mode: "auto-unlock"}
 	var last lockstore.Head
@@ -124,6 +126,7 @@ func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 }
 
 func TestAnnounceFailsInAFullEtcd(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	w := on(t, s.Client(t))
 	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); err != nil {

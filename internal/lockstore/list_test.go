@@ -33,6 +33,7 @@ func olderThan37() *wire {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,7 @@ func TestList(t *testing.T) {
 
 // Whoever may take locks may write a megabyte into each key.
 func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
+	t.Parallel()
 	line := olderThan37()
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	want := []string{}
@@ -92,6 +94,7 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
 func TestListIsOfOneRevision(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +130,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 }
 
 func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for i := range 200 {
 		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
@@ -152,6 +156,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 }
 
 func TestListEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for i := range 100 {
 		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
@@ -163,6 +168,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	if d, _, err := w.Get(t.Context(), "a/b"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
 		t.Errorf("lock that nobody holds: %+v, %v", d, err)
@@ -180,6 +186,7 @@ func TestGet(t *testing.T) {
 }
 
 func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.hold("a", uuid(1))
 	for i := range 1500 {
@@ -192,6 +199,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 }
 
 func TestThousandsOfAttributesHideNoField(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.hold("a", uuid(1))
 	w.putFields("a", many("a%04d", 1100), "x") // before all fields in the order of keys
@@ -253,6 +261,7 @@ func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 
 // A client that counts etcd's answers must not see aborted lists where nothing was wrong.
 func TestASuccessfulListEndsItsStreams(t *testing.T) {
+	t.Parallel()
 	ends := make(chan error, 1000)
 	line := &wire{ended: func(err error) { ends <- err }}
 	w := on(t, line.client(t, etcdtest.Start(t)))

@@ -33,6 +33,7 @@ func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
 }
 
 func TestAskHolder(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
@@ -53,6 +54,7 @@ func TestAskHolder(t *testing.T) {
 }
 
 func TestExtendMovesBothDeadlines(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		now                   time.Time
 		alertAt, autoUnlockAt time.Time // wanted
@@ -87,6 +89,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 
 // A deadline moves between the read and the action: the operator's decision is out of date.
 func TestExtendAfterTheHolderExtended(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.alive(r, at.Add(time.Hour))
@@ -98,6 +101,7 @@ func TestExtendAfterTheHolderExtended(t *testing.T) {
 }
 
 func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
+	t.Parallel()
 	for what, left := range marks {
 		t.Run(string(what), func(t *testing.T) {
 			w := start(t)
@@ -119,6 +123,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 }
 
 func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
+	t.Parallel()
 	for what := range marks {
 		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
@@ -163,6 +168,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 
 // Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
 func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
+	t.Parallel()
 	line := &wire{}
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	r := w.hold("a", uuid(1))
@@ -177,6 +183,7 @@ func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 }
 
 func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
+	t.Parallel()
 	for what, left := range marks {
 		t.Run(string(what), func(t *testing.T) {
 			s := etcdtest.Start(t, etcdtest.Quota(4<<20))
@@ -207,6 +214,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 }
 
 func TestWhatOperatorsCannotDo(t *testing.T) {
+	t.Parallel()
 	type change = func(r *metadata.Record, a *protocol.Action)
 	reason := func(reason string) change {
 		return func(_ *metadata.Record, a *protocol.Action) { a.Reason = reason }

@@ -10,6 +10,7 @@ import (
 
 // Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	// What holding a lock writes lies between the keys "a…" and "v…".
 	cases := map[string]struct{ fields, foreign []string }{

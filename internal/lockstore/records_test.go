@@ -26,6 +26,7 @@ func (w world) names(prefix string) []string {
 }
 
 func TestRecordsOfThePrefix(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +52,7 @@ func TestRecordsOfThePrefix(t *testing.T) {
 }
 
 func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.hold("b", uuid(2))
@@ -74,6 +76,7 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 }
 
 func TestRecordsEndEarly(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +100,7 @@ func TestRecordsEndEarly(t *testing.T) {
 }
 
 func TestLookIsOneLockAtOneRevision(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	permits := func(d *metadata.Draft) {
 		d.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits, metadata.AttributePermits: 1,

@@ -24,6 +24,7 @@ func death(r *metadata.Record) metadata.Statement {
 }
 
 func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
@@ -58,6 +59,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	wrong := *r
@@ -105,6 +107,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 }
 
 func TestStateWhoseAnswerIsLostIsRepeated(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	line := &wire{}
 	w := on(t, line.client(t, server))
@@ -128,6 +131,7 @@ func TestStateWhoseAnswerIsLostIsRepeated(t *testing.T) {
 }
 
 func TestALeaseThatIsGoneIsReplaced(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	if err := w.State(t.Context(), death(w.hold("a", uuid(1)))); err != nil {
 		t.Fatal(err)
@@ -145,6 +149,7 @@ func TestALeaseThatIsGoneIsReplaced(t *testing.T) {
 }
 
 func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	root := on(t, server.Client(t))
 	r := root.hold("a", uuid(1))

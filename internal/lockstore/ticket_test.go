@@ -8,6 +8,7 @@ import (
 )
 
 func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	key := w.l.Ticket("a", "1")
 	behind := w.l.Ticket("a", "11")

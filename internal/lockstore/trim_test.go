@@ -24,6 +24,7 @@ func (w world) endings(n int) (keys []string) {
 }
 
 func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.endings(200)
 	w.hold("a", uuid(1000))
@@ -46,6 +47,7 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 }
 
 func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	var wire wire
 	w := on(t, wire.client(t, s))
@@ -64,6 +66,7 @@ func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
 }
 
 func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	w := on(t, s.Client(t))
 	w.endings(5)
@@ -74,6 +77,7 @@ func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
 }
 
 func TestTrimHistoryEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.endings(100)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -75,6 +75,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 }
 
 func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	n := 0
 	if err := w.WatchLock(t.Context(), "a", func() bool { n++; return true }); err != nil || n != 1 {
@@ -83,6 +84,7 @@ func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
 }
 
 func TestWatchLockSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	w := on(t, server.Client(t))
 	ctx, stop := context.WithCancel(t.Context())

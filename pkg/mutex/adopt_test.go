@@ -31,6 +31,7 @@ func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mu
 }
 
 func TestChildHoldsWhatItsParentTook(t *testing.T) {
+	t.Parallel()
 	etcd, parent, locks := family(t, mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
 	child := adopt(t, locks, parent.UUID())
 	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() ||
@@ -97,6 +98,7 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 }
 
 func TestEachSeesThatTheOtherExtends(t *testing.T) {
+	t.Parallel()
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Minute))
 	child := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(time.Hour))
 	if err := child.Alive(context.Background()); err != nil {

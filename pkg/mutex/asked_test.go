@@ -300,6 +300,7 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 }
 
 func TestWatchOfARealEtcdTellsOfARequest(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	l := take(t, newClient(t, etcd), "a")
 	asked := l.Asked()

@@ -56,6 +56,7 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 }
 
 func TestWorkWithoutALockIsToldSo(t *testing.T) {
+	t.Parallel()
 	const says = "no lock is held here: the context is neither that of Do nor that of a lock"
 	none := map[string]*mutex.Lock{"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {}}
 	for name, l := range none {
@@ -110,6 +111,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 }
 
 func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	both := heldTogether(t, etcd, locks)
@@ -152,6 +154,7 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 }
 
 func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	both := heldTogether(t, etcd, locks)

@@ -13,6 +13,7 @@ import (
 
 // Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
 func TestCloseWhileManyWait(t *testing.T) {
+	t.Parallel()
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	etcdtest.Put(t, etcd, "/state", "ready")
@@ -43,6 +44,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	etcdtest.Put(t, etcd, "/state", "broken")
@@ -82,6 +84,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
@@ -153,6 +156,7 @@ func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	locks := newClient(t, server.Through(t, proxy.Endpoint()))
@@ -200,6 +204,7 @@ func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[h
 }
 
 func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
@@ -222,6 +227,7 @@ func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
 }
 
 func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	other := newClient(t, server.Client(t))
@@ -243,6 +249,7 @@ func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Shared(t)
 	etcd := server.Client(t)
 	other := newClient(t, server.Client(t))
@@ -313,6 +320,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 }
 
 func TestConditionsDoNotPassTheQueue(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		write := mutex.Then(clientv3.OpPut("/x", ""))

@@ -212,6 +212,7 @@ func TestAClientThatDoesNotKnowDelays(t *testing.T) {
 
 // What is written there does not matter, only that it is.
 func TestADelayThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
@@ -234,6 +235,7 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 }
 
 func TestLockDelaysThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, etcdtest.Shared(t).Client(t))
 	for _, d := range []time.Duration{-1, -time.Second, time.Hour + 1} {
 		if _, err := c.TryLock(context.Background(), "a", mutex.LockDelay(d)); err == nil ||
@@ -244,6 +246,7 @@ func TestLockDelaysThatMakeNoSense(t *testing.T) {
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	c := newClient(t, etcd)
 	for _, d := range []struct {

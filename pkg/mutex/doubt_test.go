@@ -159,6 +159,7 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 // An unanswered attempt from before its waiter joined the queue must not overtake earlier waiters: it would wait for
 // them, and they for it.
 func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		holder := take(t, q.client(), "a")
 		etcd := q.connect(t)
@@ -250,6 +251,7 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 
 // Leftovers of a record that only lost its uuid, deleted or leased, do not become part of the next hold.
 func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		etcd := q.etcd
 		for field, value := range map[string]string{

@@ -178,7 +178,7 @@ func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 				l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
-				time.Sleep(5 * time.Minute)
+				time.Sleep(5*time.Minute + time.Second) // between two heartbeats
 				give(t, f, time.Hour, 0)
 				granted := f.record(t, "a").AutoUnlockAt
 				death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(),

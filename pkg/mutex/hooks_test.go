@@ -246,6 +246,7 @@ func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
 }
 
 func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
+	t.Parallel()
 	type key struct{}
 	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any

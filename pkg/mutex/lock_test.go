@@ -16,6 +16,7 @@ import (
 )
 
 func TestRecord(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	before := time.Now()
@@ -60,6 +61,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTryLockTellsWhoHoldsIt(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
@@ -109,6 +111,7 @@ func TestLockEndsWithItsContext(t *testing.T) {
 }
 
 func TestReleaseWakesTheWaiter(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
@@ -173,6 +176,7 @@ func TestMutualExclusion(t *testing.T) {
 }
 
 func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	now := time.Now().Truncate(time.Second) // the client truncates, too
@@ -197,6 +201,7 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 }
 
 func TestHostileRecord(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	for field, value := range map[string]string{
@@ -221,6 +226,7 @@ func TestHostileRecord(t *testing.T) {
 }
 
 func TestUnlockTwice(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
@@ -243,6 +249,7 @@ func TestUnlockTwice(t *testing.T) {
 }
 
 func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -260,6 +267,7 @@ func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 }
 
 func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	defer func() {
@@ -274,6 +282,7 @@ func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
 }
 
 func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
@@ -299,6 +308,7 @@ func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
 }
 
 func TestNamesThatLookLikePathsDoNotMeet(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	var held []*mutex.Lock
@@ -319,6 +329,7 @@ func TestNamesThatLookLikePathsDoNotMeet(t *testing.T) {
 }
 
 func TestClosedClientTakesNoLocks(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
@@ -379,6 +390,7 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 }
 
 func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute),

@@ -16,6 +16,7 @@ import (
 )
 
 func TestHoldThatSomebodyEnds(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		end  func(t *testing.T, etcd *clientv3.Client)
@@ -106,6 +107,7 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 }
 
 func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
@@ -124,6 +126,7 @@ func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 }
 
 func TestWatchThatBreaksIsOpenedAgain(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)
 	watches := spyOnWatches(etcd)
@@ -157,6 +160,7 @@ func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
 }
 
 func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	l := take(t, newClient(t, etcd), "a")

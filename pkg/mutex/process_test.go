@@ -36,6 +36,7 @@ func state(t testing.TB, etcd *clientv3.Client) error {
 }
 
 func TestTheRecordIdentifiesTheProcess(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
 		Container: "c"}
@@ -67,6 +68,7 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 }
 
 func TestAnIdentityThatNoRecordCanHoldIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	if _, err := mutex.New(etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}}); err == nil {
 		t.Error("it is taken")
@@ -112,6 +114,7 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 }
 
 func TestADetachedHoldIsNotAbandonedWhenItsProcessEnds(t *testing.T) {
+	t.Parallel()
 	for about, leave := range map[string]func(*testing.T, *mutex.Client){
 		"taken so": func(t *testing.T, c *mutex.Client) { take(t, c, "a", mutex.Detached()) },
 		"detached": func(t *testing.T, c *mutex.Client) { take(t, c, "a").Detach() },
@@ -154,6 +157,7 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 }
 
 func TestALostHoldCannotBeAdopted(t *testing.T) {
+	t.Parallel()
 	etcd, parent, locks := family(t)
 	uuid := parent.UUID()
 	parent.Unlock()

@@ -50,6 +50,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 }
 
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		foreign := layout(t).Field("a", metadata.FieldUUID)
@@ -79,6 +80,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 }
 
 func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		for _, value := range []string{foreignUUID, "", "no uuid", strings.Repeat("x", 1<<19)} {
@@ -100,6 +102,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 }
 
 func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a")
@@ -152,6 +155,7 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 }
 
 func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		key := layout(t).Field("a", metadata.FieldUUID)
@@ -233,6 +237,7 @@ func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 }
 
 func TestWaiterSaysWhenItGivesUp(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a")
@@ -326,6 +331,7 @@ func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
 func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
+	t.Parallel()
 	for _, waiters := range []int{2, 10, 100} {
 		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {

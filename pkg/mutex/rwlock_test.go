@@ -43,6 +43,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 }
 
 func TestWriterIsNotStarvedByAStreamOfReaders(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var readers sync.WaitGroup
@@ -137,6 +138,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 }
 
 func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var light sync.WaitGroup

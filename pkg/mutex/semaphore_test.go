@@ -134,6 +134,7 @@ func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		keys     map[string]string
@@ -287,6 +288,7 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 // A count from a moment without room is no proof of room later: neither for a client that tries again after a release,
 // nor for one that has to queue again.
 func TestOldCountIsNoRoom(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		one := take(t, c, "a", mutex.Semaphore(2))

@@ -19,6 +19,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
@@ -61,6 +62,7 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 }
 
 func TestAllOrNothing(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		for name, takeAll := range map[string]func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error){
@@ -154,6 +156,7 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	names := make([]string, mutex.MaxTogether)
@@ -263,6 +266,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 }
 
 func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		watches := spyOnWatches(q.etcd)
@@ -289,6 +293,7 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 }
 
 func TestGroupEndsWhenOneIsLost(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	g, err := locks.LockAll(t.Context(), []string{"a", "b", "c"})
@@ -315,6 +320,7 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 }
 
 func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	locks := newClient(t, server.Through(t, proxy.Endpoint()))

@@ -45,6 +45,7 @@ func claims(txn *heldTxn) bool {
 
 // A claim that is committed after its client gave up, or after the release of its hold, takes and leaves nothing.
 func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		queued bool // the claim is that of the first in the queue
@@ -138,6 +139,7 @@ func TestLateJoinForAShareLeavesNothing(t *testing.T) {
 }
 
 func TestDeadWaiterAtTheHeadCostsItsLeaseAtMost(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a", mutex.Semaphore(2), mutex.Weight(2))
@@ -205,6 +207,7 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 }
 
 func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		var permits []*mutex.Lock
@@ -293,6 +296,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 // A reader whose turn has come hangs before its claim arrives, and loses its place meanwhile. By then the claim is too
 // late: a writer waits.
 func TestClaimOfALostPlaceIsRefused(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		etcd := q.connect(t)
 		reached := make(chan struct{})

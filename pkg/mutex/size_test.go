@@ -13,6 +13,7 @@ import (
 )
 
 func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }

@@ -210,6 +210,7 @@ func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
 
 // A waiter whose ticket an unlocker has removed as overdue puts the tail back, too, before it queues again.
 func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
+	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a")
@@ -296,6 +297,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 
 // The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
 func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+	t.Parallel()
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {

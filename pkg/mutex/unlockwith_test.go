@@ -16,6 +16,7 @@ import (
 )
 
 func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
@@ -75,6 +76,7 @@ func TestReleaseIsNoLossToTheWatch(t *testing.T) {
 }
 
 func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
@@ -92,6 +94,7 @@ func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
 }
 
 func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""},
 		{"somebody wrote since", "again"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,6 +126,7 @@ func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 
 // Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
 func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	kv := etcd.KV
 	var sent atomic.Int32
@@ -166,6 +170,7 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 
 // The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
 func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
 	kv := etcd.KV
 	var late *heldTxn

@@ -163,6 +163,7 @@ func packages() map[string]string {
 // Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
 // fragment may leave variables unused, because it is part of something.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
+	t.Parallel()
 	var snippets []*snippet
 	fset := token.NewFileSet()
 	for _, page := range pages(t) {
@@ -190,6 +191,7 @@ func TestGoInTheDocumentationCompiles(t *testing.T) {
 }
 
 func TestWhatDoesNotCompileIsFound(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
 		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",

@@ -12,6 +12,7 @@ import (
 // Each command of the how-tos is run as it stands against a bare mutexdev, and prints what the page shows. A block that
 // needs more than that says so in a comment that begins with "not run:".
 func TestTheHowTosRunAsWritten(t *testing.T) {
+	t.Parallel()
 	programs, err := proctest.Build("mutexdev", "mutexctl")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,10 @@ func TestTheHowTosRunAsWritten(t *testing.T) {
 		steps := howTo(t, page)
 		found += len(steps)
 		if len(steps) > 0 {
-			t.Run(filepath.Base(page), func(t *testing.T) { runHowTo(t, programs, page, steps) })
+			t.Run(filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				runHowTo(t, programs, page, steps)
+			})
 		}
 	}
 	if found < 10 {

@@ -7,7 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Overlap()
+	m.Run()
+}
 
 // top is the top of the repository.
 var top = filepath.Join("..", "..")

@@ -187,6 +187,7 @@ func (s *stranger) release(ctx context.Context) error {
 
 // The queue of the page and the faster one of the Go client are one queue: first come, first served.
 func TestTheQueueOfThePageAndOursAreOne(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)
 	locks, err := mutex.New(server.Client(t), mutex.Options{Owner: "ours"})

@@ -11,6 +11,7 @@ import (
 
 // Whoever types the documentation's commands for etcd gets the roles that `mutexctl etcd-setup` makes, and no others.
 func TestTheRolesInTheDocumentationAreThoseOfEtcdSetup(t *testing.T) {
+	t.Parallel()
 	programs, err := proctest.Build("mutexctl")
 	if err != nil {
 		t.Fatal(err)

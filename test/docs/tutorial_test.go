@@ -22,6 +22,7 @@ const commandTimeout = 5 * time.Minute
 // Each command of the tutorial is run as it stands, in the terminal that the page names, and prints what the page
 // shows. Only the ports differ, because those of the page may be taken.
 func TestTheTutorialRunsAsWritten(t *testing.T) {
+	t.Parallel()
 	proctest.ReadSources(t)
 	home := t.TempDir()
 	ports := freePorts(t, "127.0.0.1:2379", "127.0.0.1:10980", "127.0.0.1:8080")
@@ -107,6 +108,7 @@ func matches(shown, printed string) bool {
 }
 
 func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		shown, printed string
 		want           bool

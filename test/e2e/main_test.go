@@ -18,6 +18,7 @@ var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
+	proctest.Overlap()
 	os.Exit(run(m))
 }
 

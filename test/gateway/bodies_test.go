@@ -23,6 +23,7 @@ import (
 // The bodies in transactions.json are the transactions of the Go client, where it has the same. What it does in another
 // way is put together from its parts.
 func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
+	t.Parallel()
 	f := readFile(t)
 	seen := map[string]bool{}
 	for _, c := range f.Transactions {
@@ -53,6 +54,7 @@ func steps() []string {
 // To etcd, a transaction within a transaction is a write, whatever it does. So a step that only reads has none: each
 // look of each waiter would be a commit.
 func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
+	t.Parallel()
 	reads := 0
 	for _, c := range readFile(t).Transactions {
 		txn := new(pb.TxnRequest)
@@ -90,6 +92,7 @@ func flat(txn *pb.TxnRequest) (operations []*pb.RequestOp, nested bool) {
 // The bodies have one form: names with underscores, what has the default value left out except in compares, numbers of
 // 64 bits as text.
 func TestBodiesHaveTheCanonicalForm(t *testing.T) {
+	t.Parallel()
 	for _, c := range readFile(t).Transactions {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			message := new(pb.TxnRequest)

@@ -16,6 +16,7 @@ import (
 // What docs/gateway.md says in words.
 
 func TestRequestsMayBeWrittenInOtherWays(t *testing.T) {
+	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	c.must(t, "/v3/kv/put", putKey)
 	for about, compare := range map[string]string{
@@ -39,6 +40,7 @@ func TestRequestsMayBeWrittenInOtherWays(t *testing.T) {
 }
 
 func TestAFilteredWatchHasOnlyDeletions(t *testing.T) {
+	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	w := c.stream(t, "/v3/watch", strings.NewReader(`{"create_request": {"key": "`+demo+`", "filters": ["NOPUT"]}}`))
 	w.next(t)
@@ -51,6 +53,7 @@ func TestAFilteredWatchHasOnlyDeletions(t *testing.T) {
 
 // Over HTTP/1.1 nothing is answered until the body of the request has ended.
 func TestAWatchAnswersWhenItsRequestHasEnded(t *testing.T) {
+	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	other := c.stream(t, "/v3/watch", strings.NewReader(`{"create_request": `+readKey+`}`))
 	other.next(t)
@@ -76,6 +79,7 @@ func TestAWatchAnswersWhenItsRequestHasEnded(t *testing.T) {
 
 // A token ends with its user's password, and with its member. What was opened with it goes on.
 func TestAWatchOutlivesItsToken(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Auth())
 	s.AddUser(t, "billing", "secret", "/mutexes/", etcdtest.ReadWrite)
 	c := &caller{endpoint: s.Endpoint()}
@@ -111,6 +115,7 @@ func TestAWatchOutlivesItsToken(t *testing.T) {
 
 // With users, a client certificate must have no common name; a password works beside it.
 func TestACertificateWithoutACommonName(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.ClientCerts(), etcdtest.Auth())
 	s.AddUser(t, "billing", "secret", "/mutexes/", etcdtest.ReadWrite)
 	c := withCertificate(t, s, "")
@@ -125,6 +130,7 @@ func TestACertificateWithoutACommonName(t *testing.T) {
 
 // Without users a common name does not matter.
 func TestACertificateWithoutUsers(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.ClientCerts())
 	withCertificate(t, s, "billing").must(t, "/v3/kv/range", readKey)
 }
@@ -132,6 +138,7 @@ func TestACertificateWithoutUsers(t *testing.T) {
 // A token, a lease and a write are those of the cluster, whichever member gave them. A member that lags behind may not
 // know the token yet.
 func TestEveryMemberTakesEveryRequest(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Gateway(), etcdtest.Auth())
 	var members []*caller
 	for _, endpoint := range m.Endpoints() {
@@ -157,6 +164,7 @@ func TestEveryMemberTakesEveryRequest(t *testing.T) {
 
 // A member that has lost the majority answers late, and only a watch with hasleader learns of it.
 func TestAMemberWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Gateway())
 	leader := m.Leader(t)
 	c := &caller{endpoint: m.Endpoints()[leader]}
@@ -190,6 +198,7 @@ func TestAMemberWithoutAMajority(t *testing.T) {
 
 // A request whose connection was closed before the answer may be done all the same: here once the majority is back.
 func TestARequestThatWasGivenUpMayStillBeDone(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Gateway())
 	const rounds = 20 // a busy machine may send it too late
 	for range rounds {

@@ -18,6 +18,7 @@ import (
 // Every body in transactions.json is sent to a real etcd three times: when its compares hold, again as if the first
 // answer had been lost, and when they do not hold.
 func TestBodiesWithEtcd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Gateway())
 	etcd := server.Client(t)
 	f := readFile(t)

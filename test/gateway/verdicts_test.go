@@ -22,6 +22,7 @@ import (
 // The verdicts in transactions.json are what the page says of these answers, read with the functions of the Go client
 // where it has some.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for _, c := range readFile(t).Verdicts {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {

@@ -28,6 +28,7 @@ const memberVariable = "ETCDTEST_MEMBER"
 // member, otherwise the tests.
 func Main(m *testing.M) {
 	Member()
+	proctest.Overlap()
 	code := m.Run()
 	stopShared()
 	os.Exit(code)

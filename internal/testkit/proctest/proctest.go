@@ -5,6 +5,7 @@ package proctest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,6 +23,14 @@ import (
 
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const Timeout = time.Minute
+
+// Overlap has as many as eight parallel tests run at a time, where the testing package would run one for each
+// processor: tests of processes and of an etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
+func Overlap() {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // this is no test
+	}
+}
 
 // FreeAddr returns a free address, host:port, which nobody else gets from here until the test has ended. Its port is
 // below those of outgoing connections, so that it is still free when a program restarts.

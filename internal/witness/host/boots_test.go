@@ -45,6 +45,7 @@ func (d disk) boots(id, hostname string, forgets bool, earlier ...string) {
 }
 
 func TestBootsAreRemembered(t *testing.T) {
+	t.Parallel()
 	d := newDisk(t)
 	d.boots("a", "host-1", false)
 	d.boots("a", "host-1", false) // the witness was restarted
@@ -61,6 +62,7 @@ func TestBootsAreRemembered(t *testing.T) {
 }
 
 func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
+	t.Parallel()
 	for about, copied := range map[string]func(disk){
 		"another machine id": func(d disk) { d.write("machine-id", "m2\n") },
 		"another board":      func(d disk) { d.write("product", "p2\n") },
@@ -80,6 +82,7 @@ func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
 }
 
 func TestBootsThatCannotBeRememberedAreAnError(t *testing.T) {
+	t.Parallel()
 	d := newDisk(t)
 	if err := os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

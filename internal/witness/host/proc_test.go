@@ -64,6 +64,7 @@ func (f fake) machine() {
 }
 
 func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
+	t.Parallel()
 	mount := func(options string) string {
 		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n" +
 			"22 27 0:21 / /proc rw,relatime shared:4 - proc proc " + options + "\n"
@@ -103,6 +104,7 @@ func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
 }
 
 func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
+	t.Parallel()
 	remove := func(parts ...string) func(fake) {
 		return func(f fake) { os.RemoveAll(f.path(parts...)) }
 	}
@@ -140,6 +142,7 @@ func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
 }
 
 func TestTheProcessesThatMayBeAHolder(t *testing.T) {
+	t.Parallel()
 	const ours, theirs = 7001, 7002
 	f := newFake(t)
 	f.machine()
@@ -175,6 +178,7 @@ func TestTheProcessesThatMayBeAHolder(t *testing.T) {
 
 // A process of which a search cannot read who it is may be the holder: nothing is proven.
 func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
 	for about, spoil := range map[string]func(fake){
 		"no text": func(f fake) {
 			if err := os.Remove(f.path("100", "status")); err != nil {

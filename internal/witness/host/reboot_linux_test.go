@@ -14,6 +14,7 @@ import (
 )
 
 func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	now := w.identity(c.Process.Pid)
@@ -38,6 +39,7 @@ func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
 }
 
 func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
 	w.machine.Earlier = []string{before.BootID}
@@ -53,6 +55,7 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 
 // What was taken while the watch was broken is only seen by the next list.
 func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
 	w.machine.Earlier = []string{before.BootID}

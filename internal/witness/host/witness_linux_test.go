@@ -28,6 +28,7 @@ import (
 )
 
 func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
+	t.Parallel()
 	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
 		t.Run(about, func(t *testing.T) {
 			w := newWorld(t)
@@ -54,6 +55,7 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 }
 
 func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	name := strconv.Itoa(c.Process.Pid)
@@ -79,6 +81,7 @@ func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
 }
 
 func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := exec.Command("sh", "-c", "read line; exit 7")
@@ -99,6 +102,7 @@ func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 }
 
 func TestAProcessThatNobodyReapsHasEnded(t *testing.T) {
+	t.Parallel()
 	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
 		t.Run(about, func(t *testing.T) {
 			w := newWorld(t)
@@ -122,6 +126,7 @@ func TestAProcessThatNobodyReapsHasEnded(t *testing.T) {
 }
 
 func TestExecIsNoEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := exec.Command("sh", "-c", "read line; exec sleep 600")
@@ -147,6 +152,7 @@ func TestExecIsNoEnd(t *testing.T) {
 }
 
 func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
+	t.Parallel()
 	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
 		t.Run(about, func(t *testing.T) {
 			w := newWorld(t)
@@ -172,6 +178,7 @@ func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 }
 
 func TestARecordByHandIsAsGood(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := w.sleeper()
@@ -208,6 +215,7 @@ func TestARecordByHandIsAsGood(t *testing.T) {
 }
 
 func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := w.sleeper()
@@ -231,6 +239,7 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 }
 
 func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
+	t.Parallel()
 	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
 		t.Run(about, func(t *testing.T) {
 			w := newWorld(t)
@@ -249,6 +258,7 @@ func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
 }
 
 func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	pid := c.Process.Pid
@@ -285,6 +295,7 @@ func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
 
 // A look may come while /proc does not show a process, or not as a whole.
 func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	var missed atomic.Bool
@@ -308,6 +319,7 @@ func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
 }
 
 func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := w.sleeper()
@@ -325,6 +337,7 @@ func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
 }
 
 func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.witness()
 	c := w.sleeper()
@@ -338,6 +351,7 @@ func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 }
 
 func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	store := lockstore.New(w.etcd, w.layout)
 	applied := make(chan int64, 100)
@@ -378,6 +392,7 @@ func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
 }
 
 func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
+	t.Parallel()
 	denied := errors.New("permission denied")
 	t.Run("when the rights are granted", func(t *testing.T) {
 		w := newWorld(t)
@@ -431,6 +446,7 @@ w_may_state %d
 }
 
 func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.witness()
 	c, other := w.sleeper(), w.sleeper()
@@ -453,6 +469,7 @@ func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
 }
 
 func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	direct := on(t, server.Client(t))
@@ -482,6 +499,7 @@ func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
 }
 
 func TestMissingRightsAreOneSentence(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	root := on(t, server.Client(t))
 	server.AddUser(t, "reader", "pw", root.layout.Prefix(), etcdtest.Read)
@@ -501,6 +519,7 @@ func TestMissingRightsAreOneSentence(t *testing.T) {
 }
 
 func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if !w.machine.SeesAll() {
 		t.Fatalf("this test has to run in the pid namespace of the machine, not in %d", w.machine.Namespace)
@@ -544,6 +563,7 @@ func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
 }
 
 func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.machine.Namespace = 1
 	one := w.witness()
@@ -571,6 +591,7 @@ w_unseen_processes 2
 }
 
 func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	opened := 0
 	one := w.witness(func(one *Witness) {
@@ -589,6 +610,7 @@ func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
 }
 
 func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness(func(one *Witness) {
 		one.pauses.idle = 0
@@ -605,6 +627,7 @@ func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
 }
 
 func TestTheMetricsCountWhatWasStated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := w.sleeper()

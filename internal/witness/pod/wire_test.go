@@ -46,6 +46,7 @@ const (
 )
 
 func TestTheNewestStartOfAContainer(t *testing.T) {
+	t.Parallel()
 	for about, c := range map[string]struct {
 		pod      shaped
 		id       string // of the newest start
@@ -78,6 +79,7 @@ func TestTheNewestStartOfAContainer(t *testing.T) {
 }
 
 func TestWhichContainersMayBeStartedAgain(t *testing.T) {
+	t.Parallel()
 	for about, c := range map[string]struct {
 		pod  shaped
 		want bool
@@ -105,6 +107,7 @@ func TestWhichContainersMayBeStartedAgain(t *testing.T) {
 }
 
 func TestWhatElseCountsOfAPod(t *testing.T) {
+	t.Parallel()
 	plain := brief(t, shaped{state: started}.json())
 	if plain.Deleting != podproof.Never || plain.KubeletEnded || plain.Static || plain.OwnClock ||
 		plain.Disruption != "" {
@@ -134,6 +137,7 @@ func TestWhatElseCountsOfAPod(t *testing.T) {
 }
 
 func TestContainersOfAllKindsAreKnownByTheirNames(t *testing.T) {
+	t.Parallel()
 	p := brief(t, `{"spec":{"restartPolicy":"Never","containers":[{"name":"a"}],"initContainers":[{"name":"b"},
 {"name":"c","restartPolicy":"Always"}],"ephemeralContainers":[{"name":"d"}]},
 "status":{"containerStatuses":[{"name":"a","containerID":"1","state":{`+started+`}}],

@@ -26,6 +26,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
+func TestMain(m *testing.M) {
+	proctest.Overlap()
+	m.Run()
+}
+
 // apiServer answers as that of Kubernetes does, about pods. test/kube has the real one.
 type apiServer struct {
 	*httptest.Server
@@ -254,6 +259,7 @@ func (s *store) eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	s := &store{}
 	s.hold(held())
@@ -281,6 +287,7 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 
 // Where nothing happens, an API server may send nothing for long: what then comes might be old.
 func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	a.now = podIn("Running", runs)
 	s := &store{}
@@ -307,6 +314,7 @@ func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 
 // The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
 func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	for about, answer := range map[string]string{
 		"its container has ended": podIn("Running", over),
 		"another start of it":     strings.ReplaceAll(podIn("Running", runs), "containerd://1", "containerd://2"),
@@ -347,6 +355,7 @@ func isNotConfirmed(t *testing.T, answer string) {
 }
 
 func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	s := &store{err: errors.New("etcd is away")}
 	s.hold(held())
@@ -365,6 +374,7 @@ func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 }
 
 func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	s := &store{err: fmt.Errorf("state: %w", metadata.ErrChanged)}
 	s.hold(held())
@@ -382,6 +392,7 @@ func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 }
 
 func TestWhoRunsIsNotSuspected(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	s := &store{}
 	r := held()
@@ -401,6 +412,7 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 
 // A node that was lost and came back may be lost again.
 func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+	t.Parallel()
 	lost := strings.Replace(podIn("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
 	a := startAPIServer(t)
 	s := &store{}
@@ -425,6 +437,7 @@ func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 }
 
 func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
+	t.Parallel()
 	a := startAPIServer(t)
 	s := &store{}
 	stated := held()
@@ -482,6 +495,7 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 }
 
 func TestWithoutAClusterThereIsOneSentence(t *testing.T) {
+	t.Parallel()
 	for kubeconfig, want := range map[string]string{
 		"":           "this process does not run in a pod, and no kubeconfig is given",
 		"/not/there": "read the kubeconfig /not/there",
@@ -508,6 +522,7 @@ func shows(t *testing.T, w *pod.Witness, line string) {
 
 // What comes after a break may have happened at any time since the API server was heard from last.
 func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
+	t.Parallel()
 	now := time.Minute
 	w := pod.New(pod.Config{Clock: func() time.Duration { return now }}, nil)
 	is := func(state string) {
