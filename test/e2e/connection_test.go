@@ -94,20 +94,24 @@ func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 // waits checks that a daemon waits for etcd and says why.
 func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
+	told := func() (times int) {
+		for _, line := range objects(t, p) {
+			message, _ := line["message"].(string)
+			if line["level"] == "error" && contains(message, o.says...) == nil {
+				times++
+			}
+		}
+		return times
+	}
 	proctest.Eventually(t, "the reason", func() error {
-		body := answers(t, addr, "/readyz", 503)
-		return errors.Join(contains(body, o.says...), contains(p.Output(), o.says...))
+		if told() == 0 {
+			return errors.New("the log does not give the reason")
+		}
+		return contains(answers(t, addr, "/readyz", 503), o.says...)
 	})
 	answers(t, addr, "/livez", 200)
-	told := 0
-	for _, line := range objects(t, p) {
-		message, _ := line["message"].(string)
-		if line["level"] == "error" && contains(message, o.says...) == nil {
-			told++
-		}
-	}
-	if told != 1 {
-		t.Errorf("the log gives the reason %d times, want once", told)
+	if n := told(); n != 1 {
+		t.Errorf("the log gives the reason %d times, want once", n)
 	}
 	if !p.Running() {
 		t.Error("the daemon ended")
