@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 )
 
 // logger logs what cannot be returned to any caller. The zero logger is silent.
