@@ -37,6 +37,7 @@ type apiServer struct {
 
 	mu      sync.Mutex
 	events  []string // of the watch, in order
+	added   []string // the pods in them
 	changed chan struct{}
 	status  int    // of all answers, if it is not 0
 	now     string // the answer to who asks for a pod
@@ -68,6 +69,13 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer a.mu.Unlock()
 		a.asked++
 		fmt.Fprintln(w, a.now)
+		return
+	}
+	if r.URL.Query().Get("watch") == "" { // after a watch was refused, a client lists
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s]}`,
+			strings.Join(a.added, ","))
 		return
 	}
 	for sent := 0; ; sent++ {
@@ -102,6 +110,9 @@ func (a *apiServer) send(kind, object string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.events = append(a.events, fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object))
+	if kind == "ADDED" {
+		a.added = append(a.added, object)
+	}
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
