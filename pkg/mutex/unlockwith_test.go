@@ -83,8 +83,9 @@ func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
 	etcd.Delete(t.Context(), "/mutexes/a/", clientv3.WithPrefix())
 	next := take(t, locks, "a")
 	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
-	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain || lost.Holder == nil ||
-		lost.Holder.UUID != next.UUID() {
+	// The watch may have told of the loss before anybody else had the lock.
+	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain ||
+		lost.Holder != nil && lost.Holder.UUID != next.UUID() {
 		t.Errorf("got %v", err)
 	}
 	if state, _ := value(t, etcd, "/state"); state != "" || read(t, etcd, "a").UUID != next.UUID() {
