@@ -79,7 +79,7 @@ func table() []room {
 			"transactions are data, independent of who sends them"},
 		{"internal/lockstore", []string{"pkg/metadata", "internal/protocol", "internal/locktxn"},
 			"the store reads and writes; it does not judge"},
-		{"internal/witness/host", []string{"pkg/metadata", "internal/protocol", "internal/witness/holderproc",
+		{"internal/witness/host", []string{"pkg/metadata", "internal/witness/holderproc",
 			"internal/cgroup", "internal/text"},
 			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},
 		{"internal/lockview", []string{"pkg/metadata", "pkg/staleness", "internal/protocol"},

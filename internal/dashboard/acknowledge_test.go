@@ -75,7 +75,7 @@ func TestAcknowledgedLocksAreFound(t *testing.T) {
 func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
-	d := s.dashboard(t, gentle(t, s, &done))
+	d := s.dashboard(t, marking(t, s, &done))
 	link := actionLink(s, "acknowledge", stuck)
 	page := get(d, link, "X-Forwarded-User", "chief").Body.String()
 	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw that by ann",
@@ -111,7 +111,7 @@ func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 func TestAReplacedAcknowledgementIsNotWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
-	d := s.dashboard(t, gentle(t, s, &done, metadata.ErrChanged))
+	d := s.dashboard(t, marking(t, s, &done, metadata.ErrChanged))
 	form := s.form(stuck, "", "")
 	form.Set("withdraw", fmt.Sprint(s.documents[stuck].Acknowledged.Revision))
 	w := post(d, "chief", actionLink(s, "acknowledge", stuck), form)

@@ -129,7 +129,7 @@ func refusals() []refusal {
 		s.state(stuck, time.Minute)
 		s.tick(2 * time.Second) // to the next picture
 	}
-	const ofHolds, gentle = "unlock ask extend acknowledge", "ask extend acknowledge"
+	const ofHolds, marks = "unlock ask extend acknowledge", "ask extend acknowledge"
 	return []refusal{
 		{name: "without a name", who: "-", status: 401, says: "wants to know who you are"},
 		{name: "without the permission", who: "viewer", status: 403, says: "needs the permission NEED"},
@@ -176,7 +176,7 @@ func refusals() []refusal {
 			says: "that you saw is over.", result: "conflict"},
 		{name: "when it was extended", verbs: "extend", fails: metadata.ErrChanged, status: 409,
 			says: "the lock was extended just now", result: "conflict"},
-		{name: "that makes no sense", verbs: gentle, fails: &protocol.RefusedError{Why: "the record is odd"},
+		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Why: "the record is odd"},
 			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",
 			result: "error"},

@@ -175,7 +175,7 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
-	d, forced := operated(t, s, gentle(t, s, &done))
+	d, forced := operated(t, s, marking(t, s, &done))
 	const reason, ticket = `"the <b>deploy</b> waits`, "OPS-12"
 	for name, c := range map[string]struct {
 		who, page string

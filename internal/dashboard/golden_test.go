@@ -119,7 +119,7 @@ func golden() []struct {
 func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 	for _, g := range golden() {
 		s := g.scene(t)
-		d, _ := operated(t, s, gentle(t, s, new([]protocol.Action)))
+		d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
 		page := get(d, g.path, "X-Forwarded-User", "chief")
 		checkGolden(t, g.name, fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
 	}

@@ -73,7 +73,7 @@ func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	links := func(c *setup.Config) { c.Links = []setup.Link{link} }
-	d, _ := operated(t, s, gentle(t, s, nil), links)
+	d, _ := operated(t, s, marking(t, s, nil), links)
 	bar := func(user string) (texts []string) {
 		page := get(d, "/lock?name=orders/settle", "X-Forwarded-User", user).Body.String()
 		head, rest, found := strings.Cut(page, `<div class="actions"`)

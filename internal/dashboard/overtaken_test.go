@@ -83,7 +83,7 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			var done []protocol.Action
-			d := s.dashboard(t, gentle(t, s, &done))
+			d := s.dashboard(t, marking(t, s, &done))
 			link := actionLink(s, c.what, c.lock)
 			form := hidden(get(d, link, "X-Forwarded-User", "chief").Body.String())
 			form.Set("reason", "the disk\r\nis slow")
@@ -127,7 +127,7 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
-	d := s.dashboard(t, gentle(t, s, &done))
+	d := s.dashboard(t, marking(t, s, &done))
 	for typed, seconds := range map[string]int64{"1h 30m": 5400, "2d": 172800, "1d 4h": 100800, " 45m ": 2700} {
 		done = nil
 		form := s.form(stuck, "the disk is slow", "own")

@@ -234,7 +234,7 @@ func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
 		case access.Acknowledge:
 			c.Enabled.Acknowledge = true
 		default:
-			c.Enabled.Gentle = true
+			c.Enabled.AskAndExtend = true
 		}
 	}
 	c.Operator = all

@@ -99,7 +99,7 @@ func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
 	s := lived(t)
 	s.away = errAway // and the silence is too short to be noticed
 	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
-		d, _ := operated(t, s, gentle(t, s, &[]protocol.Action{}), func(c *setup.Config) {
+		d, _ := operated(t, s, marking(t, s, &[]protocol.Action{}), func(c *setup.Config) {
 			operates(c, func(protocol.Subject, protocol.Action) error { return errAway }, protocol.ActionForceUnlock)
 		})
 		w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", "chief")

@@ -25,9 +25,6 @@ const (
 	Unknown      Word = "unknown"       // too little is recorded
 )
 
-// Words returns all words, the worst first.
-func Words() []Word { return []Word{Dead, ProbablyDead, Waiting, Slow, Working, Unknown} }
-
 // Facts are what is known of a hold.
 type Facts struct {
 	Record *metadata.Record

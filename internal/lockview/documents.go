@@ -80,8 +80,8 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 // cannot fill the memory.
 const maxUnlockers = 1000
 
-// Unlocker is an unlocker as its record was read last.
-type Unlocker struct {
+// unlocker is an unlocker as its record was read last.
+type unlocker struct {
 	protocol.Unlocker
 	revision int64
 	heard    time.Time // when its record arrived, or was listed
@@ -90,18 +90,18 @@ type Unlocker struct {
 
 // runs reports whether the unlocker is running, for a view that last heard from etcd at the given time. While etcd is
 // silent, no unlocker is given up.
-func (u Unlocker) runs(heard time.Time) bool {
+func (u unlocker) runs(heard time.Time) bool {
 	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
 }
 
-func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
+func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) unlocker {
 	p := protocol.ReadPresence(instance, kv.Value)
 	if p == nil { // it says nothing about that unlocker's clock
 		nameless := metadata.Presence{ID: clip(instance)}
-		return Unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
+		return unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
 	}
 	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
-	return Unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
+	return unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
 		heard: time.Now(), readable: true}
 }
 

@@ -9,10 +9,10 @@ import (
 )
 
 // Records returns the kept presence records, whether their unlockers run or not, sorted by id.
-func (v *View) Records() []Unlocker {
+func (v *View) Records() []unlocker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := make([]Unlocker, 0, len(v.snap.unlockers))
+	all := make([]unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
 		all = append(all, v.snap.unlockers[instance])
 	}

@@ -133,7 +133,7 @@ func (v *View) reconcileQueues(listed queues, t *touched) {
 	v.snap.queues = listed
 }
 
-func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
+func (v *View) reconcileUnlockers(listed map[string]unlocker, t *touched) {
 	for instance, known := range v.snap.unlockers {
 		now, ok := listed[instance]
 		if t.unlockers[instance] || ok && now.revision == known.revision {
@@ -143,7 +143,7 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 			listed[instance] = known // which keeps its time of arrival
 		}
 	}
-	maps.DeleteFunc(listed, func(instance string, _ Unlocker) bool {
+	maps.DeleteFunc(listed, func(instance string, _ unlocker) bool {
 		_, known := v.snap.unlockers[instance]
 		return t.unlockers[instance] && !known
 	})

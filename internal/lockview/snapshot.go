@@ -17,7 +17,7 @@ type snapshot struct {
 	locks      index
 	irregulars map[string]*irregular // by lock; the others are canonical
 	queues     queues
-	unlockers  map[string]Unlocker
+	unlockers  map[string]unlocker
 	stated     statements
 	delays     map[string]metadata.Delay // by lock or share
 	free       map[string]time.Duration  // locks with a queue and without a holder, and since when
@@ -28,7 +28,7 @@ type snapshot struct {
 
 func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 	return &snapshot{
-		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
+		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]unlocker{},
 		stated: newStatements(), delays: map[string]metadata.Delay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},

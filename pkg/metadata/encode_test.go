@@ -137,9 +137,11 @@ func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
 	for member, d := range map[string]metadata.Draft{
 		`"lock_delay":0`:           plain(func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay }),
 		`"locked_at":"0000000000"`: plain(func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() }),
-		`"zero":0`:                 plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"zero": json.Number("0")} }),
-		`"no":false`:               plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"no": false} }),
-		`"empty":""`:               plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"empty": ""} }),
+		`"zero":0`: plain(func(d *metadata.Draft) {
+			d.Attributes = map[string]any{"zero": json.Number("0")}
+		}),
+		`"no":false`: plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"no": false} }),
+		`"empty":""`: plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"empty": ""} }),
 	} {
 		t.Run(member, func(t *testing.T) {
 			fields, err := d.Fields()

@@ -6,7 +6,7 @@ import "testing"
 
 func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
 	t.Parallel()
-	s := gentleStage(t)
+	s := markingStage(t)
 	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
@@ -31,13 +31,13 @@ func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
 
 func TestWithoutScriptsARefusedFormShowsWhatWasTyped(t *testing.T) {
 	t.Parallel()
-	s := gentleStage(t)
+	s := markingStage(t)
 	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
 	b.scripts(false)
 	b.open(s.url + "lock?name=" + held)
-	b.click(`.gentle a[href*="/ask?"]`)
+	b.click(`.marks a[href*="/ask?"]`)
 	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
 	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
 	b.login("")

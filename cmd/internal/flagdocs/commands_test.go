@@ -21,8 +21,8 @@ func commandPage(root *cobra.Command) string {
 
 <!-- Written by ` + "`make docs`" + ` from the program itself. -->
 
-For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, on one page, but for the members of JSON,
-which are in [the JSON of a lock](json.md). For recipes see [locks in scripts](shell.md).
+For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, on one page. The members of JSON are in
+[the JSON of a lock](json.md). For recipes see [locks in scripts](shell.md).
 
 | command | |
 |---|---|

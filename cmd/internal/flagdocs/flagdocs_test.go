@@ -50,11 +50,11 @@ func flagPage() string {
 
 <!-- Written by `+"`make docs`"+` from the programs themselves. -->
 
-For those who configure them. A flag is taken from, in this order: the command line; the variable of the program; for the connection, the variable of
-etcdctl; the default. An empty variable counts as unset. Passwords are only taken from files and variables, because
-everybody on the machine can read command lines. A wrong flag, an unreadable file or a contradiction ends the program
-with one sentence and exit status 2; an etcd that is away does not: the program stays up, is not ready, and goes on when
-etcd is back.
+For those who configure them. A flag is taken from, in this order: the command line; the variable of the program; for
+the connection, the variable of etcdctl; the default. An empty variable counts as unset. Passwords are only taken from
+files and variables, because everybody on the machine can read command lines. A wrong flag, an unreadable file or a
+contradiction ends the program with one sentence and exit status 2; an etcd that is away does not: the program stays up,
+is not ready, and goes on when etcd is back.
 
 ## All daemons
 

@@ -22,7 +22,7 @@ type accessOptions struct {
 	proxies        []string
 	permissions    string
 	forceUnlock    bool
-	gentle         bool
+	askAndExtend   bool
 	acknowledge    bool
 }
 
@@ -41,7 +41,7 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
 		"allow callers with the permission unlock to end holds and lock delays; needs an identity, a permissions "+
 			"file, and an etcd role with write permission")
-	fs.BoolVar(&o.gentle, "web.enable-ask-and-extend", false,
+	fs.BoolVar(&o.askAndExtend, "web.enable-ask-and-extend", false,
 		"allow callers with the permission ask to ask holders to finish, and those with the permission extend to give "+
 			"them more time; needs what force unlock needs")
 	fs.BoolVar(&o.acknowledge, "web.enable-acknowledge", false,

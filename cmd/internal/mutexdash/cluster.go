@@ -166,7 +166,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		config.Links = append(config.Links, link)
 	}
-	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, Gentle: o.access.gentle,
+	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, AskAndExtend: o.access.askAndExtend,
 		Acknowledge: o.access.acknowledge}
 	return config, nil
 }

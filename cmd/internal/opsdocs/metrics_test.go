@@ -44,10 +44,11 @@ func page(got map[string]families) string {
 
 <!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
 
-For those who monitor. The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
-`+"`--web.ops-address`"+` (`+"`:10981`"+`), a witness at that of its own `+"`--web.listen-address`"+` (`+"`:10983`"+`). In addition, all export
-the metrics of the Go runtime and the process (`+"`go_…`"+`, `+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert
-rules, Grafana dashboards and scrape configurations are in [deploy](../deploy). What to do about an alert is in the
+For those who monitor. The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+`
+(`+"`:10980`"+`), the dashboard at that of `+"`--web.ops-address`"+` (`+"`:10981`"+`), a witness at that of
+its own `+"`--web.listen-address`"+` (`+"`:10983`"+`). In addition, all export the metrics of the Go runtime and
+the process (`+"`go_…`"+`, `+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert rules, Grafana
+dashboards and scrape configurations are in [deploy](../deploy). What to do about an alert is in the
 [runbooks](runbooks.md).
 
 Times are Unix timestamps in seconds: the age is `+"`time()`"+` minus the value. A metric about something that does not exist,
@@ -56,8 +57,8 @@ such as the oldest lock while none is held, has no sample. Every unlocker export
 
 Clients choose the names of locks, owners, hosts and purposes. As labels they have at most 128 bytes, and non-printable
 characters are replaced; a name that had to be changed ends with a mark that keeps it unique. `+"`--metrics.lock-series`"+`
-chooses which locks have series of their own: by default those that are alerting, expired or malformed, at most 1000,
-the most overdue first.
+chooses which locks have series of their own: by default those that are alerting, abandoned, expired or malformed, at
+most 1000, the most overdue first.
 
 A label value means the same in all metrics: [protocol.md](protocol.md#what-can-be-wrong-with-a-record) explains the
 states of locks, [time.md](time.md#the-seven-rules) the reasons that hold back a removal.

@@ -57,9 +57,9 @@ const (
 
 // Actions are what is switched on.
 type Actions struct {
-	Unlock      bool // force unlock
-	Gentle      bool // asking holders to finish, and giving them more time
-	Acknowledge bool // acknowledging locks
+	Unlock       bool // force unlock
+	AskAndExtend bool // asking holders to finish, and giving them more time
+	Acknowledge  bool // acknowledging locks
 }
 
 // Allow reports whether what needs the permission is switched on.
@@ -68,7 +68,7 @@ func (a Actions) Allow(p Permission) bool {
 	case Unlock:
 		return a.Unlock
 	case Ask, Extend:
-		return a.Gentle
+		return a.AskAndExtend
 	case Acknowledge:
 		return a.Acknowledge
 	}
@@ -113,7 +113,7 @@ func (c *Config) checkPermissions(on Actions) error {
 			return err
 		}
 	}
-	if on.Gentle {
+	if on.AskAndExtend {
 		if err := c.checkAnyone("asking holders to finish and giving them more time", Ask, Extend); err != nil {
 			return err
 		}

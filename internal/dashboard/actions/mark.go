@@ -87,7 +87,7 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	if err := o.verb.PossibleNow(row.Record, r.Now); err != nil { // then the form could not do anything
 		return site.Answer{}, notPossible(err.Error())
 	}
-	return o.site.Render("gentle", v)
+	return o.site.Render("mark", v)
 }
 
 // fillTimes offers amounts of time. What was typed before stays chosen.

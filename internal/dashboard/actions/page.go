@@ -36,7 +36,7 @@ type unlockPage struct {
 	Share    string
 	Delay    string // the lock delay that follows; empty for none
 	AutoSoon *phrase.Moment
-	Gentle   []pages.GentleLink
+	Marks    []pages.MarkLink
 	Commands []pages.Command
 	confirmForm
 }
@@ -191,7 +191,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
-	v.Gentle = pages.GentleLinks(h.site, r, row)
+	v.Marks = pages.MarkLinks(h.site, r, row)
 	v.Commands = pages.Whereabouts(row)
 	return v
 }

@@ -61,9 +61,9 @@ type lockPage struct {
 	Life      life
 	Trend     *trend
 	Cycles    []cycleView
-	Current   string       // link to the current hold when another was asked for
-	Done      []string     // what operators did to the hold, in sentences
-	Gentle    []GentleLink // what can be done without taking anything away
+	Current   string     // link to the current hold when another was asked for
+	Done      []string   // what operators did to the hold, in sentences
+	Marks     []MarkLink // what can be done without taking anything away
 	Ack       ackView
 	Force     string // where the hold can be ended by force
 	Framed    bool   // the page may be in a frame, where that one is not shown
@@ -136,7 +136,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Unlock = p.site.Mutexctl("force-unlock", row.Name, site.OfHold(row.UUID, "", "")...)
 	v.Done = askedAndExtended(row.Record, v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
-	p.fillGentle(&v, r, lock)
+	p.fillMarks(&v, r, lock)
 	p.fillForce(&v, r, lock)
 	v.Fields = p.fieldViews(c, lock.Document)
 	return v

@@ -12,12 +12,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// GentleLink leads to what an operator can do without taking anything away.
-type GentleLink struct{ Text, URL string }
+// MarkLink leads to what an operator can do without taking anything away.
+type MarkLink struct{ Text, URL string }
 
-// GentleLinks lead to what the caller may do for the holder of the lock, where it makes sense.
-func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
-	var links []GentleLink
+// MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense.
+func MarkLinks(s *site.Site, r *site.Request, row *locks.Row) []MarkLink {
+	var links []MarkLink
 	for _, l := range []struct {
 		verb protocol.Verb
 		text string
@@ -27,7 +27,7 @@ func GentleLinks(s *site.Site, r *site.Request, row *locks.Row) []GentleLink {
 		{protocol.ActionAsk, "Ask to finish…", "ask"},
 	} {
 		if canDo(s, r, l.verb, row) {
-			links = append(links, GentleLink{l.text, s.URLs.Act(l.page, row.Name, row.UUID, FromView(s.URLs, r))})
+			links = append(links, MarkLink{l.text, s.URLs.Act(l.page, row.Name, row.UUID, FromView(s.URLs, r))})
 		}
 	}
 	return links
@@ -80,12 +80,12 @@ func said(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }
 
-// fillGentle adds the links to what the caller may do for the lock, where it makes sense.
-func (p *Pages) fillGentle(v *lockPage, r *site.Request, lock *site.Lock) {
+// fillMarks adds the links to what the caller may do for the lock, where it makes sense.
+func (p *Pages) fillMarks(v *lockPage, r *site.Request, lock *site.Lock) {
 	if v.Stale || lock.Unread != "" && !lock.Silent {
 		return
 	}
-	v.Gentle = GentleLinks(p.site, r, lock.Row)
+	v.Marks = MarkLinks(p.site, r, lock.Row)
 	v.Framed = len(p.site.Config.FrameAncestors) > 0
 }
 

@@ -23,7 +23,7 @@ func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) 
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "gentle", "waiting",
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
 		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// gentleStage is a stage whose mutexdash lets ann ask holders to finish and give them more time.
-func gentleStage(t *testing.T) *stage {
+// markingStage is a stage whose mutexdash lets ann ask holders to finish and give them more time.
+func markingStage(t *testing.T) *stage {
 	t.Helper()
 	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
 	if err := os.WriteFile(permissions,
@@ -31,7 +31,7 @@ func gentleStage(t *testing.T) *stage {
 func (b *tab) act(s *stage, link string) {
 	b.t.Helper()
 	b.open(s.url + "lock?name=" + held)
-	b.click(`.gentle a[href*="/` + link + `?"]`)
+	b.click(`.marks a[href*="/` + link + `?"]`)
 	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
 }
 
@@ -45,7 +45,7 @@ func (b *tab) send(reason string) {
 
 func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 	t.Parallel()
-	s := gentleStage(t)
+	s := markingStage(t)
 	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
@@ -82,7 +82,7 @@ func TestAPersonAsksTheHolderToFinishAndGivesItMoreTime(t *testing.T) {
 // An acknowledgement survives the dashboard, is seen by everybody without a reload, and goes with its lease.
 func TestAPersonAcknowledgesALock(t *testing.T) {
 	t.Parallel()
-	s := gentleStage(t)
+	s := markingStage(t)
 	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")

@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// gentle switches on what takes nothing away from a holder. What is asked of etcd goes to done.
-func gentle(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
+// marking switches on what takes nothing away from a holder. What is asked of etcd goes to done.
+func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
 	do := func(_ protocol.Subject, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
 		return errors.Join(fails...)
@@ -58,7 +58,7 @@ func actionLink(s *scene, page, name string) string {
 
 func TestAForceUnlockOffersWhatTakesNothingAway(t *testing.T) {
 	s := busy()
-	d, _ := operated(t, s, gentle(t, s, new([]protocol.Action)))
+	d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
 	for who, offered := range map[string]bool{"chief": true, "unlocker": false} {
 		page := get(d, actionLink(s, "unlock", stuck), "X-Forwarded-User", who).Body.String()
 		for _, what := range []string{"ask", "extend"} {
@@ -75,7 +75,7 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 	const quoted = `'it'\''s the disk'`
 	s := busy()
 	var done []protocol.Action
-	d, _ := operated(t, s, gentle(t, s, &done))
+	d, _ := operated(t, s, marking(t, s, &done))
 	s.fresh.Heard = s.now.Add(-time.Minute)
 	for name, c := range map[string]struct {
 		what  string
@@ -128,7 +128,7 @@ func TestAHoldThatEndsOnRequestIsYielded(t *testing.T) {
 	wantWords(t, ok(t, d, "/history?q=ended:yielded"), "yielded", "asked by ann: the <deploy> waits")
 }
 
-func TestGentleActionsHaveCountersFromTheBeginning(t *testing.T) {
+func TestMarksHaveCountersFromTheBeginning(t *testing.T) {
 	d := busy().dashboard(t)
 	if n := testutil.CollectAndCount(d, "mutexdash_asks_total", "mutexdash_extensions_total",
 		"mutexdash_acknowledgements_total"); n != 12 {
