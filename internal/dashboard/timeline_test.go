@@ -48,7 +48,7 @@ func TestTheTimelineSaysWhoHeldAndWhoWaited(t *testing.T) {
 			t.Errorf("the page does not have %s", says)
 		}
 	}
-	wantWords(t, page, "15 min 1 h 6 h 24 h CSV", "reports on reports-0:9 waited, got it 35m 03:12:41 03:47:41",
+	wantWords(t, page, "15 min 1 h 6 h 24 h UTC", "reports on reports-0:9 waited, got it 35m 03:12:41 03:47:41",
 		"not watched: only what lasts or etcd recorded")
 	if strings.Contains(page, "it hung") || !strings.Contains(ok(t, d, "/timeline?window=6h"), "and was force-unlocked") {
 		t.Error("what etcd recorded before is not in the window that reaches there")

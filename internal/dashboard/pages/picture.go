@@ -63,7 +63,7 @@ type barView struct {
 	End       string // where it is
 	MarkY     int
 	Text      string
-	Roomy     bool   // the the text has no place where there is little room
+	Roomy     bool // the the text has no place where there is little room
 }
 
 // beyondView is how many more there were than lines.
@@ -113,8 +113,8 @@ const (
 	wide, narrow = 900., 330.
 	glyph        = 6.6
 
-	maxBars = 1500 // that are drawn: more would not be told apart, and make the page slow
-	maxTable= 200  // of the table
+	maxBars  = 1500 // that are drawn: more would not be told apart, and make the page slow
+	maxTable = 100  // of the table
 
 	colours = 8
 )
@@ -200,6 +200,9 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 			v.Bars = append(v.Bars, d.bar(&row[n], y, lineHeight))
 		}
 		y += lineStep
+	}
+	if len(l.Lines) > 0 {
+		y += 2
 	}
 	height := barHeight
 	if len(l.Rows) > 1 {
