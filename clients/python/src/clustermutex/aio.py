@@ -118,7 +118,8 @@ class Client:
         self._core = make_core(AsyncIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
                                release_at_exit)
 
-    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
              unlock_after: Optional[float] = None, margin: Optional[float] = None,
              heartbeat: Union[None, bool, float] = None, purpose: str = "",
              attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
@@ -129,7 +130,8 @@ class Client:
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, the body of ``async with``
         is cancelled when the lock is lost, and the LostError comes out of it. The callbacks run in the event loop.
         """
-        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+                          heartbeat, purpose, attributes)
         return Lock(self._core, settings, cancel_on_loss, on_lost, on_asked)
 
 

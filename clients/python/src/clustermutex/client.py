@@ -178,7 +178,8 @@ class Client:
         self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
                                release_at_exit)
 
-    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
              unlock_after: Optional[float] = None, margin: Optional[float] = None,
              heartbeat: Union[None, bool, float] = None, purpose: str = "",
              attributes: Optional[Mapping[str, Attribute]] = None,
@@ -193,9 +194,14 @@ class Client:
         a tenth of it, at most 30. ``heartbeat``: extend in the background while the process lives, for so long at
         most, True for an hour; it does not postpone the alert, because being alive is not progress.
 
+        ``semaphore``: take ``weight`` (1) of so many permits, which all callers should give alike. ``shared``: read,
+        beside other readers; ``exclusive``: write, beside nobody, or take a whole semaphore. Without these the lock has
+        one holder.
+
         ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called from another thread.
         """
-        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+                          heartbeat, purpose, attributes)
         return Lock(self._core, settings, on_lost, on_asked)
 
 

@@ -44,7 +44,7 @@ class Hold:
         self.attempt = attempt
         attempt.release = self.give_back
         self.settings = attempt.settings
-        self.txn = attempt.txn
+        self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
         self.over = attempt.core.io.flag()
         self.asked: Optional[Request] = None
@@ -363,6 +363,11 @@ class Handle:
     def name(self) -> str:
         """The name of the lock."""
         return self._settings.name
+
+    @property
+    def share(self) -> int:
+        """The number of the permit or reader; 0 for all other holds. Others see it as a lock: ``pool#2``."""
+        return self._hold.attempt.share if self._hold is not None else 0
 
     @property
     def token(self) -> int:
