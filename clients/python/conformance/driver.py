@@ -180,7 +180,8 @@ def do_transaction(r: Object) -> Object:
     i = r["input"]
     t = transactions_of(r)
     arguments = {"acquire": ("fields", "claim"), "try": ("fields", "claim"), "join": ("ticket", "lease"),
-                 "look": ("before",), "scan": ("position",), "turn": ("position", "fields", "claim"), "alive": ("token", "fields", "seen"),
+                 "look": ("before",), "scan": ("position",), "turn": ("position", "fields", "claim"),
+                 "alive": ("token", "fields", "seen"),
                  "release": ("token", "queued"), "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"),
                  "withdraw": ("queued",), "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
     read: Dict[str, Callable[[Any], Any]] = {

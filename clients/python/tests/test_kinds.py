@@ -8,6 +8,7 @@ from typing import Any, List
 import clustermutex
 from clustermutex import HeldError, RefusedError, WaitTimeoutError
 from clustermutex.kinds import Claim, Holders, Need
+from clustermutex.periods import begins
 from clustermutex.record import Delay, Record
 from tests.etcd import Etcd, eventually, shared, stop_shared
 
@@ -147,3 +148,105 @@ class Needs(unittest.TestCase):
         self.assertTrue(reader.room(Need("shared")))
         self.assertFalse(reader.room(Need("exclusive")))
         self.assertEqual([reader.claim(Need("shared"), skip) for skip in (0, 1)], [Claim(2, 7), Claim(4, 7)])
+
+
+class Several(OnEtcd):
+    def names(self) -> List[str]:
+        return [f"{self.name}/{letter}" for letter in "ab"]
+
+    def both(self, **options: Any) -> clustermutex.Locks:
+        return self.client.lock_all(*(self.client.lock(name, **options) for name in reversed(self.names())))
+
+    def test_all_or_none(self) -> None:
+        with self.both(wait=0) as both:
+            self.assertEqual(len({lock.token for lock in both.locks}), 1, "one transaction")
+            self.assertEqual(self.etcd.metadata(self.name + "%2Fa")["together_with"], self.names()[1])
+            with self.assertRaises(HeldError) as raised:
+                self.both(wait=0).acquire()
+            self.assertEqual(raised.exception.lock, self.names()[0])
+            both.alive("half")
+        one = self.client.lock(self.names()[1], wait=0).acquire()
+        with self.assertRaises(HeldError):
+            self.both(wait=0).acquire()
+        self.assertFalse(self.etcd.fields(self.name + "%2Fa"), "the free one was not taken")
+        one.release()
+
+    def test_waits_for_each(self) -> None:
+        held = self.client.lock(self.names()[1], wait=0).acquire()
+        both = self.both(unlock_after=3)
+        thread = threading.Thread(target=both.acquire)
+        thread.start()
+        eventually("the second ticket", lambda: self.etcd.tickets(self.name + "%2Fb"))
+        eventually("why it does not work", lambda: "waits for" in self.etcd.fields(self.name + "%2Fa").get("alive", ""))
+        held.release()
+        thread.join(60)
+        self.assertTrue(all(lock.token for lock in both.locks))
+        both.release()
+        self.assertFalse(self.etcd.get("/mutexes/" + self.name))
+
+    def test_gives_back_what_it_has(self) -> None:
+        held = self.client.lock(self.names()[1], wait=0).acquire()
+        with self.assertRaises(WaitTimeoutError):
+            self.both(wait=0.5).acquire()
+        self.assertFalse(self.etcd.fields(self.name + "%2Fa"))
+        held.release()
+
+    def test_what_is_refused(self) -> None:
+        cases: List[List[clustermutex.Lock]] = [[], [self.client.lock("a")] * 2, [self.client.lock("a", shared=True)]]
+        for locks in cases:
+            with self.subTest(len(locks)), self.assertRaises(RefusedError):
+                self.client.lock_all(*locks)
+
+
+class Periods(OnEtcd):
+    def once(self, **options: Any) -> bool:
+        return self.client.lock(self.name).once_per(86400, self.ran.append, **options)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ran: List[clustermutex.Lock] = []
+
+    def test_once(self) -> None:
+        self.assertEqual([self.once(), self.once()], [True, False])
+        self.assertEqual(len(self.ran), 1)
+        self.assertFalse(self.etcd.fields(self.name), "the lock is free again")
+        value = self.etcd.get("/mutexes/.periods/" + self.name)["/mutexes/.periods/" + self.name]
+        self.assertRegex(value, "^[0-9]{10} taken .*Z by billing on ")
+
+    def test_held(self) -> None:
+        with self.client.lock(self.name):
+            with self.assertRaises(HeldError):
+                self.once()
+        self.assertTrue(self.once(), "the period was not used up")
+
+    def test_clocks(self) -> None:
+        self.etcd.put("/mutexes/.periods/" + self.name, f"{int(time.time()) + 200000} taken by a clock that is ahead")
+        with self.assertRaisesRegex(RefusedError, "ahead of this machine's clock"):
+            self.once()
+        self.etcd.put("/mutexes/.periods/" + self.name, "soon")
+        with self.assertRaisesRegex(RefusedError, "cannot be read"):
+            self.once()
+
+    def test_periods_begin(self) -> None:
+        self.assertEqual(begins(1553682600.5, 86400, 0), 1553644800)
+        self.assertEqual(begins(1553682600.5, 86400, 5400), 1553650200)
+        self.assertEqual(begins(1553682600.5, 1, 0), 1553682600)
+        for every, offset in ((0, 0), (60, -1), (60, 60), (60, 61), (True, 0)):
+            with self.subTest(every=every, offset=offset), self.assertRaises(RefusedError):
+                begins(1553682600, every, offset)
+
+
+class Leaders(OnEtcd):
+    def test_leads(self) -> None:
+        self.assertIsNone(self.client.leader(self.name))
+        fit = [True]
+        with self.client.campaign(self.name, life=1.5, address="10.0.0.1:80", check=lambda: fit[0]) as leads:
+            leader = self.client.leader(self.name)
+            assert leader is not None
+            self.assertEqual((leader.token, leader.attributes["address"]), (leads.token, "10.0.0.1:80"))
+            eventually("a sign of life", lambda: "alive" in self.etcd.fields(self.name))
+            fit[0] = False
+            eventually("the end of a leader that cannot work", lambda: leads.lost)
+            self.assertEqual(leads.lost, "deadline")
+            with self.assertRaises(clustermutex.LostError):
+                leads.alive()

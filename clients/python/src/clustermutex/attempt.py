@@ -10,13 +10,13 @@ import time
 import uuid
 from collections import deque
 from functools import partial
-from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Coroutine, Deque, Dict, List, Mapping, Optional, Tuple
 
 from . import exits, process, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .gateway import IO, Flag, Gateway, Heard, Watch, clock, run
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
-from .record import Key
+from .record import Attribute, Key
 from .settings import Settings
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
@@ -168,6 +168,13 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
         await stop.wait(min(pause, max(began + wait - clock(), 0)))
 
 
+async def holder(core: Core, name: str) -> Optional[record.Record]:
+    """Read who holds a plain lock."""
+    txn = Transactions(core.prefix, name, "")
+    answer = await core.gateway.send("survey", txn.survey(), clock() + core.gateway.timeout)
+    return txn.holders([keys(r["response_range"]) for r in answer.body["responses"]]).whole
+
+
 class Attempt:
     """One attempt, and what is known of it. It holds the lock once it has a token."""
 
@@ -230,9 +237,9 @@ class Attempt:
         """Send a transaction that takes the lock, with times from now. Its answer decides within a third of them."""
         spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need no count, only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
-        self.base = (clock(), time.time())
+        fields = self.fields()
         limit = min(self._until, self.base[0] + self.settings.unlock_after / 3)
-        verdict = await self._ask(step, body(self._fields(), claim), limit)
+        verdict = await self._ask(step, body(fields, claim), limit)
         self.holders = verdict.holders or Holders()
         self._got(verdict, claim.share)
         return verdict
@@ -244,17 +251,17 @@ class Attempt:
 
     async def _refused(self, verdict: Verdict) -> None:
         """Say who holds the lock, or wait."""
-        self.refusal = self._held(WaitTimeoutError, self.holders, [])
+        self.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
             try:
                 tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[1]
             except MutexError:
                 tickets = []
-            raise self._held(HeldError, self.holders, tickets)
+            raise self.held(HeldError, self.holders, tickets)
         if self.doubt and self.settings.need.kind:
             raise Again  # a late commit could stand beside what this attempt takes in its turn
 
-    def _held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
+    def held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
         name, need = self.settings.name, self.settings.need
         holder = next(iter(holders.all), None)
         own = [self.txn.ticket] + [self.txn.queue + other.uuid for other in holders.all]
@@ -371,7 +378,7 @@ class Attempt:
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self._stop.is_set():
-                return self._held(WaitTimeoutError, *await self._survey(until))
+                return self.held(WaitTimeoutError, *await self._survey(until))
         except MutexError:
             pass
         return self.over()
@@ -486,13 +493,15 @@ class Attempt:
 
     # -- documents
 
-    def _fields(self) -> Dict[str, str]:
-        """Return the record, with times from :attr:`base` on"""
+    def fields(self, more: Optional[Mapping[str, Attribute]] = None) -> Dict[str, str]:
+        """Return the record, with times from now on, and with more attributes."""
         s = self.settings
+        self.base = (clock(), time.time())
         at = self.base[1]
         members: Dict[str, Any] = {"owner": self.core.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **s.attributes}
+                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **(more or {}),
+                                   **s.attributes}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Mapping, Optional, Tuple, Union
 
 from .errors import RefusedError
 from .kinds import Need, need
@@ -17,6 +17,9 @@ MIN_UNLOCK_AFTER = 0.1
 ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
 HEARTBEAT = 3600.0  # how long one goes on at most that was only switched on
 MAX_SECONDS = 10 * 365 * 86400.0
+
+
+PLAIN = (None, 1, False, False)  # the kind of a lock with one holder
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Settings:
     purpose: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     need: Need = Need()
+    leads: bool = False
+    check: Optional[Callable[[], Any]] = None  # of a leader: whether it can work
 
     def margin_of(self, unlock_after: float) -> float:
         """Return how long before the auto-unlock, that many seconds away, a hold counts as lost here."""
@@ -62,6 +67,11 @@ def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optiona
     except ValueError as error:
         raise RefusedError(str(error)) from None
     return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, attributes, wanted)
+
+
+def leads(address: str, attributes: Optional[Mapping[str, Attribute]]) -> Mapping[str, Attribute]:
+    """Return the attributes of a leader."""
+    return {**({"address": address} if address else {}), **(attributes or {})}
 
 
 def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":

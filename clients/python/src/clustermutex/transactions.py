@@ -73,6 +73,8 @@ class Transactions:
         self.cancelled = f"{prefix}.cancelled/{uuid}"
         self.history = f"{prefix}.history/{uuid}"
         self.delay = f"{prefix}.delays/{name}"
+        self.period = f"{prefix}.periods/{name}"
+        self.unlockers = f"{prefix}.unlockers/"
 
     def of(self, share: int) -> Transactions:
         """Return the transactions of the hold, whose record may be that of a share."""
@@ -123,6 +125,24 @@ class Transactions:
     def survey(self) -> Body:
         """Read who holds the lock, what delays it, and the names of the tickets."""
         return txn([], self._who() + [self._tickets(keys_only=True)], [])
+
+    # -- once per period
+
+    def read_period(self) -> Body:
+        """Read which period was taken last, and what time it is for the unlockers."""
+        return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0")], [])
+
+    def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str) -> Body:
+        """Take the lock and the period, if that is as it was seen."""
+        body = self.acquire(fields)
+        body["compare"].append(compare(self.period, "MOD", str(seen)))
+        body["success"].append(put(self.period, taken))
+        body["failure"].append(get(self.period))
+        return body
+
+    def settle(self, lease: str) -> Body:
+        """Find out whether a send that got no answer took the lock. No later one can."""
+        return txn([], [put(self.cancelled, self.lock, lease)] + self._why(), [])
 
     # -- holding it
 
@@ -224,6 +244,11 @@ class Transactions:
         reads = [keys(r["response_range"]) for r in answer.body.get("responses", []) if "response_range" in r]
         if step in ("acquire", "try", "turn"):
             return Verdict("held", token=revision) if done else self._not_taken(step, reads, position, revision)
+        if step == "acquire_once":
+            return Verdict("held", token=revision) if done else self._not_once(reads, position)
+        if step == "settle":
+            verdict = self._not_taken("settle", [reads[0], []], 0, 0)
+            return verdict if verdict.token else Verdict("again")
         if step == "join":
             return self._newest(answer.body["responses"], revision) if done else self._joined(reads)
         if step == "look":
@@ -255,6 +280,11 @@ class Transactions:
                            holders=self.holders(reads))
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
+
+    def _not_once(self, reads: Sequence[Sequence[Key]], seen: int) -> Verdict:
+        verdict = self._not_taken("acquire", reads, 0, 0)
+        taken = reads[2][0].mod_revision if reads[2] else 0
+        return replace(verdict, word="again") if verdict.word == "refused" and taken != seen else verdict
 
     @staticmethod
     def _newest(responses: Sequence[Mapping[str, Any]], position: int) -> Verdict:
@@ -346,6 +376,22 @@ def trouble(step: str, answer: Answer) -> Optional[Verdict]:
             word = "withdraw"
         return Verdict(word, doubt=True, detail=message)
     return Verdict("resend", doubt=True, detail=message)
+
+
+# ---- several locks
+
+def together(bodies: Sequence[Body]) -> Body:
+    """Make one transaction of several that take one lock each: all are taken, or none."""
+    return {part: [op for body in bodies for op in body[part]] for part in ("compare", "success", "failure")}
+
+
+def verdicts(of: Sequence[Transactions], answer: Answer) -> List[Verdict]:
+    """Say what the answer to :func:`together` means for each of the locks."""
+    revision = int(answer.body["header"].get("revision", 0))
+    if answer.body.get("succeeded"):
+        return [Verdict("held", token=revision) for _ in of]
+    reads = [keys(r["response_range"]) for r in answer.body["responses"]]
+    return [one._not_taken("acquire", reads[2 * i:2 * i + 2], 0, revision) for i, one in enumerate(of)]
 
 
 # ---- the gateway's JSON
