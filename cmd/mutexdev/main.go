@@ -168,7 +168,7 @@ func (o *options) guide(endpoint, dir string, languages *demo.Languages) string 
 			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.taken, a.what)
 		}
 	}
-	fmt.Fprintf(&b, "  %-10s %s, %s\n", "etcd", endpoint, data)
+	fmt.Fprintf(&b, "  %-10s %s  %s\n", "etcd", endpoint, data)
 	fmt.Fprintf(&b, "  %-10s http://%s/metrics\n", "unlocker", o.unlocker.value)
 	fmt.Fprintf(&b, "  %-10s %s\n\n", "dashboard", o.page())
 	return b.String()

@@ -71,7 +71,7 @@ func (a *app) width(f *term.Format) int {
 	return term.Width(a.Stdout)
 }
 
-// cut says below a table what was cut to fit the terminal.
+// cut says below a table what does not fit the terminal.
 func (a *app) cut(what string) {
 	if what != "" {
 		fmt.Fprintln(a.Stderr, what)

@@ -202,8 +202,14 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 		fmt.Fprintln(o.app.Stderr, ofAbandoned(&all.fate))
 	}
 	o.app.cut(cut)
+	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
+		o.app.cut(fmt.Sprintf("the first rows have scrolled away: --limit %d shows them", rows-linesBelow))
+	}
 	return nil
 }
+
+// linesBelow is what a list of locks has besides them, and the next prompt.
+const linesBelow = 6
 
 // listStates are the states that a list shows.
 func listStates() []string {

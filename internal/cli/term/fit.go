@@ -26,6 +26,18 @@ func Width(f *os.File) int {
 	return usualColumns
 }
 
+// Height is how many rows the terminal has; 0 = the file is no terminal, or its height is not known.
+func Height(f *os.File) int {
+	if !Is(f) {
+		return 0
+	}
+	_, n, err := xterm.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Less is a step that makes a table narrower.
 type Less struct {
 	header string
@@ -59,11 +71,11 @@ func (t *Table) Fit(width int, steps []Less) string {
 		}
 	}
 	var said []string
-	if len(out) > 0 {
-		said = append(said, "without "+strings.Join(out, ", "))
-	}
 	if len(short) > 0 {
 		said = append(said, strings.Join(short, ", ")+" cut")
+	}
+	if len(out) > 0 {
+		said = append(said, "without "+strings.Join(out, ", "))
 	}
 	if said == nil {
 		return ""
