@@ -62,6 +62,10 @@ browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at 
 screenshots: chromium $(AXE) ## the pictures in docs/images
 	go test -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' ./test/browser -pictures $(CURDIR)/docs/images
 
+.PHONY: recording
+recording: chromium $(AXE) ## the recording at the top of the README; it takes four minutes, because it shows three
+	go test -tags browser -count=1 -run TestRecording -v ./test/browser -pictures $(CURDIR)/docs/images
+
 .PHONY: chromium
 chromium:
 	@command -v chromium > /dev/null || .ci/need chromium chromium
