@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, Optional
 
 import clustermutex
@@ -66,6 +67,13 @@ def options(request: Object) -> Object:
     return given
 
 
+def wanted(client: Any, request: Object, number: int) -> Any:
+    """Return the lock that is to be taken."""
+    if "life" in request:
+        return client.campaign(request["name"], life=request["life"], address=request["address"], on_lost=lost(number))
+    return client.lock(request["name"], **options(request), on_lost=lost(number), on_asked=asked(number))
+
+
 def request_of(lock: Any) -> Optional[Object]:
     """Return who asked the holder of a lock to finish, and why."""
     return lock.asked and {"by": lock.asked.by, "reason": lock.asked.reason}
@@ -103,8 +111,8 @@ def pure(request: Object) -> Optional[Object]:
     steps: Dict[str, Callable[[Object], Object]] = {
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
-        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"],
-                           "kinds": ["semaphore", "read-write"]},
+        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue", "kinds"],
+                           "kinds": ["semaphore", "read-write", "together", "once", "leader"]},
     }
     do = steps.get(request["do"])
     if do is None:
@@ -219,8 +227,8 @@ class Driver:
 
     def __init__(self) -> None:
         self.client: Optional[clustermutex.Client] = None
-        self.locks: Dict[int, clustermutex.Lock] = {}
-        self.waits: Dict[int, clustermutex.Lock] = {}
+        self.locks: Dict[int, Any] = {}
+        self.waits: Dict[int, Any] = {}
         self.numbers = itertools.count(1)
 
     def do(self, r: Object) -> Object:
@@ -236,6 +244,8 @@ class Driver:
             if waits is not None:
                 waits.cancel()
             return {}
+        if do == "once":
+            return self.once(r)
         lock = self.locks[r["lock"]]
         if do == "alive":
             lock.alive(**extension(r))
@@ -250,13 +260,22 @@ class Driver:
     def acquire(self, r: Object) -> Object:
         assert self.client is not None
         number = next(self.numbers)
-        lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+        lock = first = wanted(self.client, r, number)
+        if "names" in r:
+            locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+            lock, first = self.client.lock_all(*locks), locks[0]
         self.waits[r["id"]] = self.locks[number] = lock
         try:
             lock.acquire()
         finally:
             del self.waits[r["id"]]
-        return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+        return {"lock": number, "uuid": first.uuid, "token": first.token}
+
+    def once(self, r: Object) -> Object:
+        assert self.client is not None
+        lock = self.client.lock(r["name"])
+        ran = lock.once_per(r["every"], lambda lock: time.sleep(r["hold"]), offset=r["offset"])
+        return {"ran": ran, "token": lock.token}
 
     def answer(self, r: Object) -> None:
         try:
@@ -286,7 +305,7 @@ class AsyncDriver:
 
     def __init__(self) -> None:
         self.client: Optional[aio.Client] = None
-        self.locks: Dict[int, aio.Lock] = {}
+        self.locks: Dict[int, Any] = {}
         self.tasks: Dict[int, "asyncio.Task[None]"] = {}
         self.numbers = itertools.count(1)
 
@@ -299,10 +318,18 @@ class AsyncDriver:
         if do == "acquire":
             assert self.client is not None
             number = next(self.numbers)
-            lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+            lock = first = wanted(self.client, r, number)
+            if "names" in r:
+                locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+                lock, first = self.client.lock_all(*locks), locks[0]
             self.locks[number] = lock
             await lock.acquire()
-            return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+            return {"lock": number, "uuid": first.uuid, "token": first.token}
+        if do == "once":
+            assert self.client is not None
+            job = self.client.lock(r["name"])
+            ran = await job.once_per(r["every"], lambda lock: asyncio.sleep(r["hold"]), offset=r["offset"])
+            return {"ran": ran, "token": job.token}
         if do == "cancel":
             task = self.tasks.get(r["request"])
             if task is not None:
