@@ -15,7 +15,7 @@ import (
 // check is one thing that is demanded of clients.
 type check struct {
 	name  string
-	rule  string   // the section of docs/protocol.md that it checks, or of another page: its path and section
+	rule  string   // the section of docs/ that it checks
 	wants string   // what is demanded, in a sentence
 	needs []string // levels, and features that info may say are lacking
 
@@ -23,14 +23,6 @@ type check struct {
 	pair   func(t *testing.T, w *world, a, b *client)
 	orders bool // of a pair: both orders
 	short  bool // belongs to the short set, too
-}
-
-// page is where the rule is, below docs.
-func (c check) page() string {
-	if strings.Contains(c.rule, "#") {
-		return c.rule
-	}
-	return "protocol.md#" + c.rule
 }
 
 // checks are all of them, in the order of the matrix.
@@ -109,7 +101,7 @@ func (m *matrix) run(t *testing.T, c check, label string, who []*client, do func
 			result := "ok"
 			if t.Failed() {
 				result = "FAILED"
-				t.Logf("%s: %s (docs/%s)", c.name, c.wants, c.page())
+				t.Logf("%s: %s (docs/%s)", c.name, c.wants, c.rule)
 			}
 			m.note(c.name, label, result, time.Since(began))
 			if *matrixFile != "" { // as far as it is known, should the run be ended

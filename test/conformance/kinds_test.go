@@ -18,7 +18,7 @@ import (
 func kindChecks() []check {
 	const page = "protocol/kinds.md#"
 	return []check{
-		{name: "transactions: kinds", rule: page + "test-transactions", needs: []string{"kinds", "transactions"},
+		{name: "transactions: kinds", rule: page + "test-transactions-of-kinds", needs: []string{"kinds", "transactions"},
 			short: true, wants: "each step of a share has exactly this transaction, and each answer means this",
 			alone: kindTransactions},
 		{name: "semaphore", rule: page + "kinds", needs: []string{"semaphore"}, short: true, orders: true,

@@ -186,11 +186,15 @@ def transactions_of(r: Object) -> transactions.Transactions:
 
 def do_transaction(r: Object) -> Object:
     i = r["input"]
+    if r["step"] == "acquire_all":
+        each = [(transactions_of({"input": one}), one["fields"]) for one in i["of"]]
+        return {"body": transactions.together([one.acquire(fields) for one, fields in each])}
     t = transactions_of(r)
     arguments = {"acquire": ("fields", "claim"), "try": ("fields", "claim"), "join": ("ticket", "lease"),
                  "look": ("before",), "scan": ("position",), "turn": ("position", "fields", "claim"),
                  "alive": ("token", "fields", "seen"),
                  "release": ("token", "queued"), "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"),
+                 "read_period": (), "acquire_once": ("fields", "seen", "taken"), "settle": ("lease",),
                  "withdraw": ("queued",), "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
     read: Dict[str, Callable[[Any], Any]] = {
         "token": int, "position": int, "older": ticket, "queued": bool,
@@ -203,19 +207,24 @@ def do_transaction(r: Object) -> Object:
 
 def do_verdict(r: Object) -> Object:
     i, a = r["input"], r["answer"]
-    t = transactions_of(r)
     answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
-    got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)), i.get("before", ""))
+    if r["step"] == "acquire_all":
+        each = [transactions_of({"input": one}) for one in i["of"]]
+        got = next((v for v in transactions.verdicts(each, answer) if v.holders and v.holders.all),
+                   transactions.verdicts(each, answer)[0])
+    else:
+        position = i.get("seen" if r["step"] == "acquire_once" else "position", 0)
+        got = transactions_of(r).verdict(r["step"], answer, int(i.get("token", 0)), int(position), i.get("before", ""))
     said: Object = {"verdict": got.word, "doubt": got.doubt}
     said.update({name: str(getattr(got, name)) for name in ("token", "position") if getattr(got, name)})
     said.update({name: getattr(got, name) for name in ("reason", "watch", "before") if getattr(got, name)})
     for name in ("restore", "older"):
         one = getattr(got, name)
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
-    holder = next(iter(got.holders.all), None) if got.holders else record.read(i["lock"], t.base, got.record)
+    holder = next(iter(got.holders.all), None) if got.holders else None
     said["holder"] = holder and {"uuid": holder.uuid}
     said["delayed"] = got.delay is not None
-    if "kind" in i and got.share is not None:
+    if got.share is not None:
         said["share"] = got.share
     return said
 
