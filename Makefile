@@ -208,6 +208,7 @@ image-root: ## what is in the image, into IMAGE_ROOT
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
 	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
 	cp LICENSE $(IMAGE_ROOT)/licenses/
+	env -u GOOS -u GOARCH go run ./cmd/internal/sbom notices $(IMAGE_ROOT)/usr/bin/* > $(IMAGE_ROOT)/licenses/NOTICES
 	find $(IMAGE_ROOT) -type d -exec chmod 755 {} + && find $(IMAGE_ROOT) -type f -exec chmod go+r-w {} +
 
 .PHONY: image
