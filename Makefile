@@ -239,9 +239,10 @@ packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/
 PLATFORMS ?=
 
 .PHONY: release
-release: $(NFPM) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+release: $(NFPM) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
 	@command -v zip > /dev/null || .ci/need zip zip
 	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+	deploy/listings $(VERSION) dist/release dist/listings
 
 .PHONY: release-dry-run
 release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
