@@ -1,9 +1,7 @@
 package mutants_test
 
-// suites has one for each guard, limit, escape and branch of a judgement that a test is there for. The place is unique
-// in its file. What is right is an expression, in «» if the place is more than that; what is wrong is another one of
-// the same type.
-func suites() []suite {
+// dashboardSuites are who may see and do what, and that nothing shown is more than text.
+func dashboardSuites() []suite {
 	return []suite{
 		in("internal/dashboard", headers(), doors(), callers(), holds(), texts(), lists(), past(), several()),
 		in("internal/dashboard/locks", judgements()),
