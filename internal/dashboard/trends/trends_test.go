@@ -103,15 +103,3 @@ func TestDay(t *testing.T) {
 		t.Errorf("%+v", hours[22:])
 	}
 }
-
-func BenchmarkLook(b *testing.B) {
-	var all []trends.Waiting
-	for i := range 100_000 {
-		all = append(all, trends.Waiting{Lock: fmt.Sprint(i), Owners: []string{fmt.Sprint(i % 100)}, N: 3})
-	}
-	var s trends.Sampler
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Look(noon, all)
-	}
-}
