@@ -28,7 +28,11 @@ func Pause(running []metadata.Presence) (rules []string) {
 func Reasons(rules []string) string {
 	var all []string
 	for _, rule := range rules {
-		all = append(all, text.Visible(text.Clip(Words(rule), maxValueShown)))
+		words := Words(rule)
+		if words == rule {
+			words = text.Visible(text.Clip(rule, maxValueShown))
+		}
+		all = append(all, words)
 	}
 	return strings.Join(all, "; ")
 }

@@ -224,7 +224,7 @@ func (c *Cluster) held(l *Lock) (lead sentence, then []sentence, next Step) {
 		next = Force
 	case Silent:
 		lead = c.silent(l)
-		then = []sentence{suspicion(l.Holder), c.waits(l), c.comes(l)}
+		then = []sentence{c.waits(l), c.comes(l)}
 		next = LookAtLock
 	case Late:
 		lead = c.late(l)
@@ -336,6 +336,12 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 	s = c.subject(l, false)
 	s.say(" is ")
 	s.since(l.lateSince())
+	if diagnosis.Suspected(r) {
+		s.say(" late, and perhaps its holder is dead: ")
+		s.ended(r.Suspicion)
+		s.say(" (suspected, not proven).")
+		return s
+	}
 	if rhythm(r, l.Judged) == 0 {
 		s.say(" late, and its holder has never reported.")
 		return s
@@ -349,34 +355,29 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 	return s
 }
 
-// suspicion says what a witness suspects; nothing where there is none.
-func suspicion(r *metadata.Record) (s sentence) {
-	if !diagnosis.Suspected(r) {
-		return nil
-	}
-	s.say("Perhaps it is dead: ")
-	s.ended(r.Suspicion)
-	s.say(", which proves nothing.")
-	return s
-}
-
 func (c *Cluster) late(l *Lock) (s sentence) {
 	s = c.subject(l, false)
 	s.say(" is ")
 	s.since(l.lateSince())
 	s.say(" late, ")
-	s.lives(l)
+	s.lives(l, pick(l.Shares > 1, "", "its "))
 	s.say(".")
 	return s
 }
 
-// lives says what a holder proves by its reports: progress where it says so, and otherwise that its process lives.
-func (s *sentence) lives(l *Lock) {
+// lives says what a holder proves by its reports: that it works where it reports progress, and otherwise that its
+// process lives. whose is "its " or "whose "; empty for one of several.
+func (s *sentence) lives(l *Lock, whose string) {
 	r := l.Holder
-	if r.Alive.Progress == "" {
-		s.say("its process lives (")
-	} else {
-		s.say(pick(l.Shares > 1, "and works (", "its holder works ("))
+	switch {
+	case whose == "":
+		s.say(pick(r.Alive.Progress == "", "and lives (", "and works ("))
+	case r.Alive.Progress == "":
+		s.say(whose + "process lives (")
+	default:
+		s.say(whose + "holder works (")
+	}
+	if r.Alive.Progress != "" {
 		s.value(text.Clip(r.Alive.Progress, maxProgress))
 		s.say(", ")
 	}
@@ -429,19 +430,18 @@ func (c *Cluster) leaving(l *Lock) (s sentence) {
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	s = c.subject(l, false)
 	s.say(" is held in time")
-	c.works(&s, l)
+	c.works(&s, l, "its ")
 	s.say(".")
 	return s
 }
 
 // works adds what its reports prove of a holder, where they are as frequent as they were.
-func (c *Cluster) works(s *sentence, l *Lock) {
-	r := l.Holder
-	if every := rhythm(r, l.Judged); every == 0 || c.Now.Sub(r.Alive.At) > silentTimes*every {
+func (c *Cluster) works(s *sentence, l *Lock, whose string) {
+	if l.Shares > 1 || silent(l.Holder, l.Judged, c.Now) {
 		return
 	}
 	s.say(", ")
-	s.lives(l)
+	s.lives(l, whose)
 }
 
 // alerts says when people are alerted about a lock that is held in time.
@@ -534,7 +534,7 @@ func allIsWell(clusters []Cluster, o *candidate) (lead, then diagnosis.Sentence)
 	s.say(" behind ")
 	s.lock(l.Name)
 	o.in.in(&s)
-	o.in.works(&s, l)
+	o.in.works(&s, l, "whose ")
 	s.say(".")
 	return s.done(), join([]sentence{o.in.alerts(l)}).done()
 }

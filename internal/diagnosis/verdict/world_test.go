@@ -55,15 +55,22 @@ func (x subject) record() *metadata.Record {
 	}
 	r := metadata.DecodeRecord(x.name, fields)
 	r.Seen = metadata.Seen{First: mono - 2*h, Changed: mono - 2*h}
+	if x.reported > 0 {
+		r.Seen.Changed = mono - x.reported
+	}
 	r.Misplaced = x.misplaced
 	stated := func(after time.Duration, cause string) *metadata.Statement {
 		if after == 0 {
 			return nil
 		}
-		return &metadata.Statement{Lock: x.name, UUID: r.UUID, Token: r.Token, Cause: cause, Signal: "SIGKILL",
+		return &metadata.Statement{Lock: x.name, UUID: r.UUID, Token: r.Token, Cause: cause,
 			EndedAt: metadata.Time{Time: ago(after)}, Revision: 9, Seen: mono - after + min(after, 5*s)}
 	}
-	r.Heed(stated(x.dead, metadata.CauseProcessEnded), stated(x.suspected, metadata.CausePodDeleted))
+	death := stated(x.dead, metadata.CauseProcessEnded)
+	if death != nil {
+		death.Signal = "SIGKILL"
+	}
+	r.Heed(death, stated(x.suspected, metadata.CausePodDeleted))
 	if x.disputes {
 		r.Alive.Revision = 10
 	}
@@ -137,6 +144,7 @@ func cycle() deadlock.Cycle {
 }
 
 func free(waiters int) unclaimed.Lock {
-	first := metadata.Waiter{Holder: metadata.Holder{Owner: "sleepy", Hostname: "w9"}}
+	first := metadata.Waiter{}
+	first.Owner, first.Hostname = "sleepy", "w9"
 	return unclaimed.Lock{Name: "free/lock", Since: ago(2 * m), Waiters: waiters, First: first}
 }
