@@ -178,6 +178,7 @@ func (o *listOptions) narrower() []term.Less {
 }
 
 func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
+	all.sayVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
