@@ -66,6 +66,10 @@ browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at 
 screenshots: chromium $(AXE) ## the pictures in docs/images
 	go test -C test/browser -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' . -pictures $(CURDIR)/docs/images
 
+.PHONY: recording
+recording: chromium $(AXE) ## the recording at the top of the README; it takes four minutes, because it shows three
+	go test -tags browser -count=1 -run TestRecording -v ./test/browser -pictures $(CURDIR)/docs/images
+
 .PHONY: chromium
 chromium:
 	@command -v chromium > /dev/null || .ci/need chromium chromium
@@ -212,6 +216,7 @@ image-root: ## what is in the image, into IMAGE_ROOT
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
 	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
 	cp LICENSE $(IMAGE_ROOT)/licenses/
+	env -u GOOS -u GOARCH go run ./cmd/internal/sbom notices $(IMAGE_ROOT)/usr/bin/* > $(IMAGE_ROOT)/licenses/NOTICES
 	find $(IMAGE_ROOT) -type d -exec chmod 755 {} + && find $(IMAGE_ROOT) -type f -exec chmod go+r-w {} +
 
 .PHONY: image
@@ -242,9 +247,10 @@ packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/
 PLATFORMS ?=
 
 .PHONY: release
-release: $(NFPM) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+release: $(NFPM) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
 	@command -v zip > /dev/null || .ci/need zip zip
 	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+	deploy/listings $(VERSION) dist/release dist/listings
 
 .PHONY: release-dry-run
 release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others

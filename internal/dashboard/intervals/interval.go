@@ -107,8 +107,8 @@ func (i *Interval) key() key {
 }
 
 // Join puts together what several sources know as of now; where two know of the same hold or wait, the first one
-// counts. Holds of one record never overlap: tokens say which came first, and where the clocks of their holders or the
-// way to the dashboard contradict them, times give way.
+// counts. Holds of one record never overlap: where the clocks of their holders or the way to the dashboard say so, the
+// one that ended first gives way.
 func Join(now time.Time, sources ...[]Interval) []Interval {
 	var all []Interval
 	known := map[key]bool{}
@@ -121,17 +121,30 @@ func Join(now time.Time, sources ...[]Interval) []Interval {
 		}
 	}
 	slices.SortFunc(all, func(a, b Interval) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token),
-			a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Name, b.Name), lasting(a)-lasting(b),
+			a.End.Compare(b.End), cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
 	})
+	var before *Interval // the last hold
 	for n := range all {
 		i := &all[n]
 		i.straighten(now)
-		if n > 0 && !i.Wait && !all[n-1].Wait && all[n-1].Name == i.Name && all[n-1].Cluster == i.Cluster {
-			i.follow(&all[n-1])
+		if i.Wait {
+			continue
 		}
+		if before != nil && before.Name == i.Name && before.Cluster == i.Cluster {
+			i.follow(before)
+		}
+		before = i
 	}
 	return all
+}
+
+// lasting is 1 for what lasts.
+func lasting(i Interval) int {
+	if i.End.IsZero() {
+		return 1
+	}
+	return 0
 }
 
 // straighten has an interval begin before it ends, and not after now.

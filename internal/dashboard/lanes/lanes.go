@@ -173,7 +173,7 @@ const Narrow = .3
 
 // fill fills the lanes with bars. If they are too many, it joins those that are farther apart.
 func (p *Picture) fill(plan Plan) {
-	for narrow := Narrow; ; narrow *= 2 {
+	for narrow := Narrow; ; narrow *= 1.5 {
 		p.Bars = 0
 		for n := range p.Lanes {
 			p.Bars += p.Lanes[n].fill(plan.Span, narrow)

@@ -34,7 +34,7 @@ type picture struct {
 	Cut     int // rows that are left out
 	CSV     string
 	Unknown bool // there is a time about which nothing is known
-	Forgot  string
+	Notes   []string
 }
 
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
@@ -63,7 +63,7 @@ type barView struct {
 	End       string // where it is
 	MarkY     int
 	Text      string
-	Roomy     bool   // the the text has no place where there is little room
+	Roomy     bool // the the text has no place where there is little room
 }
 
 // beyondView is how many more there were than lines.
@@ -113,8 +113,8 @@ const (
 	wide, narrow = 900., 330.
 	glyph        = 6.6
 
-	maxBars = 1500 // that are drawn: more would not be told apart, and make the page slow
-	maxTable= 200  // of the table
+	maxBars  = 1500 // that are drawn: more would not be told apart, and make the page slow
+	maxTable = 100  // of the table
 
 	colours = 8
 )
@@ -151,13 +151,13 @@ func (d *drawing) choose(all []lanes.Lane, v *picture) {
 		}
 	}
 	slices.Sort(owners)
-	taken := [colours]bool{}
+	taken := [colours]int{}
 	for n, owner := range owners {
 		c := int(xxhash.Sum64String(owner) >> 16 % colours)
-		for n < colours && taken[c] {
+		for taken[c] > n/colours {
 			c = (c + 1) % colours
 		}
-		taken[c] = true
+		taken[c]++
 		d.colours[owner] = c
 		if n < maxKeys {
 			v.Owners = append(v.Owners, ownerKey{d.class(owner), cmp.Or(owner, "unknown")})
@@ -201,6 +201,9 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 		}
 		y += lineStep
 	}
+	if len(l.Lines) > 0 {
+		y += 2
+	}
 	height := barHeight
 	if len(l.Rows) > 1 {
 		height = thinBar
@@ -215,16 +218,17 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 	return v
 }
 
-// note sums a lane up.
+// note sums a lane up: how much time was lost at a lock, or what a process does now.
 func (d *drawing) note(l *lanes.Lane) string {
-	var said []string
-	if l.Lost >= time.Second {
-		said = append(said, text.Duration(l.Lost)+" waited")
+	switch {
+	case l.Lost >= time.Second && d.byLock:
+		return text.Duration(l.Lost) + " lost"
+	case l.Holds:
+		return "holds it"
+	case l.Waits:
+		return "waits"
 	}
-	if l.Wrong > 0 && d.byLock {
-		said = append(said, phrase.Thousands(l.Wrong)+" late or ended")
-	}
-	return strings.Join(said, ", ")
+	return ""
 }
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
@@ -394,7 +398,7 @@ func ticks(s lanes.Span) (marks []tickView) {
 	}
 	for t := s.From.Truncate(step).Add(step); t.Before(s.To); t = t.Add(step) {
 		x := 100 * float64(t.Sub(s.From)) / float64(whole)
-		if x > 3 && x < 94 { // the edge has a name of its own
+		if x > 3 && x < 88 { // the edge has a name of its own
 			marks = append(marks, tickView{percentage(x), t.UTC().Format("15:04")})
 		}
 	}

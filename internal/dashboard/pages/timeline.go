@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
@@ -165,8 +164,8 @@ func (v *picture) windows(shown window, link func(param string) string) {
 // forgot says that short intervals may be missing.
 func (v *picture) forgot(until time.Time) {
 	if !until.IsZero() {
-		v.Forgot = "Short holds and waits before " + phrase.TimeOfDay(until) + " UTC may be missing: more than " +
-			phrase.Thousands(intervals.Most) + " ended since."
+		v.Notes = append(v.Notes, "Short holds and waits before "+phrase.TimeOfDay(until)+" UTC may be missing: "+
+			"only the longest "+phrase.Thousands(intervals.Most)+" are remembered.")
 	}
 }
 
@@ -189,11 +188,9 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, past []metadata.Endi
 			return lanes.Key{Name: i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)}
 		},
 		Unknown: func(lanes.Key) []lanes.Span { return spans }})
-	values := r.URL.Query()
-	v.windows(w, func(param string) string {
-		values.Set("window", param)
-		return p.site.URLs.Own("lock") + "?" + values.Encode()
-	})
+	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(p.site.URLs, r)); link != "" {
+		v.windows(w, func(param string) string { return link + "&window=" + param })
+	}
 	if forgot.After(d.span.From) {
 		v.forgot(forgot)
 	}
@@ -213,7 +210,7 @@ func fitting(all []intervals.Interval, now time.Time) window {
 		}
 	}
 	since := cmp.Or(oldest, newest)
-	for _, w := range windows()[1:] {
+	for _, w := range windows() {
 		if now.Sub(since) < w.length*9/10 {
 			return w
 		}
@@ -246,8 +243,10 @@ func (v *picture) remembered(p *Pages, r *site.Request, d *drawing, lock string)
 	points, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
 	switch {
 	case err != nil:
-		v.Forgot = strings.TrimSpace(v.Forgot + " Prometheus could not be asked: " + err.Error() + ".")
-	case points != nil:
+		v.Notes = append(v.Notes, "Prometheus could not be asked ("+err.Error()+").")
+	case points == nil:
+		v.Notes = append(v.Notes, "Prometheus has no samples of this lock.")
+	default:
 		v.Counts = d.counts(points)
 	}
 }
