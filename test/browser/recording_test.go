@@ -1,8 +1,9 @@
-//go:build browser
+//go:build browser && recording
 
 package browser
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -32,22 +33,15 @@ const (
 )
 
 // TestRecording makes the recording at the top of the README: the tutorial's job hangs, alerts, loses its lock, and
-// writes too late. All that it shows is real but the minutes, which -recording makes as long as the tutorial says.
+// writes too late. All that it shows is real.
 func TestRecording(t *testing.T) {
-	t.Parallel()
-	minute := 5 * time.Second
-	file := filepath.Join(t.TempDir(), "recording.gif")
-	if *pictures != "" {
-		minute = time.Minute
-		file = filepath.Join(*pictures, "recording.gif")
-	}
-	r := newRecording(t, minute)
+	r := newRecording(t)
 
 	r.caption("A nightly job takes a lock")
 	monday := r.starts("monday prices")
 	monday.Prints(t, "locked, token")
-	late := time.Now().Add(minute)
-	over := time.Now().Add(3 * minute)
+	late := time.Now().Add(time.Minute)
+	over := time.Now().Add(3 * time.Minute)
 	r.prints(monday.Output(), 1000)
 	r.types("mutexctl list")
 	r.prints(r.mutexctl("list"), 2000)
@@ -77,7 +71,7 @@ func TestRecording(t *testing.T) {
 	r.check(os.WriteFile(filepath.Join(r.home, "prices"), []byte("17\n"), 0o600))
 	monday.Prints(t, "was lost")
 	r.prints(strings.TrimPrefix(monday.Output(), before), 6000)
-	r.write(file)
+	r.write(filepath.Join(cmp.Or(*pictures, t.TempDir()), "recording.gif"))
 }
 
 // recording is what is done and seen so far.
@@ -93,8 +87,8 @@ type recording struct {
 	delays          []int // hundredths of a second
 }
 
-// newRecording starts the bare mutexdev, and builds the tutorial's job with minutes as long as these.
-func newRecording(t *testing.T, minute time.Duration) *recording {
+// newRecording starts the bare mutexdev, and builds the tutorial's job.
+func newRecording(t *testing.T) *recording {
 	t.Helper()
 	tools, err := proctest.Build("mutexdev", "mutexctl")
 	if err != nil {
@@ -106,7 +100,6 @@ func newRecording(t *testing.T, minute time.Duration) *recording {
 	r.check(err)
 	_, code, _ := strings.Cut(string(page), "```go\n")
 	code, _, _ = strings.Cut(code, "```\n")
-	code = strings.ReplaceAll(code, "time.Minute", fmt.Sprintf("%d", minute))
 	source := filepath.Join(r.home, "report.go")
 	r.check(os.WriteFile(source, []byte(code), 0o600))
 	r.check(tools.Go("build", "-o", filepath.Join(r.home, "report"), source))
