@@ -123,7 +123,9 @@ body { margin: 0; background: #14181d; color: #d6dde6; overflow: hidden }
 h1 { margin: 0; height: 44px; line-height: 44px; padding: 0 16px; font: 600 19px/44px sans-serif; color: #fff;
 	background: #24476b; box-sizing: border-box }
 pre { margin: 14px 16px; font: 14px/21px monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-b { color: #7fd1ff; font-weight: 400 } i { color: #ffc24d; font-style: normal } u { color: #ff7b72; text-decoration: none }
+b { color: #7fd1ff; font-weight: 400 }
+i { color: #ffc24d; font-style: normal }
+u { color: #ff7b72; text-decoration: none }
 </style><h1></h1><pre></pre>`
 
 func (r *recording) check(err error) {
@@ -208,7 +210,8 @@ func (r *recording) page(path, words string) {
 
 // scroll takes a picture of the same page with an element in the middle.
 func (r *recording) scroll(selector string) {
-	ask[bool](r.browser, fmt.Sprintf(`document.querySelector(%q).scrollIntoView({ block: "center" }) || true`, selector))
+	ask[bool](r.browser, fmt.Sprintf(`(document.querySelector(%q).scrollIntoView({ block: "center" }), true)`,
+		selector))
 	r.look()
 }
 
@@ -256,8 +259,8 @@ func (r *recording) write(file string) {
 	r.check(out.Close())
 	r.Logf("%d pictures, %.1f s, %d bytes", len(r.frames), float64(total)/100, size)
 	if size > maxRecording || total > 3000 {
-		r.Errorf("the recording has %d bytes and takes %d hundredths of a second, want at most %d and 3000", size, total,
-			maxRecording)
+		r.Errorf("the recording has %d bytes and takes %d hundredths of a second, want at most %d and 3000", size,
+			total, maxRecording)
 	}
 }
 
