@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -71,7 +72,7 @@ func functions(u URLs) template.FuncMap {
 		"capital":      phrase.Capital[metadata.State],
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
-		"heldBack":     phrase.HeldBack,
+		"heldBack":     fate.Words,
 	}
 }
 
