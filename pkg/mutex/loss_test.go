@@ -106,6 +106,16 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 	}
 }
 
+func TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.put("/mutexes/a/uuid", foreignUUID) // the token stays
+		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)

@@ -1,14 +1,17 @@
 package mutex_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -307,17 +310,19 @@ func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 }
 
 func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+	var log bytes.Buffer
+	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away = true
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		locks.Lock(ctx, "a")
-		time.Sleep(11 * time.Minute)
-		synctest.Wait()
-		n := len(f.sent)
-		time.Sleep(time.Hour)
-		if len(f.sent) != n {
-			t.Error("it goes on after 10 minutes")
+		for want, after := range []time.Duration{protocol.CancelledTTL - time.Minute, 2 * time.Minute} {
+			time.Sleep(after)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "not cleaned up"); n != want {
+				t.Errorf("%d lines say that it was given up, want %d: %s", n, want, &log)
+			}
 		}
 	})
 }

@@ -24,7 +24,6 @@ func transactions() []fault {
 			"TestRemovalTakesTheTicketOfTheHolderAlong"},
 		{"txn-foreign", "removal.go", `!r.Record.Foreign()`, `true`, "TestRemovalSparesForeignKeys"},
 		{"txn-nobody", "removal.go", `if «r.Record.Token != 0» {`, `true`, "TestRemovalOfNobodysRecord"},
-		{"txn-before", "queue.go", `metadata.IsUUID(string(tail.Value))`, `true`, "TestLine"},
 		{"txn-tail", "queue.go", `before.Revision == 0`, `true`, "TestTailIsPutBack"},
 		{"txn-late", "hold.go", `deadlines.Succeeded`, `true`, "TestAlive"},
 	}
@@ -80,7 +79,7 @@ func deadlines() []fault {
 			"TestAlertThatWasGrantedIsNotMovedBack"},
 		{"holder-asleep", "loss.go", `l.timeLeft() <= 0`, `false`, "TestAliveAfterASleepThatWasTooLongIsALoss"},
 		{"holder-another", "loss.go", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,
-			"TestAliveOfAHoldThatAnotherUUIDReplaced"},
+			"TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss"},
 	}
 }
 
@@ -121,6 +120,8 @@ func acquisitions() []fault {
 // queues are waiters in line.
 func queues() []fault {
 	return []fault{
+		{"queue-hostile-tail", "../../internal/locktxn/queue.go", `metadata.IsUUID(string(tail.Value))`, `true`,
+			"TestTailThatDanglesHoldsNobodyUp"},
 		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost"},
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},

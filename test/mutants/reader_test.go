@@ -105,7 +105,7 @@ func fates() []fault {
 func deadlocks() []fault {
 	return []fault{
 		{"cycle-unknown", "graph.go", `!c.unknown`, `true`, "TestAPermitOfSomebodyUnknownMayBeGivenBackAtAnyTime"},
-		{"cycle-reader", "cycle.go", `t.stuck(h.who) && (since`, `true && (since`, "TestOneReaderIsEnoughForACycle"},
+		{"cycle-reader", "cycle.go", `«t.stuck(h.who)» && (since`, `true`, "TestOneReaderIsEnoughForACycle"},
 		{"cycle-share", "graph.go", `kindOf(r) != ""`, `true`, "TestALockWhoseNameLooksLikeAShareIsNone"},
 		{"cycle-permits", "graph.go", `s.count(lock).permits == len(c.permits)`, `true`, "TestAnyWorldAgainstTheDefinition"},
 		{"cycle-groups", "graph.go", `len(groups[0]) == len(among)`, `true`, "TestAnyWorldAgainstTheDefinition"},
@@ -162,7 +162,7 @@ func alerts() []fault {
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
 		{"alert-too-large", "peer.go", `resp.StatusCode == http.StatusRequestEntityTooLarge`, `false`,
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
-		{"alert-label", "peer.go", `value != "" || name`, `true || name`,
+		{"alert-label", "peer.go", `«value != ""» || name`, `true`,
 			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
 	}
 }

@@ -39,7 +39,7 @@ func rules() []fault {
 		{"rule-order", "judge.go", `d.unlock.Before(d.alert)`, `false`, "TestDecide"},
 		{"rule-next", "judge.go", `t.Before(v.Next)`, `true`, "TestJudge"},
 		{"rule-idle", "idle.go", `mayBeOff(r, p, moment)`, `false`, "TestNothingIsMissedInALockThatIsIdle"},
-		{"rule-idle-dead", "idle.go", `r.Death != nil || `, `false || `, "TestNothingIsMissedInALockThatIsIdle"},
+		{"rule-idle-dead", "idle.go", `«r.Death != nil» || r.Suspicion`, `false`, "TestNothingIsMissedInALockThatIsIdle"},
 		{"rule-policy", "policy.go", `case «p.MinWarning <= 0»:`, `false`, "TestPolicyCheck"},
 	}
 }
@@ -87,7 +87,7 @@ func removals() []fault {
 		{"remove-in-flight", "remove.go",
 			`slices.ContainsFunc(batch, func(d dueLock) bool { return d.record.Name == r.Name })`, `false`,
 			"TestWhatIsInFlightIsNotSentAgain"},
-		{"remove-stopping", "remove.go", `ctx.Err() != nil || s.soon`, `false || s.soon`,
+		{"remove-stopping", "remove.go", `«ctx.Err() != nil» || s.soon`, `false`,
 			"TestRemovalsInFlightAreFinishedAndNoOtherIsStarted"},
 		{"remove-delay", "remove.go", `!d.proof`, `true`, "TestALockDelayFollowsWhatItsDeadlineEnded"},
 		{"remove-deaths", "remove.go", `len(s.deaths) <= maxDeaths`, `true`, "TestMoreDeathsThanAreRememberedAreFound"},
