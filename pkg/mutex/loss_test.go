@@ -135,23 +135,6 @@ func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 	}
 }
 
-func TestWatchThatBreaksIsOpenedAgain(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	etcd := server.Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a")
-	<-watches
-	server.Restart(t)
-	removeWith(t, server.Client(t), metadata.EndedForced, "ann", "a mistake")
-	select {
-	case <-l.Lost():
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the loss went unnoticed")
-	}
-}
-
 // removeWith ends the hold of lock "a" as an unlocker or a person does.
 func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
 	t.Helper()

@@ -224,28 +224,6 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	})
 }
 
-func TestHeartbeatSurvivesAnOutageShorterThanItsLife(t *testing.T) {
-	for life, outage := range map[time.Duration]time.Duration{
-		time.Minute: 30 * time.Second, 10 * time.Minute: 9 * time.Minute,
-	} {
-		t.Run(life.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", mutex.AutoUnlockAfter(life), mutex.Heartbeat(6*time.Hour))
-				for range 5 {
-					time.Sleep(life)
-					f.set(func() { f.away = true })
-					time.Sleep(outage)
-					f.set(func() { f.away = false })
-				}
-				if err := context.Cause(l.Context()); err != nil {
-					t.Errorf("lost: %v", err)
-				}
-				l.Unlock()
-			})
-		})
-	}
-}
-
 func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers = 2

@@ -100,8 +100,6 @@ func acquisitions() []fault {
 		{"attempt-reentrant", "acquire.go", `hold.set.kind.covers(a.set.kind)`, `true`,
 			"TestReentrantHoldIsGivenBackByTheLastUnlock"},
 		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`, "TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
-		{"together-own", "batch.go", `len(b.held(r)) > 0`, `false`,
-			"TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds"},
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
@@ -197,7 +195,6 @@ func periods() []fault {
 		{"period-reset", "onceper.go", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
 			"TestPeriodThatSomebodyResetIsNotGivenBack"},
 		{"period-shared", "onceper.go", `isShared(draft)`, `false`, "TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked"},
-		{"step-asked", "pipeline.go", `!time.Now().Before(p.lock.Deadline())`, `false`, "TestPipelineTellsWhyItStopped"},
 	}
 }
 
@@ -240,8 +237,6 @@ func leaders() []fault {
 		{"leader-again", "leader.go", `again = «lost && ctx.Err() == nil»`, `false && lost`,
 			"TestLeaderThatIsDeposedStandsAgain"},
 		{"leader-unhealthy", "leader.go", `o.Check != nil`, `false`, "TestLeaderLeadsAsLongAsItIsHealthy"},
-		{"leader-hangs", "leader.go", `context.WithTimeout(ctx, «within»)`, `time.Hour`,
-			"TestLeaderWhoseCheckHangsIsReplaced"},
 	}
 }
 
