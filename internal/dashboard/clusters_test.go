@@ -145,7 +145,7 @@ func TestQueryChoosesClusters(t *testing.T) {
 			t.Errorf("no chip leads to %s", link)
 		}
 	}
-	if n := strings.Count(page, `class="cluster `); n != 3 {
+	if n := strings.Count(page, `<a class="cluster `); n != 3 {
 		t.Errorf("the list has %d chips for three clusters", n)
 	}
 	for _, path := range []string{"/waiting", "/owners", "/history", "/audit"} {

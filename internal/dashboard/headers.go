@@ -168,7 +168,9 @@ func loadAssets(files fs.FS) (assets, error) {
 		if err != nil {
 			return a, err
 		}
-		b = compact(b)
+		if b = compact(b); path.Ext(e.Name()) == ".css" {
+			b = []byte(tight.Replace(string(b)))
+		}
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
 		a.files[e.Name()] = asset{assetType(e.Name()), b, pack(newPacker(gzip.BestCompression), b)}
@@ -191,6 +193,9 @@ func compact(source []byte) []byte {
 	}
 	return kept.Bytes()
 }
+
+// tight leaves out the blanks and semicolons that a style sheet does not need. No text in ours has any of these.
+var tight = strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
 
 func assetType(name string) string {
 	if path.Ext(name) == ".css" {

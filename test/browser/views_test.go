@@ -165,6 +165,7 @@ func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 	b.size(360, 740)
 	b.open(s.url)
 	b.until("the page has loaded", `document.readyState === "complete"`)
+	b.click("#menu > summary")
 	const pressed = `document.querySelector("#zone[aria-label='Local time']").ariaPressed`
 	if got := ask[string](b, pressed); got != "false" {
 		t.Errorf("at first it is %s", got)
