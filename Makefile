@@ -288,7 +288,7 @@ docs: ## the generated parts of docs/
 	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
 
 .PHONY: examples
-examples: build $(ETCDCTL) ## run the etcdctl examples of docs/protocol.md against an etcd
+examples: build $(ETCDCTL) ## run the commands of docs/howto/etcdctl.md against an etcd
 	.ci/examples $(ETCDCTL)
 
 .PHONY: ci

@@ -174,6 +174,7 @@ func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 	b.until("local", pressed+` === "true"`)
 	b.open(s.url + "history")
 	b.until("still local", pressed+` === "true" && document.querySelector(".clock").textContent.startsWith("local")`)
+	b.click("#menu > summary")
 	b.click("#zone")
 	b.until("UTC", pressed+` === "false" && document.querySelector(".clock").textContent.startsWith("UTC")`)
 }

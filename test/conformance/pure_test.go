@@ -19,15 +19,15 @@ import (
 // pureChecks need no etcd: the test vectors and the transactions.
 func pureChecks() []check {
 	return []check{
-		{name: "vectors: names", rule: "lock-names", short: true,
+		{name: "vectors: names", rule: "protocol.md#lock-names", short: true,
 			wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
-		{name: "vectors: times", rule: "times", short: true,
+		{name: "vectors: times", rule: "protocol.md#times", short: true,
 			wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
-		{name: "vectors: records", rule: "the-record", needs: []string{"decode"}, short: true,
+		{name: "vectors: records", rule: "protocol.md#the-record", needs: []string{"decode"}, short: true,
 			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
-		{name: "transactions: bodies", rule: "transactions", needs: []string{"transactions"}, short: true,
+		{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
 			wants: "each step has exactly this transaction", alone: transactionBodies},
-		{name: "transactions: verdicts", rule: "errors-are-not-answers", needs: []string{"transactions"}, short: true,
+		{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: []string{"transactions"}, short: true,
 			wants: "each answer means exactly this", alone: transactionVerdicts},
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,8 +32,8 @@ var (
 type fault struct {
 	name  string
 	file  string // below the package of the test
-	right string
-	wrong string
+	right string // the place, which is unique in its file; the expression is in «» if the place is more than that
+	wrong string // another expression of the same type
 	found string // the test that finds it
 }
 
@@ -46,13 +45,30 @@ type suite struct {
 
 func in(dir string, faults ...[]fault) suite { return suite{dir, slices.Concat(faults...)} }
 
+// suites has a fault for each guard, limit, escape and branch of a judgement that a test is there for.
+func suites() []suite {
+	return slices.Concat(clientSuites(), unlockerSuites(), readerSuites(), dashboardSuites())
+}
+
 // root is the repository.
 const root = "../.."
+
+func TestEachFaultHasANameOfItsOwn(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range suites() {
+		for _, f := range s.faults {
+			if known[f.name] {
+				t.Errorf("two faults are called %s", f.name)
+			}
+			known[f.name] = true
+		}
+	}
+}
 
 func TestEachFaultIsFound(t *testing.T) {
 	replaced := overlay(t)
 	for _, s := range suites() {
-		t.Run(path.Base(s.dir), func(t *testing.T) {
+		t.Run(s.dir, func(t *testing.T) {
 			tests := testsOf(t, s.dir)
 			for _, f := range s.faults {
 				if !slices.Contains(tests, f.found) {
@@ -97,7 +113,7 @@ func (f fault) find(t *testing.T, dir, binary string) {
 }
 
 func run(dir, binary, fault, test string) (out string, err error) {
-	cmd := exec.Command(binary, "-test.run=^("+test+")$", "-test.timeout=5m")
+	cmd := exec.Command(binary, "-test.run=^("+test+")$", "-test.timeout=1m")
 	cmd.Dir = filepath.Join(root, dir)
 	cmd.Env = append(os.Environ(), "FAULT="+fault)
 	printed, err := cmd.CombinedOutput()

@@ -84,13 +84,13 @@ function tick() {
 
 // The bar of a hold ends at its auto-unlock, or grows. at is where a part begins, of 100 times its length.
 function move(bar, age, end) {
-  const length = (bar.length ??= bar.dataset.s * 1000 || end), step = (age / length).toFixed(3);
-  if (bar.step === step) return;
-  bar.step = step;
+  bar.length ??= bar.dataset.s * 1000 || end;
+  if (age < bar.next) return;
+  bar.next = age + bar.length / 500;
   for (const part of bar.children) {
-    part.at ??= parseFloat(part.getAttribute("x")) * length || 0;
+    part.at ??= parseFloat(part.getAttribute("x")) * bar.length || 0;
     if (part.matches(".n")) part.at = 100 * age;
-    part.setAttribute("x", part.at / Math.max(length, age) + "%");
+    part.setAttribute("x", part.at / Math.max(bar.length, age) + "%");
   }
 }
 

@@ -15,7 +15,7 @@ import threading
 from typing import Any, Callable, Dict, Optional
 
 import clustermutex
-from clustermutex import aio, record, transactions
+from clustermutex import aio, kinds, record, shares, transactions
 from clustermutex.version import CLIENT
 
 Object = Dict[str, Any]
@@ -59,6 +59,10 @@ def options(request: Object) -> Object:
              if request.get(name) is not None}
     if request.get("heartbeat"):
         given["heartbeat"] = True
+    if request.get("kind") == kinds.SEMAPHORE:
+        given.update(semaphore=request["limit"], weight=request.get("weight", 1))
+    elif request.get("kind"):
+        given[request["kind"]] = True
     return given
 
 
@@ -99,7 +103,8 @@ def pure(request: Object) -> Optional[Object]:
     steps: Dict[str, Callable[[Object], Object]] = {
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
-        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"]},
+        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"],
+                           "kinds": ["semaphore", "read-write"]},
     }
     do = steps.get(request["do"])
     if do is None:
@@ -162,16 +167,27 @@ def ticket(o: Optional[Object]) -> Optional[transactions.Ticket]:
     return transactions.Ticket(o["ticket"], int(o["create_revision"]), o.get("lease", "")) if o else None
 
 
+def transactions_of(r: Object) -> transactions.Transactions:
+    i = r["input"]
+    prefix = r.get("prefix", "/mutexes/")
+    if "kind" not in i:
+        return transactions.Transactions(prefix, i["lock"], i.get("uuid", ""))
+    need = kinds.Need(i["kind"], i.get("limit", 0), i.get("weight", 0))
+    return shares.Shares(prefix, i["lock"], i.get("uuid", ""), need)
+
+
 def do_transaction(r: Object) -> Object:
     i = r["input"]
-    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
-    arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("before",),
-                 "scan": ("position",), "turn": ("position", "fields"), "alive": ("token", "fields", "seen"),
+    t = transactions_of(r)
+    arguments = {"acquire": ("fields", "claim"), "try": ("fields", "claim"), "join": ("ticket", "lease"),
+                 "look": ("before",), "scan": ("position",), "turn": ("position", "fields", "claim"),
+                 "alive": ("token", "fields", "seen"),
                  "release": ("token", "queued"), "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"),
                  "withdraw": ("queued",), "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
     read: Dict[str, Callable[[Any], Any]] = {
         "token": int, "position": int, "older": ticket, "queued": bool,
-        "seen": lambda value: None if value is None else int(value)}
+        "seen": lambda value: None if value is None else int(value),
+        "claim": lambda value: kinds.Claim(i.get("share", 0), int(i.get("counted", 0)))}
     step = r["step"]
     values = [read.get(name, lambda value: value)(i.get(name)) for name in arguments[step]]
     return {"body": getattr(t, "try_" if step == "try" else step)(*values)}
@@ -179,7 +195,7 @@ def do_transaction(r: Object) -> Object:
 
 def do_verdict(r: Object) -> Object:
     i, a = r["input"], r["answer"]
-    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
+    t = transactions_of(r)
     answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
     got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)), i.get("before", ""))
     said: Object = {"verdict": got.word, "doubt": got.doubt}
@@ -188,9 +204,11 @@ def do_verdict(r: Object) -> Object:
     for name in ("restore", "older"):
         one = getattr(got, name)
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
-    holder = record.read(i["lock"], t.base, got.record)
+    holder = next(iter(got.holders.all), None) if got.holders else record.read(i["lock"], t.base, got.record)
     said["holder"] = holder and {"uuid": holder.uuid}
     said["delayed"] = got.delay is not None
+    if "kind" in i and got.share is not None:
+        said["share"] = got.share
     return said
 
 

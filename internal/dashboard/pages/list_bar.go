@@ -11,6 +11,7 @@ import (
 // bar draws a hold in a row: from when it was taken to its auto-unlock, filled up to now. The row says the same in
 // words, and app.js moves the bar as it moves those.
 type bar struct {
+	Open    bool      // nothing ends it
 	Beats   bool      // it is kept alive by heartbeats
 	Parts   []stretch // from left to right
 	Now     string    // what comes after is pale
@@ -18,7 +19,7 @@ type bar struct {
 	Seconds int64     // the length of the bar, where it does not end at the auto-unlock
 }
 
-// stretch is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or although
+// stretch is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or when
 // it should have been removed (x).
 type stretch struct{ Class, From string }
 
@@ -28,30 +29,30 @@ func newBar(r *locks.Row, now time.Time) *bar {
 		return nil
 	}
 	judged := r.Verdict()
-	age := now.Sub(r.LockedAt)
-	whole := r.UnlockAt().Sub(r.LockedAt)
-	b := &bar{}
-	if r.UnlockAt().IsZero() { // nothing ends it, and so does the bar
-		whole = max(age, judged.AlertAt.Sub(r.LockedAt)) * 5 / 4
+	seconds := func(at time.Time) float64 { return max(0, at.Sub(r.LockedAt).Seconds()) }
+	age, alert := seconds(now), seconds(judged.AlertAt)
+	unlock := seconds(r.UnlockAt())
+	whole := unlock
+	b := &bar{Open: r.UnlockAt().IsZero()}
+	if b.Open {
+		whole = max(age, alert) * 1.25
 	}
-	if r.UnlockAt().IsZero() || age > whole {
-		whole = max(whole, age)
-		b.Seconds = int64(whole/time.Second) + 1
+	if b.Open || age > whole {
+		whole = max(age, whole)
+		b.Seconds = int64(whole) + 1
 	}
-	place := func(at time.Duration) string {
-		return fmt.Sprintf("%.0f%%", 100*max(0, at.Seconds())/max(1, whole.Seconds()))
-	}
-	part := func(class string, at time.Duration) { b.Parts = append(b.Parts, stretch{class, place(at)}) }
+	place := func(at float64) string { return fmt.Sprintf("%.0f%%", 100*at/max(1, whole)) }
+	part := func(class string, at float64) { b.Parts = append(b.Parts, stretch{class, place(at)}) }
 	b.Now = place(age)
 	if b.Beats = judged.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.Beats {
-		part("", r.Alive.At.Sub(r.LockedAt))
+		part("", seconds(r.Alive.At))
 	}
-	if alert := judged.AlertAt; !alert.IsZero() && !judged.AlertsAtUnlock() {
-		b.Alert = place(alert.Sub(r.LockedAt))
-		part("l", alert.Sub(r.LockedAt))
+	if !judged.AlertAt.IsZero() && !judged.AlertsAtUnlock() {
+		b.Alert = place(alert)
+		part("l", alert)
 	}
-	if unlock := r.UnlockAt(); !unlock.IsZero() && now.After(unlock) {
-		part("x", unlock.Sub(r.LockedAt))
+	if !b.Open && age > unlock {
+		part("x", unlock)
 	}
 	return b
 }

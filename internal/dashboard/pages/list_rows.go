@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -274,7 +275,7 @@ func toggled(cols []string, name string) []string {
 // is one column, by whose three times one can sort.
 func (p *Pages) columns(l ListRequest) []column {
 	sorted := func(title, by string) column {
-		o := locks.Order{By: by}
+		o := lockorder.Order{By: by}
 		aria := ""
 		if l.Order.By == by {
 			aria, o.Reverse = "ascending", !l.Order.Reverse

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
@@ -40,9 +41,9 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}
 	}
-	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
+	l := ListRequest{Query: locks.ParseQuery(""), Order: lockorder.Order{By: lockorder.MostUrgent}, Limit: defaultLimit,
 		full: true}
-	holders := l.Order.Sort(slices.Clone(lock.Shares))
+	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
 	v.More = max(0, len(holders)-maxSharers)
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"

@@ -4,6 +4,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -39,7 +40,7 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
 	v := ownersPage{SearchPage: p.site.SearchPage(r, "owners", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", q.Text, "sort", "owner")
-	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
+	found, err := s.Result(r.Context(), q, lockorder.Order{By: lockorder.MostUrgent}, v.AsOf)
 	if err != nil {
 		return site.Answer{}, err
 	}

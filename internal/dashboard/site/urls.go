@@ -21,7 +21,9 @@ type URLs struct {
 }
 
 // self is the address of what was asked for.
-func (u URLs) self(r *Request) string { return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route) }
+func (u URLs) self(r *Request) string {
+	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
+}
 
 // In builds the links to locks of a cluster.
 func (u URLs) In(cluster string) URLs {
