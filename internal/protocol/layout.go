@@ -286,6 +286,7 @@ type KV struct {
 	Value          []byte
 	CreateRevision int64
 	ModRevision    int64
+	Version        int64 // how often the key was written since it was created; 0 = unknown
 	Lease          int64 // 0 = the key stays until somebody deletes it
 }
 
@@ -293,6 +294,7 @@ type KV struct {
 func (kv KV) Field(key Key) metadata.Field {
 	return metadata.Field{
 		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		Version: kv.Version,
 	}
 }
 

@@ -17,17 +17,49 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The vectors are what clients in other languages test themselves with; docs/protocol/vectors.md describes the file.
-// The members states are checked in package staleness. e vectors struct { otocol int efix   string elds   struct { eys
-// []string eysOfOthers []string `json:"keys_of_others"` embers      []string  mes   []struct{ About, Name, Segment
-// string } fused []struct { bout, Name string ytes       []byte `json:"name_base64"` `json:"refused_names"`
-// fusedSegments []struct{ About, Segment string } `json:"refused_segments"` mes           []struct { bout, Text,
-// Written string econds, Nanoseconds int64  fusedTimes []struct{ About, Text string } `json:"refused_times"` ys
-// []struct{ About, Key, Kind, Lock, ID string } cords      []recordVector atements   []statementVector ckets
-// []documentVector dings      []documentVector quests     []forHoldVector tensions   []forHoldVector  knowledgements
-// []forHoldVector lays           []struct { ocumentVector ey string    documentVector is the value of a key and what it
-// says; nothing where it cannot be read. e documentVector struct { out, Value string tes        []byte
-// `json:"value_base64"` coded      map[string]any
+// The vectors are what clients in other languages test themselves with; docs/protocol/vectors.md describes it. The
+// members states are checked in package staleness.
+type vectors struct {
+	Protocol int
+	Prefix   string
+	Fields   struct {
+		Keys         []string
+		KeysOfOthers []string `json:"keys_of_others"`
+		Members      []string
+	}
+	Names   []struct{ About, Name, Segment string }
+	Refused []struct {
+		About, Name string
+		Bytes       []byte `json:"name_base64"`
+	} `json:"refused_names"`
+	RefusedSegments []struct{ About, Segment string } `json:"refused_segments"`
+	Times           []struct {
+		About, Text, Written string
+		Seconds, Nanoseconds int64
+	}
+	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
+	Keys         []struct{ About, Key, Kind, Lock, ID string }
+	Records      []recordVector
+	Statements   []statementVector
+	Tickets      []documentVector
+	Endings      []documentVector
+	Requests     []forHoldVector
+	Extensions   []forHoldVector
+
+	Acknowledgements []forHoldVector
+	Delays           []struct {
+		documentVector
+		Key string
+	}
+}
+
+// documentVector is the value of a key and what it says; nothing where it cannot be read.
+type documentVector struct {
+	About, Value string
+	Bytes        []byte `json:"value_base64"`
+	Decoded      map[string]any
+}
+
 func (v documentVector) value() string { return v.Value + string(v.Bytes) }
 
 // forHoldVector is the value of a key that others wrote for the holder of this hold, and what it says; nothing where

@@ -28,7 +28,7 @@ type check struct {
 // checks are all of them, in the order of the matrix.
 func checks() []check {
 	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks(),
-		deadlineChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(),
+		deadlineChecks(), kindChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(),
 		endpointChecks())
 }
 

@@ -208,9 +208,12 @@ func (c *client) sends(step string, given json.RawMessage) bool {
 	return c.claims([]string{"queue"})
 }
 
-func transactionBodies(t *testing.T, _ *world, c *client) {
+func transactionBodies(t *testing.T, _ *world, c *client) { bodiesOf(t, c, "transactions.json") }
+
+func bodiesOf(t *testing.T, c *client, file string) {
+	t.Helper()
 	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, "transactions.json").Transactions {
+	for _, x := range readProtocol[transactions](t, file).Transactions {
 		if !c.sends(x.Step, x.Input) {
 			continue
 		}
@@ -252,9 +255,12 @@ func inOneOrder(body any) any {
 
 // transactionVerdicts wants the verdict and the token. The other members of a verdict may be left out; what is said has
 // to be right.
-func transactionVerdicts(t *testing.T, _ *world, c *client) {
+func transactionVerdicts(t *testing.T, _ *world, c *client) { verdictsOf(t, c, "transactions.json") }
+
+func verdictsOf(t *testing.T, c *client, file string) {
+	t.Helper()
 	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, "transactions.json").Verdicts {
+	for _, x := range readProtocol[transactions](t, file).Verdicts {
 		if !c.sends(x["step"].(string), json.RawMessage(jsonOf(x["input"]))) {
 			continue
 		}

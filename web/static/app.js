@@ -406,7 +406,7 @@ const copier = make("button", "", "copy");
 copier.className = "copy";
 function offer(el) {
   const row = el.closest(".locks tbody");
-  if (!row) return;
+  if (!row) return copier.remove();
   copier.ariaLabel = "copy " + named(row).textContent;
   if (!row.contains(copier)) named(row).after(copier);
   return copier;

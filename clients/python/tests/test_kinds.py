@@ -214,6 +214,7 @@ class Periods(OnEtcd):
         self.assertRegex(value, "^[0-9]{10} taken .*Z by billing on ")
 
     def test_held(self) -> None:
+        self.etcd.put("/mutexes/.periods/" + self.name, "1553644800 taken long ago")
         with self.client.lock(self.name):
             with self.assertRaises(HeldError):
                 self.once()

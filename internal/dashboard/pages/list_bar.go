@@ -5,13 +5,29 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// bar draws a hold in a row: from when it was taken to its auto-unlock, filled up to now. The row says the same in
-// words, and app.js moves the bar as it moves those.
+// holdView is how far a hold is: as a bar, and in words.
+type holdView struct {
+	Bar    *bar           // nil where there is none
+	Held   *phrase.Moment // nil: unknown
+	Alert  *phrase.Moment // nil: never
+	Late   bool           // the alert is past
+	Unlock *phrase.Moment // nil: never
+}
+
+func newHoldView(r *locks.Row, at phrase.Viewpoint) holdView {
+	alert := r.Verdict().AlertAt
+	return holdView{Bar: newBar(r, at.AsOf), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
+		Late:   r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf),
+		Unlock: at.Unlock(r.UnlockAt())}
+}
+
+// bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it as it
+// moves the words.
 type bar struct {
-	Open    bool      // nothing ends it
 	Beats   bool      // it is kept alive by heartbeats
 	Parts   []stretch // from left to right
 	Now     string    // what comes after is pale
@@ -33,11 +49,12 @@ func newBar(r *locks.Row, now time.Time) *bar {
 	age, alert := seconds(now), seconds(judged.AlertAt)
 	unlock := seconds(r.UnlockAt())
 	whole := unlock
-	b := &bar{Open: r.UnlockAt().IsZero()}
-	if b.Open {
+	b := &bar{}
+	open := r.UnlockAt().IsZero()
+	if open {
 		whole = max(age, alert) * 1.25
 	}
-	if b.Open || age > whole {
+	if open || age > whole {
 		whole = max(age, whole)
 		b.Seconds = int64(whole) + 1
 	}
@@ -51,7 +68,7 @@ func newBar(r *locks.Row, now time.Time) *bar {
 		b.Alert = place(alert)
 		part("l", alert)
 	}
-	if !b.Open && age > unlock {
+	if !open && age > unlock {
 		part("x", unlock)
 	}
 	return b

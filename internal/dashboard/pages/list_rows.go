@@ -30,11 +30,7 @@ type rowView struct {
 	OwnerURL  string
 	Host      string
 	HostURL   string
-	Bar       *bar // nil where there is none
-	Held      *phrase.Moment
-	Alert     *phrase.Moment
-	Late      bool // the alert is past
-	Unlock    *phrase.Moment
+	Hold      holdView
 	Waiters   string
 	Longest   *phrase.Moment
 	Share     string // what the holder has of a lock that several can hold
@@ -57,14 +53,12 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
-		Bar: newBar(r, at.AsOf), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
-		Unlock: at.Unlock(r.UnlockAt()), Waiters: "–", Longest: at.Lasting(r.Longest),
+		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: r.Share.Words(), Clock: clockOff(r.Verdict().ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.Display != locks.Held && !r.Verdict().AlertAt.IsZero() && !r.Verdict().AlertAt.After(at.AsOf)
 	v.cutName(r.Share != nil)
 	if r.Owner != "" {
 		v.OwnerURL = l.link(p.site.URLs,

@@ -43,7 +43,7 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
 	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
-		Every: diagnosis.Every(row.Record, lock.Document.Fields)}
+		Every: diagnosis.Every(row.Record)}
 	f.Compare(past)
 	s := r.Snapshot()
 	f.Waits, _ = diagnosis.Chain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
@@ -168,7 +168,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
 		return s.Say(" Unless it is extended, " + comes).Time(unlock).Say(".").Sentence(never)
 	}
 	s = s.Say(" Extended")
-	if every := diagnosis.Every(r.Record, fields); every > 0 {
+	if every := diagnosis.Every(r.Record); every > 0 {
 		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").

@@ -24,7 +24,7 @@ type sharedPage struct {
 	Asked   bool   // for a hold that is over
 	Past    string // link to the history of all shares
 	Life    life
-	Trend   *trend
+	Picture *picture
 	Cycles  []cycleView
 }
 
@@ -54,7 +54,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,12 +20,12 @@ import (
 // ParseTemplates reads all templates, once. Each page is a file that fills the layout.
 func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
-		"rows.html", "timeline.html")
+		"rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "timeline", "waiting",
 		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {
@@ -73,7 +74,7 @@ func functions(u URLs) template.FuncMap {
 		"capital":      phrase.Capital[metadata.State],
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
-		"heldBack":     phrase.HeldBack,
+		"heldBack":     fate.Words,
 	}
 }
 

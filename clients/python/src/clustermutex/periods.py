@@ -51,7 +51,7 @@ async def take_period(core: Core, lock: Handle, trace: str, stop: Flag, every: f
         words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(core.owner)}"
         taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
         fields = attempt.fields({"period": _instant(start)})
-        if await _take(core, attempt, attempt.txn.acquire_once(fields, seen, taken), until, stop):
+        if await _take(core, attempt, seen, attempt.txn.acquire_once(fields, seen, taken), until, stop):
             lock.begin(attempt)
             return True
         await stop.wait(0.05)
@@ -59,12 +59,12 @@ async def take_period(core: Core, lock: Handle, trace: str, stop: Flag, every: f
             raise attempt.over()
 
 
-async def _take(core: Core, attempt: Attempt, body: Body, until: float, stop: Flag) -> bool:
+async def _take(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> bool:
     """Take the period and the lock. False: try again; a HeldError: the lock is another's."""
     attempt.debt.begin()
     attempt.doubt = True  # whatever interrupts this
     try:
-        verdict = await _outcome(core, attempt, body, until, stop)
+        verdict = await _outcome(core, attempt, seen, body, until, stop)
         attempt.token = verdict.token
         attempt.doubt = False
     finally:
@@ -77,12 +77,12 @@ async def _take(core: Core, attempt: Attempt, body: Body, until: float, stop: Fl
     return bool(attempt.token)
 
 
-async def _outcome(core: Core, attempt: Attempt, body: Body, until: float, stop: Flag) -> Verdict:
+async def _outcome(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> Verdict:
     """Send what takes both. Without an answer it is settled: a late commit would write the period again."""
     try:
         answer = await core.gateway.send("acquire_once", body, until, stop)
         if not answer.unanswered:
-            return attempt.txn.verdict("acquire_once", answer)
+            return attempt.txn.verdict("acquire_once", answer, position=seen)
     except (RefusedError, UnavailableError) as error:
         attempt.doubt = error.doubt
         if not error.doubt:

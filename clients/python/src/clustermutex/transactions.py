@@ -130,7 +130,7 @@ class Transactions:
 
     def read_period(self) -> Body:
         """Read which period was taken last, and what time it is for the unlockers."""
-        return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0")], [])
+        return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0", limit="100")], [])
 
     def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str) -> Body:
         """Take the lock and the period, if that is as it was seen."""
