@@ -182,7 +182,7 @@ func loadAssets(files fs.FS) (assets, error) {
 
 // squeezer leaves out blanks that mean nothing in a style sheet; texts in it must have none of these.
 func squeezer() *strings.Replacer {
-	return strings.NewReplacer("; }", "}", " { ", "{", ": ", ":", "; ", ";", ", ", ",")
+	return strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
 }
 
 // compact leaves out what only readers of a source need: indentation, and lines that are nothing but a comment.

@@ -98,7 +98,7 @@ const tooWide = `[...document.body.querySelectorAll("*")].filter((e) => e.getBou
 	.map((e) => e.outerHTML.slice(0, 200))`
 
 // cutOff are the times of lists that are not seen as a whole.
-const cutOff = `[...document.querySelectorAll(".locks td:nth-child(n+5) > time, .locks td:nth-child(n+5) > i")]
+const cutOff = `[...document.querySelectorAll(".locks .hold > :is(time, i), .locks td:nth-child(n+6) > time")]
 	.filter((e) => e.checkVisibility() && e.parentElement.scrollWidth > e.parentElement.clientWidth)
 	.map((e) => e.textContent)`
 
