@@ -3,13 +3,16 @@
 package conformance
 
 import (
+	"flag"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// A failed check names its rule, which is a heading of the documentation.
+var update = flag.Bool("update", false, "write the tables of what each client has")
+
+// TestRulesAreThere wants the rule that a failed check names to be a heading of the documentation.
 func TestRulesAreThere(t *testing.T) {
 	dropped := regexp.MustCompile(`[^a-z0-9\- ]`)
 	for _, c := range checks() {
