@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io/fs"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,8 +25,8 @@ func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) 
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "timeline", "waiting",
-		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
+		"timeline", "owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")
@@ -67,6 +68,7 @@ func functions(u URLs) template.FuncMap {
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,
+		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    phrase.Thousands,
 		"plural":       phrase.Plural,
 		"capital":      phrase.Capital[metadata.State],
