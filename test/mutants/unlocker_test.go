@@ -166,8 +166,6 @@ func views() []fault {
 			"TestHoldsThatEnd"},
 		{"view-quiet", "state.go", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", "run.go", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
-		{"view-heals", "run.go", `case «l.revision > c.view.Fresh().Revision»:`, `false`,
-			"TestHealingDoesNotUndoWhatHappensMeanwhile"},
 		{"view-idle", "view.go", `until <= now.Mono`, `false`, "TestASurveyMissesNothing"},
 		{"view-free", "index.go", `is(it.rec)`, `true`, "TestWhatKeepsALockFromBeingFree"},
 	}
@@ -195,7 +193,6 @@ func stores() []fault {
 		{"watch-slow", "watch.go", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
 		{"watch-behind", "watch.go", `behind > tooOld && w.synced`, `false`, "TestWatchEndsWhenItResumesFarBehind"},
 		{"watch-silent", "watch.go", `quiet >= w.patience`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
-		{"delay-own", "delays.go", `kv.ModRevision == d.Revision`, `true`, "TestTheEndOfADelayWhoseAnswerIsLost"},
 	}
 }
 
