@@ -230,7 +230,7 @@ const maxCompared = 1000
 // past holds took that others ended, and what its process waits for.
 func (s *session) diagnose(ctx context.Context, doc *metadata.Document, now time.Time) (diagnosis.Diagnosis, error) {
 	f := diagnosis.Facts{Record: &doc.Record, Judged: judge(&doc.Record, now), Now: now,
-		Every: diagnosis.Every(&doc.Record, doc.Fields)}
+		Every: diagnosis.Every(&doc.Record)}
 	if doc.Token == 0 || doc.Proven() {
 		return diagnosis.Of(f), nil
 	}

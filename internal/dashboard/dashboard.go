@@ -91,6 +91,7 @@ func (d *Dashboard) prefixes(config *setup.Config) error {
 	if config.RoutePrefix != "" {
 		d.route, err = normalPrefix(config.RoutePrefix)
 	}
+	d.urls.Route = d.route
 	return err
 }
 
@@ -115,6 +116,8 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		d.clusterRoutes(mux)
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
+	get("timeline", access.View, d.pages.ServeTimeline)
+	get("timeline.csv", access.View, d.api.ServeTimeline)
 	get("owners", access.View, d.pages.ServeOwners)
 	get("history", access.View, d.pages.ServeHistory)
 	get("audit", access.Audit, d.pages.ServeAudit)

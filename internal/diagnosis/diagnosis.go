@@ -45,18 +45,46 @@ type Wait struct {
 	Holder string    // owner and host of who holds that lock; empty = nobody, or not known
 }
 
-// Part is a piece of a sentence: words of ours, a length of time since an instant, or a text from outside.
+// Part is a piece of a sentence: words of ours, a length of time since an instant, the time left until one, the name of
+// a lock, or another text from outside.
 type Part struct {
-	Text  string
-	Since time.Time
-	Value string
+	Text         string
+	Since, Until time.Time
+	Lock         string
+	Value        string
 }
+
+// Sentence is what is said, in pieces, so that a page can go on with its times and link its locks.
+type Sentence []Part
+
+// String is the sentence as of the time, in one line of visible characters.
+func (s Sentence) String(now time.Time) string {
+	var b strings.Builder
+	for _, p := range s {
+		switch {
+		case !p.Since.IsZero():
+			b.WriteString(text.Duration(now.Sub(p.Since)))
+		case !p.Until.IsZero() && !now.Before(p.Until):
+			b.WriteString("now")
+		case !p.Until.IsZero():
+			b.WriteString(text.Relative(p.Until, now))
+		case p.Text != "":
+			b.WriteString(p.Text)
+		default:
+			b.WriteString(text.Visible(text.Clip(p.Lock+p.Value, maxShown)))
+		}
+	}
+	return b.String()
+}
+
+// maxShown is how much of a text from outside a sentence has, in bytes.
+const maxShown = 512
 
 // Diagnosis is what a holder is, and why that is said.
 type Diagnosis struct {
 	Word  Word
-	Label string // the word for people
-	Why   []Part // a sentence that goes on after the label and a colon, without its full stop
+	Label string   // the word for people
+	Why   Sentence // a sentence that goes on after the label and a colon, without its full stop
 }
 
 // upToTimes is how many times longer than usual a hold takes that is not unusual, before the longest ones are named.
@@ -187,7 +215,7 @@ func (f *Facts) waiting() (why []Part) {
 		if w.Lock == "" {
 			why = append(why, Part{Text: said + "this lock"})
 		} else {
-			why = append(why, Part{Text: said}, Part{Value: w.Lock})
+			why = append(why, Part{Text: said}, Part{Lock: w.Lock})
 		}
 		if !w.Since.IsZero() {
 			why = append(why, Part{Text: " for "}, Part{Since: w.Since})
@@ -236,20 +264,7 @@ func join(why [][]Part) []Part {
 }
 
 // Reason is why, in one line of visible characters, as of the time.
-func (d Diagnosis) Reason(now time.Time) string {
-	var b strings.Builder
-	for _, p := range d.Why {
-		switch {
-		case !p.Since.IsZero():
-			b.WriteString(text.Duration(now.Sub(p.Since)))
-		case p.Value != "":
-			b.WriteString(text.Visible(p.Value))
-		default:
-			b.WriteString(p.Text)
-		}
-	}
-	return b.String()
-}
+func (d Diagnosis) Reason(now time.Time) string { return d.Why.String(now) }
 
 // String is the whole sentence as of the time; empty if nothing is known.
 func (d Diagnosis) String(now time.Time) string {

@@ -8,24 +8,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Every is how often the holder reported so far, on average, by how often it moved its deadline; 0 = not known. fields
-// are those of the record.
-func Every(r *metadata.Record, fields []metadata.Field) time.Duration {
-	n := Extensions(fields)
-	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
+// Every is how often the holder reported so far, on average, by how often it moved its deadline; 0 = not known.
+func Every(r *metadata.Record) time.Duration {
+	if r.Extensions < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
 		return 0
 	}
-	return max(0, r.Alive.At.Sub(r.LockedAt)) / time.Duration(n)
-}
-
-// Extensions is how often the deadline was moved: each time writes its key once more.
-func Extensions(fields []metadata.Field) int {
-	for _, f := range fields {
-		if f.Name == metadata.FieldAutoUnlockAt {
-			return int(max(0, f.Version-1))
-		}
-	}
-	return 0
+	return max(0, r.Alive.At.Sub(r.LockedAt)) / time.Duration(r.Extensions)
 }
 
 // minPast is how many past holds are needed before they say what is usual.

@@ -171,7 +171,7 @@ func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 func keyValue(kv *mvccpb.KeyValue) protocol.KV {
 	return protocol.KV{
 		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		Lease: kv.Lease,
+		Version: kv.Version, Lease: kv.Lease,
 	}
 }
 

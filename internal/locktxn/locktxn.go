@@ -97,7 +97,7 @@ func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 // KV is a key as etcd answers it.
 func KV(kv *mvccpb.KeyValue) protocol.KV {
 	return protocol.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision,
-		ModRevision: kv.ModRevision, Lease: kv.Lease}
+		ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
 }
 
 // forward puts a time if the one that is stored is earlier.

@@ -27,7 +27,7 @@ type change struct {
 // written returns the key as the event left it.
 func (c change) written() metadata.Field {
 	return metadata.Field{Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision,
-		ModRevision: c.event.ModRevision}
+		ModRevision: c.event.ModRevision, Version: c.event.Version}
 }
 
 // maxCanonical leaves room for an alive key, so that a canonical lock stays below the size limit of a record.
@@ -144,8 +144,11 @@ func expand(it item) *irregular {
 // fieldOf returns a key of a canonical lock.
 func fieldOf(r *metadata.Record, name, value string) metadata.Field {
 	f := metadata.Field{Name: name, Value: value, ModRevision: revisionOf(r, name)}
-	if name == metadata.FieldUUID {
+	switch name {
+	case metadata.FieldUUID:
 		f.CreateRevision = r.Token
+	case metadata.FieldAutoUnlockAt:
+		f.Version = r.Extensions + 1
 	}
 	return f
 }
@@ -204,6 +207,7 @@ func extended(it item, changes []change, in *interner) (after item, ok bool) {
 	rec.AutoUnlockAt = now.AutoUnlockAt
 	rec.Alive = now.Alive
 	rec.DeadlineRevision = now.DeadlineRevision
+	rec.Extensions = now.Extensions
 	rec.Revision = now.Revision
 	for _, f := range fields {
 		if value, _ := valueOf(&rec, f.Name); value != f.Value {

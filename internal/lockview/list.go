@@ -59,7 +59,7 @@ func (b *builder) add(kv protocol.KV) {
 			return
 		}
 		b.fields = append(b.fields, metadata.Field{Name: b.snap.intern.text(key.ID), CreateRevision: kv.CreateRevision,
-			ModRevision: kv.ModRevision})
+			ModRevision: kv.ModRevision, Version: kv.Version})
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
 		if key.Lock == "" {

@@ -286,6 +286,7 @@ type KV struct {
 	Value          []byte
 	CreateRevision int64
 	ModRevision    int64
+	Version        int64 // how often the key was written since it was created; 0 = unknown
 	Lease          int64 // 0 = the key stays until somebody deletes it
 }
 
@@ -293,6 +294,7 @@ type KV struct {
 func (kv KV) Field(key Key) metadata.Field {
 	return metadata.Field{
 		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		Version: kv.Version,
 	}
 }
 
@@ -302,7 +304,7 @@ type Event struct {
 	Deleted bool
 }
 
-// How long everything but locks stays in etcd: docs/protocol.md, Keys. Locks have no lease.
+// How long everything but locks stays in etcd: docs/protocol/operators.md, All keys. Locks have no lease.
 const (
 	// PresenceTTL is the lease of an unlocker's presence. One that was not written for so long is stale.
 	PresenceTTL = 15 * time.Second

@@ -129,6 +129,7 @@ func (d *decoder) key(rows *fields, f Field) {
 		}
 	case FieldAutoUnlockAt:
 		d.doc.DeadlineRevision = f.ModRevision
+		d.doc.Extensions = max(0, f.Version-1)
 	}
 }
 

@@ -50,6 +50,7 @@ type Record struct {
 	Token            int64
 	Revision         int64 // highest mod revision of the record's keys
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
+	Extensions       int64 // how often the deadline was moved, as far as the version of its key is known
 
 	Alive    *Alive     // the last alive call, nil when there was none
 	Process  *Process   // what identifies the holder's process, nil when the record does not say

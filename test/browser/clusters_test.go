@@ -86,7 +86,8 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	b.picture("clusters")
 	for _, theme := range []string{"light", "dark"} {
 		b.theme(theme)
-		for _, page := range []string{"", "waiting", "history", "owners", "status", "lock?name=billing/invoice-run",
+		for _, page := range []string{"", "waiting", "timeline", "history", "owners", "status",
+			"lock?name=billing/invoice-run",
 			"c/prod-us/lock?name=orders/settle", "c/prod-eu/lock?name=billing/invoice-run"} {
 			b.size(1280, 800)
 			b.open(url + page)
@@ -102,7 +103,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 			if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 360 {
 				t.Errorf("/%s is %d px wide", page, wide)
 			}
-			low := ask[int](b, `Math.min(...[...document.querySelectorAll(".cluster")].map((a) => a.offsetHeight))`)
+			low := ask[int](b, `Math.min(...[...document.querySelectorAll("a.cluster")].map((a) => a.offsetHeight))`)
 			if low < 39 {
 				t.Errorf("/%s has chips of %d px, hard to hit", page, low)
 			}

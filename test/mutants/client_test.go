@@ -9,6 +9,7 @@ func clientSuites() []suite {
 		in("pkg/mutex", deadlines(), acquisitions(), queues(), adoptions(), releases(), bounds()),
 		in("pkg/jobs", periods(), tasks()),
 		in("pkg/fencing", fences()),
+		in("test/fencing", fencedStatements()),
 		in("pkg/leader", leaders()),
 		in("pkg/locktest", fixtures()),
 	}
@@ -223,10 +224,17 @@ func fences() []fault {
 		{"fence-full", "memory.go", `len(m.resources) >= m.limit`, `false`,
 			"TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas"},
 		{"fence-header", "fence.go", `strconv.FormatInt(token, 10) != values[0]`, `false`, "TestTokenOfARequest"},
-		{"fence-sql-none", "sql.go", `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
+	}
+}
+
+// fencedStatements are those to a database.
+func fencedStatements() []fault {
+	const file = "../../pkg/fencing/sql.go"
+	return []fault{
+		{"fence-sql-none", file, `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
 			`false`, "TestStatementThatFencesNothingIsNotRun"},
-		{"fence-sql-refused", "sql.go", `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
-		{"fence-sql-many", "sql.go", `case «rows > 1»:`, `false`,
+		{"fence-sql-refused", file, `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
+		{"fence-sql-many", file, `case «rows > 1»:`, `false`,
 			"TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction"},
 	}
 }

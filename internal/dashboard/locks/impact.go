@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -63,7 +64,7 @@ func impactOf(lock string, holders []*Row, queue []metadata.Waiter, at time.Time
 	slices.SortStableFunc(holders, func(a, b *Row) int { return cmp.Compare(a.Class(), b.Class()) })
 	i := &Impact{Lock: lock, Holders: holders, Queue: QueueOf(queue), lost: Lost(queue, at)}
 	for n := range queue {
-		if w := &queue[n]; i.First == nil || Instant(w.Since.Time) < Instant(i.First.Since.Time) {
+		if w := &queue[n]; i.First == nil || lockorder.Instant(w.Since.Time) < lockorder.Instant(i.First.Since.Time) {
 			i.First = w
 		}
 	}
@@ -108,11 +109,11 @@ func (i *Impact) loss() time.Duration {
 func (i *Impact) began() int64 {
 	switch r := i.Row(); i.Class() {
 	case Peaceful:
-		return Instant(i.Longest)
+		return lockorder.Instant(i.Longest)
 	case Warned:
-		return Instant(r.UnlockAt())
+		return lockorder.Instant(r.UnlockAt())
 	default:
-		return Instant(r.TroubledAt())
+		return lockorder.Instant(r.TroubledAt())
 	}
 }
 

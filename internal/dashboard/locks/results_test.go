@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -21,7 +22,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 			Policy: func() staleness.Policy { return staleness.Policy{} }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
-		o := ParseOrder("")
+		o := lockorder.Parse("")
 		key := o.String() + " " + q.Text
 		e, mine := s.results.entry(key)
 		if !mine {

@@ -183,11 +183,11 @@ func pause(unlockers []protocol.Unlocker) phrase.Sentence {
 	case why == nil:
 		return nil
 	case len(why) == 1 && why[0] == string(staleness.Brake):
-		return phrase.Say("Auto-unlock is slowed down: ").Value(phrase.HeldBack(why[0])).Say(".")
+		return phrase.Say("Auto-unlock is slowed down: ").Value(fate.Words(why[0])).Say(".")
 	}
 	s := phrase.Say("Auto-unlock is paused: ")
 	for i, rule := range why {
-		s = s.When(i > 0, "; ").Value(phrase.HeldBack(rule))
+		s = s.When(i > 0, "; ").Value(fate.Words(rule))
 	}
 	return s.Say(".")
 }

@@ -39,7 +39,7 @@ type lockPage struct {
 	Whole     *WholeLock      // that lock
 	Purpose   string
 	Progress  string
-	Timeline  *timeline
+	Hold      holdView
 	Facts     []fact
 	Times     []timeFact
 	Problems  []metadata.Problem
@@ -59,7 +59,7 @@ type lockPage struct {
 	Ended     *endedView
 	Free      bool // nobody holds the lock any more
 	Life      life
-	Trend     *trend
+	Picture   *picture
 	Cycles    []cycleView
 	Current   string     // link to the current hold when another was asked for
 	Done      []string   // what operators did to the hold, in sentences
@@ -87,7 +87,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if lock.Ending == nil {
 		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
 		p.fillCopies(&v, r, lock.Row)
@@ -121,7 +121,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	if row.Alive != nil {
 		v.Progress = row.Alive.Progress
 	}
-	v.Timeline = newTimeline(row, at)
+	v.Hold = newHoldView(row, at)
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {

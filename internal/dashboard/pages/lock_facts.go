@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -29,7 +28,7 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 	list := append(holderFacts(&r.Holder),
 		fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
 		fact{"record revision", phrase.Known(r.Revision)}, fact{"written by", lock.Document.Client},
-		fact{"extended", extended(lock.Document.Fields)})
+		fact{"extended", extended(r.Extensions)})
 	if r.LockDelay > 0 {
 		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
 	}
@@ -60,9 +59,9 @@ func known(list []fact) []fact {
 }
 
 // extended says how often the holder moved the deadline.
-func extended(fields []metadata.Field) string {
-	if n := diagnosis.Extensions(fields); n > 0 {
-		return phrase.Plural(n, "time", "times")
+func extended(n int64) string {
+	if n > 0 {
+		return phrase.Plural(int(n), "time", "times")
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 // it was ever held or not.
 type freePage struct {
 	lockFrame
-	Look     locks.DisplayState // a class of the header: unclaimed or free
+	Look     locks.DisplayState // a class of the header: unclaimed, unknown or free
 	Sentence phrase.Sentence    // who holds it: nobody; and who waits
 	Last     phrase.Sentence    // the hold before
 	Known    phrase.Sentence    // how far back the dashboard knows
@@ -25,20 +25,26 @@ type freePage struct {
 	Unread   string
 	Cycles   []cycleView
 	Life     life
-	Trend    *trend
+	Picture  *picture
 	Commands []Command
 }
+
+// stateUnknown is that of a lock that nobody held when etcd was last heard.
+const stateUnknown locks.DisplayState = "unknown"
 
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
 		Unread: lock.Unread, Delays: p.delayViews(r, lock.Name)}
 	at := lock.Viewpoint(r.Viewpoint())
+	if at.Stale || lock.Unread != "" {
+		v.Look = stateUnknown
+	}
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
 		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
 	}

@@ -43,7 +43,7 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
 	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
-		Every: diagnosis.Every(row.Record, lock.Document.Fields)}
+		Every: diagnosis.Every(row.Record)}
 	f.Compare(past)
 	s := r.Snapshot()
 	f.Waits, _ = diagnosis.Chain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
@@ -101,7 +101,7 @@ func commandWord(line string) string {
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
 func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	lines := []string{text.Visible(row.Name) + " is " + string(row.Display) + ". " + v.Blocked.String()}
-	if environment := p.site.Config.Environment; environment != "" {
+	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
 	for _, said := range []phrase.Sentence{v.Death, v.Sentence, v.Diagnosis} {
@@ -168,7 +168,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
 		return s.Say(" Unless it is extended, " + comes).Time(unlock).Say(".").Sentence(never)
 	}
 	s = s.Say(" Extended")
-	if every := diagnosis.Every(r.Record, fields); every > 0 {
+	if every := diagnosis.Every(r.Record); every > 0 {
 		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
@@ -23,7 +24,7 @@ type sharedPage struct {
 	Asked   bool   // for a hold that is over
 	Past    string // link to the history of all shares
 	Life    life
-	Trend   *trend
+	Picture *picture
 	Cycles  []cycleView
 }
 
@@ -40,20 +41,20 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}
 	}
-	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
+	l := ListRequest{Query: locks.ParseQuery(""), Order: lockorder.Order{By: lockorder.MostUrgent}, Limit: defaultLimit,
 		full: true}
-	holders := l.Order.Sort(slices.Clone(lock.Shares))
+	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
 	v.More = max(0, len(holders)-maxSharers)
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
-		v.Table.Columns[i] = column{Title: v.Table.Columns[i].Title} // no link: they are in one order
+		v.Table.Columns[i].unlink() // they are in one order
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }
@@ -82,15 +83,16 @@ type whichPage struct {
 	Name    string
 	Choices []whichChoice
 	Known   int  // clusters that know the name
-	Silent  bool // there is a cluster of which nothing is known
+	Silent  bool // there is a cluster of which it is not known whether it does
 }
 
 type whichChoice struct {
-	Cluster, URL string
-	Look         locks.DisplayState // of the lock there; empty: nobody holds it
-	Waiters      int
-	Unknown      bool   // what is there
-	Problem      string // of the cluster
+	Cluster clusterMark
+	URL     string
+	Look    locks.DisplayState // of the lock there; empty: nobody holds it
+	Waiters int
+	Unknown bool   // what is there
+	Problem string // of the cluster
 }
 
 // ServeWhich leads to the lock in the only cluster that knows it, or offers the clusters. path is the page of the lock
@@ -110,7 +112,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 	v := whichPage{Page: p.site.Page(r, name), Name: name}
 	v.Here = "list"
 	for _, part := range r.Each() {
-		c := whichChoice{Cluster: part.Site.Config.Cluster.Shown(), URL: part.Site.URLs.Own(path) + asked}
+		c := whichChoice{Cluster: markOf(part), URL: part.Site.URLs.Own(path) + asked}
 		s, err := part.Loaded()
 		if err != nil {
 			c.Problem = "no data"
@@ -127,6 +129,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 		}
 		if part.Viewpoint().Stale {
 			c.Problem = "as of " + part.Viewpoint().AsOf.UTC().Format("15:04:05") + " UTC"
+			v.Silent = v.Silent || c.Look == ""
 		}
 		v.Choices = append(v.Choices, c)
 	}

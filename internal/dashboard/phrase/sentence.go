@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Part is a piece of a sentence: plain words, a moment, or the name of a lock or another text from outside.
@@ -57,13 +56,7 @@ func Plural(n int, one, many string) string {
 }
 
 // Thousands is n with separators: 100,000.
-func Thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func Thousands(n int) string { return text.Thousands(n) }
 
 // Known is a number in digits; empty for 0, which stands for "not known".
 func Known(n int64) string {
@@ -79,23 +72,4 @@ func Capital[S ~string](s S) string {
 		return ""
 	}
 	return strings.ToUpper(string(s[:1])) + string(s[1:])
-}
-
-// HeldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.
-func HeldBack(rule string) string {
-	switch staleness.Rule(rule) {
-	case staleness.Gap:
-		return "the unlocker was offline and is giving holders time to extend"
-	case staleness.Stale:
-		return "the unlocker's view of the locks is out of date"
-	case staleness.Etcd:
-		return "etcd takes no writes, so holders cannot extend either"
-	case staleness.Clock:
-		return "the unlocker's clock cannot be trusted"
-	case staleness.Revision:
-		return "etcd went back to an older revision"
-	case staleness.Brake:
-		return "too many locks are due at once"
-	}
-	return rule
 }

@@ -6,11 +6,13 @@ import (
 	"html/template"
 	"io/fs"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -18,13 +20,13 @@ import (
 // ParseTemplates reads all templates, once. Each page is a file that fills the layout.
 func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
-		"rows.html", "timeline.html")
+		"rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
 	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
-		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
+		"timeline", "owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")
@@ -66,12 +68,13 @@ func functions(u URLs) template.FuncMap {
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,
+		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    phrase.Thousands,
 		"plural":       phrase.Plural,
 		"capital":      phrase.Capital[metadata.State],
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
-		"heldBack":     phrase.HeldBack,
+		"heldBack":     fate.Words,
 	}
 }
 

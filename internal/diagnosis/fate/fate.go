@@ -6,6 +6,7 @@ package fate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,21 @@ type Fate struct {
 	// Silent are the ids of those whose policy is not known although it matters, in order.
 	Silent []string
 
-	exclusions [][]string // of each that removes locks, without repetitions
+	exclusions []exclusion // of each that removes locks, without repetitions
+}
+
+// exclusion is the globs of names that an unlocker excludes, and what they match; nil where that cannot be read.
+type exclusion struct {
+	globs   []string
+	matches *regexp.Regexp
+}
+
+// Same reports whether two fates decide alike about every lock.
+func (f *Fate) Same(g *Fate) bool {
+	return f.Unlockers == g.Unlockers && f.Removes == g.Removes && f.Watching == g.Watching && f.Policy == g.Policy &&
+		slices.Equal(f.Silent, g.Silent) && slices.EqualFunc(f.exclusions, g.exclusions, func(a, b exclusion) bool {
+		return slices.Equal(a.globs, b.globs)
+	})
 }
 
 // Of returns what these unlockers do. If some of them remove locks, what the others would do does not matter.
@@ -108,12 +123,16 @@ const maxExclusions = 8
 
 func (f *Fate) exclude(globs []string) {
 	for _, known := range f.exclusions {
-		if slices.Equal(known, globs) {
+		if slices.Equal(known.globs, globs) {
 			return
 		}
 	}
 	if len(f.exclusions) <= maxExclusions {
-		f.exclusions = append(f.exclusions, globs)
+		e := exclusion{globs: globs}
+		if len(globs) > 0 {
+			e.matches, _ = text.Globs(globs...)
+		}
+		f.exclusions = append(f.exclusions, e)
 	}
 }
 
@@ -122,7 +141,7 @@ func (f *Fate) Exclusions() []string {
 	if len(f.exclusions) != 1 {
 		return nil
 	}
-	return f.exclusions[0]
+	return f.exclusions[0].globs
 }
 
 // Excludes reports whether none of the unlockers ever removes the lock, because of its name.
@@ -130,15 +149,9 @@ func (f *Fate) Excludes(lock string) bool {
 	if !f.Known() || len(f.exclusions) > maxExclusions {
 		return false
 	}
-	for _, globs := range f.exclusions {
-		if len(globs) == 0 {
-			return false
-		}
-		if expression, err := text.Globs(globs...); err != nil || !expression.MatchString(lock) {
-			return false
-		}
-	}
-	return true
+	return len(f.exclusions) > 0 && !slices.ContainsFunc(f.exclusions, func(e exclusion) bool {
+		return e.matches == nil || !e.matches.MatchString(lock)
+	})
 }
 
 // Disagreement is a setting that decides the fate of locks and differs between unlockers.

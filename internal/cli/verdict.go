@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// verdict is what a person must know first of all locks. free are those that nobody takes although somebody waits, as
+// far as that is known: who looks once does not know for how long a lock has been free.
+func (all *snapshot) verdict(now time.Time, free ...unclaimed.Lock) verdict.Verdict {
+	c := all.cluster(now)
+	c.Unclaimed = free
+	c.Ranking = all.ranking(&c.Fate, now)
+	return verdict.Of(c)
+}
+
+// cluster is what is known of the locks but for the locks themselves.
+func (all *snapshot) cluster(now time.Time) verdict.Cluster {
+	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks),
+		Cycles: deadlock.Find(all.locks, all.waiters)}
+	for _, queue := range all.waiters {
+		c.Waiting += len(queue)
+	}
+	return c
+}
+
+func (all *snapshot) ranking(f *fate.Fate, now time.Time) *verdict.Ranking {
+	r := &verdict.Ranking{}
+	holders := map[string][]verdict.Lock{}
+	for _, record := range slices.Concat(all.locks, all.misplaced) {
+		holders[record.Queue()] = append(holders[record.Queue()], heldLock(record, f, now))
+	}
+	for _, name := range slices.Sorted(maps.Keys(holders)) {
+		r.Add(verdict.Whole(name, holders[name], verdict.QueueOf(all.waiters[name], now)))
+	}
+	return r
+}
+
+// heldLock is a lock as a record alone describes it.
+func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
+	judged := judgeBy(f.Policy, r, now)
+	return verdict.Lock{Name: r.Name, Class: verdict.ClassOf(r, judged, f, now), Holder: r, Judged: judged,
+		Looked: r.AcknowledgedAt(now)}
+}
+
+// sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
+// can be piped.
+func (all *snapshot) sayVerdict(a *app, now time.Time) {
+	v := all.verdict(now)
+	fmt.Fprintln(a.Stderr, v.String(now))
+	if command := v.Command(); command != "" {
+		fmt.Fprintln(a.Stderr, "next: "+command)
+	}
+}

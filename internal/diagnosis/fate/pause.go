@@ -1,0 +1,57 @@
+package fate
+
+import (
+	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Pause returns the rules by which all unlockers that remove locks hold back now, those of the first one; none where
+// one of them is free to remove, or none removes.
+func Pause(running []metadata.Presence) (rules []string) {
+	for i := range running {
+		switch u := &running[i]; {
+		case !removes(*u):
+		case len(u.HeldBack) == 0:
+			return nil
+		case rules == nil:
+			rules = u.HeldBack
+		}
+	}
+	return rules
+}
+
+// Reasons says by which rules unlockers hold back, in the middle of a sentence. Rules that are not known here are made
+// visible.
+func Reasons(rules []string) string {
+	var all []string
+	for _, rule := range rules {
+		words := Words(rule)
+		if words == rule {
+			words = text.Visible(text.Clip(rule, maxValueShown))
+		}
+		all = append(all, words)
+	}
+	return strings.Join(all, "; ")
+}
+
+// Words says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+func Words(rule string) string {
+	switch staleness.Rule(rule) {
+	case staleness.Gap:
+		return "the unlocker was offline and is giving holders time to extend"
+	case staleness.Stale:
+		return "the unlocker's view of the locks is out of date"
+	case staleness.Etcd:
+		return "etcd takes no writes, so holders cannot extend either"
+	case staleness.Clock:
+		return "the unlocker's clock cannot be trusted"
+	case staleness.Revision:
+		return "etcd went back to an older revision"
+	case staleness.Brake:
+		return "too many locks are due at once"
+	}
+	return rule
+}

@@ -1,0 +1,129 @@
+package verdict
+
+import (
+	"cmp"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Lock is what is known of a lock that somebody holds. One that several hold counts as a whole, in the class of the
+// holder that matters most.
+type Lock struct {
+	Name   string
+	Class  Class
+	Holder *metadata.Record // that one
+	Judged staleness.Verdict
+	Shares int // how many hold it, if several can
+	Queue
+	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
+}
+
+// Whole is a lock that these hold together, at least one of them; each is described as if it were alone.
+func Whole(name string, holders []Lock, waiting Queue) Lock {
+	l := holders[0]
+	for _, h := range holders[1:] {
+		if h.compare(&l) < 0 {
+			l = h
+		}
+	}
+	l.Name, l.Queue = name, waiting
+	if len(holders) > 1 {
+		l.Shares = len(holders)
+	}
+	return l
+}
+
+// Queue is who waits for a lock.
+type Queue struct {
+	Waiters int
+	Longest time.Time     // since when the longest waiter waits; zero = not known
+	Lost    time.Duration // by all who wait, in sum
+}
+
+// QueueOf sums up the waiters of a lock.
+func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
+	q := Queue{Waiters: len(waiters)}
+	for i := range waiters {
+		since := waiters[i].Since.Time
+		if since.IsZero() {
+			continue
+		}
+		q.Lost += max(0, now.Sub(since))
+		if q.Longest.IsZero() || since.Before(q.Longest) {
+			q.Longest = since
+		}
+	}
+	return q
+}
+
+// Ranking is which of many locks a person should hear of first. It is made once for each view of the locks.
+type Ranking struct {
+	First  *Lock // nil: nothing is wrong with any, and nobody waits
+	Counts Counts
+}
+
+// Counts is how many are in each class.
+type Counts [Calm + 1]int
+
+// Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
+func (r *Ranking) Add(l Lock) {
+	r.Counts[l.Class]++
+	if l.Class == Calm && l.Waiters == 0 {
+		return
+	}
+	if r.First == nil || l.compare(r.First) < 0 {
+		r.First = &l
+	}
+}
+
+// compare is negative if a person should hear of the lock before the other one: because of its class, because nobody
+// looks at it yet, because more time is lost, or because it began earlier.
+func (l *Lock) compare(o *Lock) int {
+	if l.Class == Calm && o.Class == Calm {
+		return cmp.Or(cmp.Compare(instant(l.Longest), instant(o.Longest)), strings.Compare(l.Name, o.Name))
+	}
+	return cmp.Or(cmp.Compare(l.Class, o.Class), cmp.Compare(looked(l), looked(o)), cmp.Compare(o.Lost, l.Lost),
+		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(instant(l.began()), instant(o.began())),
+		strings.Compare(l.Name, o.Name))
+}
+
+func looked(l *Lock) int {
+	if l.Looked == nil {
+		return 0
+	}
+	return 1
+}
+
+// began is since when the lock has been in its class, as far as that is known.
+func (l *Lock) began() time.Time {
+	switch l.Class {
+	case Overdue, Leaving, Dead:
+		return earlier(l.Judged.AbandonedAt, l.Judged.AutoUnlockAt)
+	case Silent, Late:
+		return l.lateSince()
+	}
+	return l.Holder.LockedAt
+}
+
+// lateSince is when the first of the deadlines of a lock that alerts passed.
+func (l *Lock) lateSince() time.Time { return earlier(l.Judged.AlertAt, l.Judged.AutoUnlockAt) }
+
+// earlier is the earlier of two instants, of which zero ones do not count.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// instant is a time that sorts; unknown ones come last.
+func instant(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,326 @@
+package verdict_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+var update = flag.Bool("update", false, "write testdata/sentences.txt as the sentences are now")
+
+// kind is a lock in a state; class is its number in the table by policy, of which the one without a name is for all
+// others.
+type kind struct {
+	subject
+	class map[string]verdict.Class
+}
+
+func all(c verdict.Class) map[string]verdict.Class { return map[string]verdict.Class{"": c} }
+
+// kinds are the locks of the table, without who waits, who looks and what a witness says.
+func kinds() []kind {
+	return []kind{
+		{subject{name: "held", alert: 6 * m, unlock: h}, all(verdict.Calm)},
+		{subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}, all(verdict.Calm)},
+		{subject{name: "works", alert: -3 * m, unlock: 4*m + 10*s, reported: 4 * s, every: 20 * s,
+			progress: "41 of 212"}, all(verdict.Late)},
+		{subject{name: "lives", alert: -3 * m, unlock: h, reported: 60 * s, every: 20 * s}, all(verdict.Late)},
+		{subject{name: "fell-silent", alert: -9 * m, unlock: 4*m + 10*s, reported: 61 * s, every: 20 * s,
+			progress: "41 of 212"}, all(verdict.Silent)},
+		{subject{name: "reported-once", alert: -m, unlock: h, reported: 2 * m}, all(verdict.Late)},
+		{subject{name: "once-long-ago", alert: -7 * m, unlock: h, reported: 10 * m}, all(verdict.Silent)},
+		{subject{name: "never-reported", alert: -9 * m, unlock: h}, all(verdict.Silent)},
+		{subject{name: "endless", alert: h, unreadable: true}, all(verdict.Malformed)},
+		{subject{name: "just-expired", alert: -h, unlock: -5 * s}, map[string]verdict.Class{"": verdict.Leaving,
+			"watch": verdict.Overdue, "exclude": verdict.Overdue}},
+		{subject{name: "expired", alert: -h, unlock: -3*m - 40*s}, all(verdict.Overdue)},
+	}
+}
+
+// classOf is the class of a lock of the table, as a person reads it there.
+func (k kind) classOf(policy string) verdict.Class {
+	class, own := k.class[policy]
+	if !own {
+		class = k.class[""]
+	}
+	if k.suspected > 0 && class == verdict.Late {
+		return verdict.Silent
+	}
+	proven := k.dead > 0 && !k.disputes && class != verdict.Malformed
+	if !proven || k.unlock < 0 {
+		return class
+	}
+	switch policy {
+	case "report", "watch", "exclude":
+		return verdict.Dead
+	}
+	if k.dead > 20*s {
+		return verdict.Overdue
+	}
+	return verdict.Leaving
+}
+
+// combinations are all kinds of locks with all that a witness can say of them. Two wait for each, and somebody looks.
+func combinations() (rows []kind) {
+	for _, k := range kinds() {
+		for _, witness := range []func(*kind){
+			func(*kind) {},
+			func(k *kind) { k.suspected = 40 * s },
+			func(k *kind) { k.dead = 7 * s },
+			func(k *kind) { k.dead = 10 * m },
+			func(k *kind) { k.dead, k.disputes = 40*s, k.reported > 0 },
+		} {
+			row := k
+			witness(&row)
+			row.waits, row.looked = []time.Duration{9 * m, 30 * s}, true
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func (k kind) describe() string {
+	switch {
+	case k.disputes:
+		return k.name + ", dead for " + k.dead.String() + " but disputed"
+	case k.dead > 0:
+		return k.name + ", dead for " + k.dead.String()
+	case k.suspected > 0:
+		return k.name + ", suspected"
+	}
+	return k.name
+}
+
+// What the sentence says of who waits and who looks, where they do.
+const (
+	theyWait = " 2 wait, the longest for 9m."
+	annLooks = " ann looks at it until 08:48 UTC."
+)
+
+// TestTheTable has each lock of the table under each policy, and what a witness says: its class is that of the table,
+// and its sentence the one in testdata/sentences.txt, which somebody has read. Where nobody waits, or nobody looks, the
+// sentence is the same without that; where etcd is silent, nothing of it is said.
+func TestTheTable(t *testing.T) {
+	var rows []string
+	say := func(v verdict.Verdict, where string) {
+		rows = append(rows, fmt.Sprintf("%2d %-8s %s\n\t%s [%s]\n", v.Class, v.Class.Severity(), where,
+			v.String(now()), v.Next.Words()))
+	}
+	for _, k := range combinations() {
+		for _, u := range policies() {
+			c := u.cluster(k.subject)
+			v := verdict.Of(c)
+			where := k.describe() + ", " + u.name
+			if want := k.classOf(u.name); v.Class != want {
+				t.Errorf("%s: it is %v, want %v: %s", where, v.Class, want, v.String(now()))
+			}
+			say(v, where)
+			k.without(t, u, v.String(now()))
+			c.Heard = ago(12 * s)
+			if v := verdict.Of(c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
+				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
+			}
+		}
+	}
+	for where, c := range systems() {
+		say(verdict.Of(c), where)
+	}
+	slices.Sort(rows)
+	golden(t, "testdata/sentences.txt", strings.Join(rows, ""))
+}
+
+// without checks the sentences about the lock where nobody waits and where nobody looks.
+func (k kind) without(t *testing.T, u runs, full string) {
+	t.Helper()
+	for range 2 {
+		if k.looked = !k.looked; k.classOf(u.name) == verdict.Calm {
+			return // then the sentence is not about the lock
+		}
+		alone := k.subject
+		alone.waits = nil
+		looks := full
+		if !k.looked {
+			looks = strings.Replace(full, annLooks, "", 1)
+		}
+		for x, want := range map[*subject]string{&k.subject: looks, &alone: strings.Replace(looks, theyWait, "", 1)} {
+			v := verdict.Of(u.cluster(*x))
+			if got := v.String(now()); got != want {
+				t.Errorf("%s, %s: with %d waiters, acknowledged %v it says\n%s, want\n%s", u.name, k.describe(),
+					len(x.waits), x.looked, got, want)
+			}
+		}
+	}
+}
+
+func golden(t *testing.T, file, text string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("the sentences differ (go test -update writes them, then read them):\n%s", diff)
+	}
+}
+
+// systems are clusters with something else than one lock.
+func systems() map[string]verdict.Cluster {
+	sound := policies()[1]
+	changed := func(change func(*verdict.Cluster), subjects ...subject) verdict.Cluster {
+		c := sound.cluster(subjects...)
+		change(&c)
+		return c
+	}
+	late := kinds()[2].subject
+	shared := late
+	shared.name, shared.shares = "pool", 3
+	brake := sound
+	brake.heldBack = []string{string(staleness.Brake)}
+	clock := sound
+	clock.heldBack = []string{string(staleness.Gap), string(staleness.Clock)}
+	return map[string]verdict.Cluster{
+		"etcd is silent, and a lock is late": changed(func(c *verdict.Cluster) { c.Heard = ago(12 * s) }, late),
+		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {
+			c.Heard, c.Why = ago(12*s), "no leader"
+		}),
+		"one of several clusters is silent": changed(func(c *verdict.Cluster) { c.Heard, c.Name = ago(12*s), "us" }),
+		"one of several was never heard":    changed(func(c *verdict.Cluster) { c.Never, c.Name = true, "us" }),
+		"no unlocker runs":                  runs{}.cluster(late),
+		"none runs in one of several":       func() verdict.Cluster { c := runs{}.cluster(); c.Name = "us"; return c }(),
+		"their clocks disagree":             clock.cluster(late),
+		"they brake":                        brake.cluster(late),
+		"they disagree": changed(func(c *verdict.Cluster) {
+			other := c.Running[0]
+			other.ID, other.Mode = "eu-2", "alert-only"
+			c.Running = append(c.Running, other)
+		}),
+		"two wait for each other": changed(func(c *verdict.Cluster) { c.Cycles = []deadlock.Cycle{cycle()} }, late),
+		"nobody takes it":         changed(func(c *verdict.Cluster) { c.Unclaimed = []unclaimed.Lock{free(3)} }, late),
+		"one waits for nobody":    changed(func(c *verdict.Cluster) { c.Unclaimed = []unclaimed.Lock{free(1)} }),
+		"several hold it":         sound.cluster(shared),
+		"nothing is held":         sound.cluster(),
+		"a lock in a cluster":     changed(func(c *verdict.Cluster) { c.Name = "eu" }, late),
+		"two are late":            sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
+		"it lies elsewhere":       sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
+	}
+}
+
+// TestTheFirstClassThatIsNotEmptyIsNamed puts each two locks of the table side by side, in one cluster and in two.
+func TestTheFirstClassThatIsNotEmptyIsNamed(t *testing.T) {
+	for _, u := range policies() {
+		rows := combinations()
+		for i, a := range rows {
+			for _, b := range rows[:i] {
+				b.name += " too"
+				want := min(a.classOf(u.name), b.classOf(u.name))
+				together := verdict.Of(u.cluster(a.subject, b.subject))
+				apart := verdict.Of(u.cluster(a.subject), u.cluster(b.subject))
+				for _, v := range []verdict.Verdict{together, apart} {
+					named := map[string]kind{a.name: a, b.name: b}[v.Lock]
+					if v.Class != want || named.classOf(u.name) != want {
+						t.Fatalf("%s: %s; %s: %v names %q", u.name, a.describe(), b.describe(), v.Class, v.Lock)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSystemsComeBeforeLocks has one of each class, and takes the first away until nothing is left.
+func TestSystemsComeBeforeLocks(t *testing.T) {
+	c := policies()[0].cluster()
+	c.Ranking = &verdict.Ranking{}
+	for _, x := range []subject{{name: "5", alert: -h, unlock: -h}, {name: "6", alert: h, unlock: h, dead: m},
+		{name: "7", alert: -m, unlock: h}, {name: "8", alert: -m, unlock: h, reported: s, every: 20 * s},
+		{name: "9", alert: h, unreadable: true}, {name: "10", alert: -h, unlock: -s}} {
+		c.Ranking.Add(x.lock(&c.Fate))
+	}
+	c.Heard = ago(9 * s)
+	c.Cycles = []deadlock.Cycle{cycle()}
+	c.Unclaimed = []unclaimed.Lock{free(2)}
+	next := func(want verdict.Class) {
+		t.Helper()
+		if v := verdict.Of(c); v.Class != want {
+			t.Errorf("the sentence is of class %v, want %v", v.Class, want)
+		}
+	}
+	next(verdict.Stale)
+	c.Heard = time.Time{}
+	running := c.Running
+	c.Running = nil
+	next(verdict.Unlockers)
+	c.Running = running
+	next(verdict.Deadlock)
+	c.Cycles = nil
+	next(verdict.Unclaimed)
+	c.Unclaimed = nil
+	next(verdict.Overdue)
+}
+
+// TestWithinAClass: each comes before those that follow it.
+func TestWithinAClass(t *testing.T) {
+	u := policies()[0]
+	rows := []subject{
+		{name: "z, most time is lost", alert: -m, unlock: h, waits: []time.Duration{m, 4 * m}},
+		{name: "y, less is lost", alert: -m, unlock: h, waits: []time.Duration{4 * m}},
+		{name: "x, late for longer", alert: -h, unlock: h},
+		{name: "a, by name", alert: -m, unlock: h},
+		{name: "b", alert: -m, unlock: h},
+		{name: "c, somebody looks", alert: -2 * h, unlock: h, waits: []time.Duration{h, h}, looked: true},
+	}
+	for ; len(rows) > 0; rows = rows[1:] {
+		if v := verdict.Of(u.cluster(rows...)); v.Lock != rows[0].name {
+			t.Errorf("%q is named before %q", v.Lock, rows[0].name)
+		}
+	}
+	sound := []subject{
+		{name: "z", alert: h, unlock: h, waits: []time.Duration{h}},
+		{name: "many wait", alert: h, unlock: h, waits: []time.Duration{59 * m, 59 * m}},
+	}
+	if v := verdict.Of(u.cluster(sound...)); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
+		t.Errorf("while all is well the longest wait is that for z: %s", v.String(now()))
+	}
+}
+
+// TestAClassTurnsByTimeAloneWhenItSaysSo: at Turns the class is another one, and one nanosecond before it is not.
+func TestAClassTurnsByTimeAloneWhenItSaysSo(t *testing.T) {
+	turned := 0
+	for _, u := range policies() {
+		f := u.cluster().Fate
+		for _, k := range combinations() {
+			r := k.record()
+			judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
+			class := verdict.ClassOf(r, judged, &f, now())
+			at := verdict.Turns(r, judged, &f, now())
+			if at.IsZero() {
+				continue
+			}
+			turned++
+			if before := verdict.ClassOf(r, judged, &f, at.Add(-1)); before != class {
+				t.Errorf("%s, %s: it is %v, and %v before it turns", u.name, k.describe(), class, before)
+			}
+			if k.suspected == 0 && verdict.ClassOf(r, judged, &f, at) == class {
+				t.Errorf("%s, %s: it is still %v", u.name, k.describe(), class)
+			}
+		}
+	}
+	if turned < 20 {
+		t.Errorf("only %d turn: nothing was tested", turned)
+	}
+}
