@@ -55,7 +55,7 @@ func TestTheListBeginsWithTheVerdict(t *testing.T) {
 				"2 wait, the longest for 9m. Unlockers only report it. Force unlock… Also: 1 silent, 1 malformed.",
 			form("unlock", "billing/invoice-run")},
 		"several hold it": {func(s *scene) { s.locks, s.queues = pool().locks, pool().queues }, "silent",
-			"One of 3 holders of pool is 1m late, and its holder has never reported. 2 wait, the longest for 3m.",
+			"One of 3 holders of pool is 1m late, and has never reported. 2 wait, the longest for 3m.",
 			`class="step" href="/lock?name=pool"`},
 		"no unlocker": {func(s *scene) { s.unlockers = nil }, "unlockers",
 			"No unlocker is running, or none can write to etcd: nothing is removed. Open the runbook Also: 1 silent",

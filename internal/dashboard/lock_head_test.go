@@ -45,7 +45,7 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 	clear(s.queues)
 	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle is 18m late and silent for 19m. Auto-unlock")
 	wantWords(t, ok(t, pool().dashboard(t), "/lock?name=pool"), "alerting pool One of 3 holders of pool is 1m late, "+
-		"and its holder has never reported. 2 wait, the longest for 3m. Auto-unlock in 1h. Several can hold")
+		"and has never reported. 2 wait, the longest for 3m. Auto-unlock in 1h. Several can hold")
 }
 
 func TestAHolderThatWaitsForAnotherLockIsSaidToWait(t *testing.T) {

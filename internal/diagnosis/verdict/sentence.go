@@ -364,7 +364,7 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 		return s
 	}
 	if rhythm(r, l.Judged) == 0 {
-		s.say(" late, and its holder has never reported.")
+		s.say(" late, and " + pick(l.Shares > 1, "has", "its holder has") + " never reported.")
 		return s
 	}
 	s.say(" late and silent for ")
