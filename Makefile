@@ -37,9 +37,13 @@ dev: ## everything in one process on an embedded etcd, with demo locks
 build: ## all programs, static, into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
+# Modules whose tests need nothing but Go. Which files a test of another module depends on, Go does not know: -count=1.
+MODULES := bench pkg/mutexotel test/fencing test/guest test/robustness
+
 .PHONY: test
-test: ## all tests
+test: ## all tests that need nothing but Go, of this module and of the others
 	go test ./...
+	for module in $(MODULES); do go test -C $$module -count=1 ./...; done
 
 .PHONY: race
 race: ## all tests with the race detector
@@ -52,15 +56,19 @@ cover: ## all tests; then coverage by function
 
 .PHONY: browser
 browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
-	go test -tags browser -count=1 -timeout 20m -parallel 6 ./test/browser
+	go test -C test/browser -tags browser -count=1 -timeout 20m -parallel 6 .
 
 .PHONY: browser-bench
 browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at nothing, in a real browser
-	go test -tags browser -run '^$$' -bench FirstPaint -benchtime 20x ./test/browser
+	go test -C test/browser -tags browser -run '^$$' -bench FirstPaint -benchtime 20x .
 
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images
-	go test -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' ./test/browser -pictures $(CURDIR)/docs/images
+	go test -C test/browser -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' . -pictures $(CURDIR)/docs/images
+
+.PHONY: recording
+recording: chromium $(AXE) ## the recording at the top of the README; it takes four minutes, because it shows three
+	go test -tags browser -count=1 -run TestRecording -v ./test/browser -pictures $(CURDIR)/docs/images
 
 .PHONY: chromium
 chromium:
@@ -68,17 +76,17 @@ chromium:
 
 .PHONY: alerts
 alerts: prometheus ## from a lock to an alert: rules, Prometheus, Alertmanager and direct push (installs both where they are missing)
-	go test -tags alerts -count=1 -parallel 6 ./test/alerts
+	go test -C test/alerts -tags alerts -count=1 -parallel 6 .
 
 .PHONY: alerts-picture
 alerts-picture: prometheus chromium ## the picture of the alerts in docs/images
-	go test -tags alerts -count=1 -run TestFromTheLockToThePerson ./test/alerts -pictures $(CURDIR)/docs/images
+	go test -C test/alerts -tags alerts -count=1 -run TestFromTheLockToThePerson . -pictures $(CURDIR)/docs/images
 
 .PHONY: boards
 boards: prometheus chromium $(BOARDS) ## the pictures of Grafana's dashboards in docs/images, drawn by Grafana's panels from five minutes of the demo
 	cp test/alerts/boards/board.cjs .tools/boards/ && cd .tools/boards && node_modules/.bin/esbuild board.cjs --bundle --log-level=error --outfile=dist/board.js \
 		--define:process.env.NODE_ENV='"production"' --define:global=window --loader:.ttf=dataurl --loader:.svg=dataurl
-	go test -tags alerts,boards -count=1 -run TestPicturesOfTheDashboards ./test/alerts -pictures $(CURDIR)/docs/images -bundle $(CURDIR)/.tools/boards/dist/board.js
+	go test -C test/alerts -tags alerts,boards -count=1 -run TestPicturesOfTheDashboards . -pictures $(CURDIR)/docs/images -bundle $(CURDIR)/.tools/boards/dist/board.js
 
 .PHONY: prometheus
 prometheus:
@@ -182,24 +190,24 @@ SOAK ?= 1h
 KEEP ?= $(CURDIR)/.soak
 
 .PHONY: robustness
-robustness: ## everything at once, broken at random: SEEDS (1,2,random), 10 s of faults each
-	go test ./test/robustness -count=1 -v -run TestRuns -seeds $(SEEDS) -for 10s -keep $(KEEP)
+robustness: ## everything at once, broken at random: SEEDS (1,2,random), 10 s of faults each; and the tests of the suite
+	go test -C test/robustness -count=1 -v . -seeds $(SEEDS) -for 10s -keep $(KEEP)
 
 .PHONY: faults
 faults: $(ETCDUTL) $(ETCD_3_6) ## faults that need more than Go: restored backups, an upgrade of etcd, disks that hang (installs strace where it is missing)
 	@command -v strace > /dev/null || .ci/need strace strace
-	go test -tags robustness -count=1 -v -parallel 4 -run 'TestARestore|TestEtcdIsUpgraded|TestTheDisk|TestTheOnlyDisk|TestAMemberThatDies' \
-		./test/robustness -etcdutl $(ETCDUTL) -etcd-3.6 $(ETCD_3_6)
+	go test -C test/robustness -tags robustness -count=1 -v -parallel 4 -run 'TestARestore|TestEtcdIsUpgraded|TestTheDisk|TestTheOnlyDisk|TestAMemberThatDies' \
+		. -etcdutl $(ETCDUTL) -etcd-3.6 $(ETCD_3_6)
 
 .PHONY: mutants
 mutants: ## leave out one guard after the other, of the code and of the protocol; each has to be found
 	go test ./test/mutants -count=1 -v -timeout 0 -mutants all
-	go test ./test/robustness -count=1 -v -timeout 0 -run TestMutants -mutants all
+	go test -C test/robustness -count=1 -v -timeout 0 -run TestMutants . -mutants all
 
 .PHONY: soak
 soak: ## the same for SOAK (1h), a new seed every minute; FAVOUR="client killed" makes faults more frequent; what it finds is kept in KEEP (.soak)
 	mkdir -p $(KEEP)
-	go test ./test/robustness -count=1 -timeout 0 -run TestSoak -soak $(SOAK) -favour "$(FAVOUR)" -keep $(KEEP)
+	go test -C test/robustness -count=1 -timeout 0 -run TestSoak . -soak $(SOAK) -favour "$(FAVOUR)" -keep $(KEEP)
 
 .PHONY: image-root
 image-root: ## what is in the image, into IMAGE_ROOT
@@ -208,6 +216,7 @@ image-root: ## what is in the image, into IMAGE_ROOT
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
 	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
 	cp LICENSE $(IMAGE_ROOT)/licenses/
+	env -u GOOS -u GOARCH go run ./cmd/internal/sbom notices $(IMAGE_ROOT)/usr/bin/* > $(IMAGE_ROOT)/licenses/NOTICES
 	find $(IMAGE_ROOT) -type d -exec chmod 755 {} + && find $(IMAGE_ROOT) -type f -exec chmod go+r-w {} +
 
 .PHONY: image
@@ -238,9 +247,10 @@ packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/
 PLATFORMS ?=
 
 .PHONY: release
-release: $(NFPM) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+release: $(NFPM) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
 	@command -v zip > /dev/null || .ci/need zip zip
 	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+	deploy/listings $(VERSION) dist/release dist/listings
 
 .PHONY: release-dry-run
 release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
@@ -276,7 +286,7 @@ spec: ## check the models of the protocol (Debian packages spin and gcc)
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
-	for module in . bench test/chart pkg/mutexotel; do (cd "$$module" && go vet ./... && $(GOLANGCI_LINT) run ./...); done
+	for module in . test/chart test/alerts test/browser $(MODULES); do (cd "$$module" && go vet -tags alerts,browser ./... && $(GOLANGCI_LINT) run ./...); done
 
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call
@@ -288,7 +298,7 @@ docs: ## the generated parts of docs/
 	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
 
 .PHONY: examples
-examples: build $(ETCDCTL) ## run the etcdctl examples of docs/protocol.md against an etcd
+examples: build $(ETCDCTL) ## run the commands of docs/howto/etcdctl.md against an etcd
 	.ci/examples $(ETCDCTL)
 
 .PHONY: ci
@@ -298,7 +308,7 @@ ci: ## what CI runs
 .PHONY: tools
 tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
-	cd bench && go vet ./...
+	for module in $(MODULES); do go test -C $$module -count=1 -run '^$$' ./...; done
 
 $(GOLANGCI_LINT):
 	$(TOOLENV) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -1,6 +1,6 @@
 /* delay.pml - a lock delay: a hold is ended by force or by its deadline, its
  * holder may still be at work, and for a while nobody is to follow it. See
- * docs/protocol.md#lock-delay and docs/adr/0017-lock-delay.md.
+ * docs/protocol/operators.md#lock-delay and docs/adr/0017-lock-delay.md.
  *
  *   KEY      as built: the removal also puts .delays/<lock>, with a lease of its
  *            own; whoever takes the lock compares that it is absent. Two holds

@@ -23,7 +23,7 @@
  * puts a missing tail back, live with POLL), QUIT_BLIND and HEAL_UNSEEN (the tail is put back to a ticket that may be gone, drain),
  * HEAL_BLIND (the tail is put back although there is one, Q1)
  *
- * MIXED: client 1 is a plain client, as the listing of docs/protocol.md has it: it deletes its ticket when it takes its turn, and when the
+ * MIXED: client 1 is a plain client, as the listing of docs/protocol/queue.md has it: it deletes its ticket when it takes its turn, and when the
  * ticket before it goes it looks once. The owner of that ticket holds the lock: it was the first, and so is client 1 now. Otherwise scan.
  *
  * HELD: a client that knows nothing of the queue has the lock at first. POLL: it takes the lock again whenever it can.

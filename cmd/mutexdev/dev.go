@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -41,7 +40,7 @@ func (o *options) check() error {
 }
 
 // run starts everything, prints where it is, and stops it in reverse order.
-func (o *options) run(ctx context.Context, out io.Writer) error {
+func (o *options) run(ctx context.Context, out *screen) error {
 	if o.runFor > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.runFor)
@@ -85,6 +84,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	group.Add("guide", func(ctx context.Context) error {
 		if serving(ctx, o.unlocker.value) && serving(ctx, o.web.value) {
 			fmt.Fprint(out, o.guide(endpoint, server.dir, languages))
+			out.keep("dashboard " + o.page() + ", Ctrl-C stops everything")
 		}
 		<-ctx.Done()
 		return nil

@@ -56,7 +56,12 @@ machine only.`,
 			if err := o.check(); err != nil {
 				return daemon.Usage(err)
 			}
-			return o.run(cmd.Context(), cmd.OutOrStdout())
+			screen, stop, err := o.screen(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return o.run(cmd.Context(), screen)
 		},
 	}
 	fs := cmd.Flags()
@@ -138,27 +143,10 @@ func (a *address) free() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// guide returns what runs where, and what to look at.
+// guide returns what to look at and, last, where.
 func (o *options) guide(endpoint, dir string, languages *demo.Languages) string {
 	var b strings.Builder
 	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
-	data := "data in " + dir
-	if o.dataDir == "" {
-		data = "data is deleted at the end"
-	}
-	for _, line := range [][3]string{
-		{"dashboard", "http://" + o.web.value + "/", ""},
-		{"unlocker", "http://" + o.unlocker.value + "/metrics", ""},
-		{"etcd", endpoint, data},
-	} {
-		fmt.Fprintf(&b, "  %-10s %-36s %s\n", line[0], line[1], line[2])
-	}
-	b.WriteByte('\n')
-	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
-		if a.taken != "" {
-			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.taken, a.what)
-		}
-	}
 	if !o.noDemo {
 		b.WriteString(o.tour(languages))
 	}
@@ -171,8 +159,23 @@ func (o *options) guide(endpoint, dir string, languages *demo.Languages) string 
   curl -s http://%s/metrics | grep ^unlocker_locks
 
 `, endpoint, o.web.value, o.unlocker.value)
+	data := "data in " + dir
+	if o.dataDir == "" {
+		data = "data is deleted at the end"
+	}
+	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
+		if a.taken != "" {
+			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.taken, a.what)
+		}
+	}
+	fmt.Fprintf(&b, "  %-10s %s  %s\n", "etcd", endpoint, data)
+	fmt.Fprintf(&b, "  %-10s http://%s/metrics\n", "unlocker", o.unlocker.value)
+	fmt.Fprintf(&b, "  %-10s %s\n\n", "dashboard", o.page())
 	return b.String()
 }
+
+// page is the address of the dashboard.
+func (o *options) page() string { return "http://" + o.web.value + "/" }
 
 // tour returns what there is to see in the demo.
 func (o *options) tour(languages *demo.Languages) string {

@@ -3,10 +3,10 @@
 // [Main] runs one command line and returns its exit status. Everything it touches is in a [Process], so tests run the
 // same code as the binary. Each command has a file, with an options struct, a constructor and a run method:
 //
-//   - see: list, show, watch, wait, history, delays, periods, tasks, suggest, sweep, check
-//   - hold: run, alive, unlock, reserve
-//   - operate: ask, extend, ack, force-unlock, end-delay, reset-period
-//   - set up: etcd-setup, clusters
+//   - run: run, alive, unlock, reserve, wait
+//   - look: list, show, watch, history, check, due, delays, periods, tasks, suggest
+//   - act: ack, ask, extend, force-unlock, end-delay, reset-period
+//   - set up: etcd-setup, clusters, version
 //
 // The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
 // holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
@@ -60,6 +60,21 @@ func (a *app) note(format string, args ...any) {
 func (a *app) mention(format string, args ...any) {
 	if !a.quiet {
 		a.note(format, args...)
+	}
+}
+
+// width is how wide a table may be; 0 = as wide as it is.
+func (a *app) width(f *term.Format) int {
+	if f.String() == term.WideFormat {
+		return 0
+	}
+	return term.Width(a.Stdout)
+}
+
+// cut says below a table what does not fit the terminal.
+func (a *app) cut(what string) {
+	if what != "" {
+		fmt.Fprintln(a.Stderr, what)
 	}
 }
 

@@ -71,12 +71,16 @@ func orNone(s string) string {
 	return s
 }
 
-func hostPID(h *metadata.Holder) string {
-	host := shortText(h.Hostname)
-	if h.PID != 0 {
-		host += ":" + strconv.FormatInt(h.PID, 10)
+// wholeText is for tables that fit the terminal by themselves.
+func wholeText(s string) string { return orNone(text.Visible(s)) }
+
+func hostPID(h *metadata.Holder) string { return withPID(shortText(h.Hostname), h.PID) }
+
+func withPID(host string, pid int64) string {
+	if pid == 0 {
+		return host
 	}
-	return host
+	return host + ":" + strconv.FormatInt(pid, 10)
 }
 
 // who names the holder: "backup on db-1:4711 as reader".
@@ -122,7 +126,7 @@ func shareText(s metadata.Share) string {
 
 func stateColour(s staleness.State) term.Colour {
 	switch s {
-	case staleness.Alerting:
+	case staleness.Alerting, metadata.StateExpiring:
 		return term.Yellow
 	case staleness.Abandoned, staleness.Expired, staleness.Malformed:
 		return term.Red

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,12 +32,15 @@ func newHistory(a *app) *cobra.Command {
 leave no trace here.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
+A terminal gets as many columns as fit, and is told what was cut; -o wide shows all. Into a pipe or a
+file nothing is cut, so WHY is there in full.
+
 ` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "force-unlocked") | [.ended_at, .name, .by, .why] | @tsv'`,
 	}
-	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
@@ -52,33 +60,74 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return s.explain(ctx, "read the history", err)
 	}
 	now := o.app.Now()
-	var t term.Table
-	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", askedColumn, extendedColumn, ackColumn,
-		"OWNER", "HOST:PID", "HELD")
-	for _, e := range all {
-		if !o.globs.match(e.Lock) {
-			continue
+	all = slices.DeleteFunc(all, func(e metadata.Ending) bool { return !o.globs.match(e.Lock) })
+	if !o.format.JSON() {
+		return o.table(all, now)
+	}
+	for i := range all {
+		if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&all[i], now)); err != nil {
+			return err
 		}
-		if o.format.JSON() {
-			if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&e, now)); err != nil {
-				return err
-			}
-			continue
-		}
-		how := shortText(e.Ended)
+	}
+	return nil
+}
+
+func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
+	t := term.Table{Whole: true}
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", askedColumn, extendedColumn, ackColumn, "OWNER", "HOST:PID", "HELD",
+		"WHY")
+	ways := map[string]int{}
+	for i := range all {
+		e := &all[i]
+		how := wholeText(e.Ended)
 		if words, known := metadata.EndingOf(e.Ended); known {
 			how = words.Word
 		}
+		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
-			how, shortText(e.By), shortText(e.Why), orNone(askedBy(&e)), orNone(givenBy(&e)),
-			orNone(lookedAtBy(&e)),
-			shortText(e.Owner), hostPID(&e.Holder), age(e.LockedAt.Time, e.EndedAt.Time))
+			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By), orNone(askedBy(e)),
+			orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner), withPID(wholeText(e.Hostname), e.PID),
+			age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
 	}
-	return t.WriteRows(o.app.Stdout)
+	cut := t.Fit(o.app.width(o.format), o.narrower())
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
+	}
+	o.app.cut(cut)
+	_, err := fmt.Fprintln(o.app.Stderr, countEndings(ways))
+	return err
+}
+
+// narrower is how the history becomes narrower: what happened to which lock, and why, stays longest.
+func (o *historyOptions) narrower() []term.Less {
+	return []term.Less{
+		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
+		term.Cut("BY", textColumns), term.Cut("WHY", textColumns), term.Drop("HELD AS"), term.Drop(ackColumn),
+		term.Drop(extendedColumn), term.Drop(askedColumn), term.Cut("HOST:PID", 20), term.Drop("HOST:PID"),
+		term.Drop("OWNER"), term.Cut("WHY", 20), term.Drop("HELD"), term.Cut("BY", 10), term.Drop("BY"),
+		term.Cut("LOCK", 24), term.Cut("WHY", 10), term.Drop("WHY"), term.Cut("LOCK", 10),
+	}
+}
+
+// countEndings is "3 holds: 2 auto-unlocked, 1 force-unlocked", or "2 holds auto-unlocked".
+func countEndings(ways map[string]int) string {
+	total := 0
+	var each []string
+	for _, how := range slices.Sorted(maps.Keys(ways)) {
+		total += ways[how]
+		each = append(each, fmt.Sprintf("%d %s", ways[how], how))
+	}
+	switch len(each) {
+	case 0:
+		return "no hold was auto-unlocked or force-unlocked"
+	case 1:
+		_, how, _ := strings.Cut(each[0], " ")
+		return text.Count(total, "hold") + " " + how
+	}
+	return text.Count(total, "hold") + ": " + strings.Join(each, ", ")
 }
 
 // The columns of the history that most of it does not need.
@@ -118,7 +167,7 @@ func lookedAtBy(e *metadata.Ending) string {
 
 func withReason(by, reason string) string {
 	if reason == "" {
-		return shortText(by)
+		return wholeText(by)
 	}
-	return shortText(by + ": " + reason)
+	return wholeText(by + ": " + reason)
 }

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -21,6 +25,8 @@ import (
 type listOptions struct {
 	app    *app
 	format *term.Format
+	sort   string
+	limit  int
 	states []string
 	owners []string
 	globs  globs
@@ -30,9 +36,13 @@ func newList(a *app) *cobra.Command {
 	o := &listOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
-		Short: "List held locks",
-		Long: `List the held locks, by name.
+		Short: "List held locks, those first that need a person most",
+		Long: `List the held locks. Those come first that need a person most, as on the dashboard: by state, in it
+by how many wait and for how long, then by what is due next. --sort orders them otherwise.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+
+A terminal gets as many columns as fit, and is told what was cut; -o wide shows all. Into a pipe or a
+file nothing is cut.
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
 what it has. WAITING counts the waiters of the whole lock. ALERT is "if silent" for a holder that
@@ -43,25 +53,45 @@ keeps extending its lock, and "at unlock" where the alert comes only with the au
 With -o name, one name per line, in the form that --escaped reads.`,
 		Example: `  mutexctl list
   mutexctl list 'billing/*' --state alerting,expired
+  mutexctl list --sort held --limit 10   # the ten oldest holds
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
 		Aliases: []string{"ls"},
 	}
-	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
+	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat, term.NameFormat)
+	cmd.Flags().StringVar(&o.sort, "sort", lockorder.MostUrgent,
+		"order: "+strings.Join(lockorder.All(), ", ")+"; with a - before it, the other way round")
+	_ = cmd.RegisterFlagCompletionFunc("sort",
+		cobra.FixedCompletions(lockorder.All(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
-		"only locks in these states: "+stateWords(", "))
+		"only locks in these states: "+strings.Join(listStates(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("state",
-		cobra.FixedCompletions(strings.Split(stateWords(" "), " "), cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(listStates(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
-func (o *listOptions) run(ctx context.Context) error {
+func (o *listOptions) check() error {
 	for _, s := range o.states {
-		if !slices.Contains(staleness.States(), staleness.State(s)) {
-			return usagef("there is no state %s: want one of %s", text.Visible(s), stateWords(", "))
+		if !slices.Contains(listStates(), s) {
+			return usagef("there is no state %s: want one of %s", text.Visible(s), strings.Join(listStates(), ", "))
 		}
+	}
+	switch {
+	case lockorder.Parse(o.sort).String() != o.sort:
+		return usagef("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
+			strings.Join(lockorder.All(), ", "))
+	case o.limit < 0:
+		return usagef("--limit is %d, it must not be negative", o.limit)
+	}
+	return nil
+}
+
+func (o *listOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
 	}
 	all, err := o.app.readAll(ctx)
 	if err != nil {
@@ -70,72 +100,125 @@ func (o *listOptions) run(ctx context.Context) error {
 	listed := slices.Clone(all.locks)
 	if o.format.String() != term.NameFormat { // names are input for other commands
 		listed = append(listed, all.misplaced...)
-		byName(listed)
 	}
-	shown := slices.DeleteFunc(listed, func(r *metadata.Record) bool { return !o.wanted(r) })
+	now := o.app.Now()
+	found := slices.DeleteFunc(all.inOrder(listed, lockorder.Parse(o.sort), now),
+		func(l *lockorder.Lock) bool { return !o.wanted(l) })
+	shown := found
+	if o.limit > 0 {
+		shown = found[:min(o.limit, len(found))]
+	}
 	switch o.format.String() {
 	case term.JSONFormat:
-		return o.json(all, shown)
+		return o.json(all, shown, now)
 	case term.NameFormat:
 		return o.names(shown)
 	}
-	return o.table(all, shown)
+	if err := o.table(all, shown, now); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(o.app.Stderr, all.summary(found, len(shown)))
+	return err
 }
 
-func (o *listOptions) wanted(r *metadata.Record) bool {
-	state := string(judge(r, o.app.Now()).State)
-	return o.globs.match(r.Name) &&
-		(len(o.states) == 0 || slices.Contains(o.states, state)) &&
-		(len(o.owners) == 0 || slices.Contains(o.owners, r.Owner))
+// inOrder sorts locks, of which it knows who waits.
+func (all *snapshot) inOrder(records []*metadata.Record, o lockorder.Order, now time.Time) []*lockorder.Lock {
+	locks := make([]*lockorder.Lock, len(records))
+	positions := make(map[*lockorder.Lock]*lockorder.Position, len(records))
+	for i, r := range records {
+		v := judgeBy(all.fate.Policy, r, now)
+		queue := lockjson.QueueOf(all.waiters[r.Queue()])
+		l := &lockorder.Lock{Record: r, Verdict: v, State: v.State, Waiters: queue.Waiters, Longest: queue.Longest}
+		if soon := v.ExpiringAt(r); !soon.IsZero() && !now.Before(soon) {
+			l.State = metadata.StateExpiring
+		}
+		locks[i] = l
+		positions[l] = new(o.Position(l))
+	}
+	slices.SortFunc(locks, func(a, b *lockorder.Lock) int { return o.Compare(positions[a], positions[b]) })
+	return locks
 }
 
-func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
-	now := o.app.Now()
-	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, all.fate.Policy, all.waiters[r.Queue()], now)); err != nil {
+// wanted reports whether the lock is selected. An expiring one is held, too.
+func (o *listOptions) wanted(l *lockorder.Lock) bool {
+	inState := func(s string) bool { return s == string(l.State) || s == string(l.Verdict.State) }
+	return o.globs.match(l.Name) &&
+		(len(o.states) == 0 || slices.ContainsFunc(o.states, inState)) &&
+		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
+}
+
+func (o *listOptions) json(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
+	for _, l := range shown {
+		err := writeJSON(o.app.Stdout, newLockJSON(l.Record, all.fate.Policy, all.waiters[l.Queue()], now))
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *listOptions) names(shown []*metadata.Record) error {
-	for _, r := range shown {
-		if _, err := fmt.Fprintln(o.app.Stdout, text.Visible(r.Name)); err != nil {
+func (o *listOptions) names(shown []*lockorder.Lock) error {
+	for _, l := range shown {
+		if _, err := fmt.Fprintln(o.app.Stdout, text.Visible(l.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
-	now := o.app.Now()
+// narrower is how the table of locks becomes narrower: the name and what is urgent about a lock stay longest.
+func (o *listOptions) narrower() []term.Less {
+	return []term.Less{
+		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
+		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"),
+		term.Cut("HOST:PID", 20), term.Drop("HOST:PID"), term.Cut("OWNER", 7), term.Drop("OWNER"),
+		term.Drop("HELD"), term.Drop(ackColumn), term.Drop("ENDED"), term.Cut("LOCK", 24), term.Drop("ALERT"),
+		term.Cut("LOCK", 10),
+	}
+}
+
+func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
 	all.sayVerdict(o.app, now)
-	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
 	abandoned := false
-	for _, r := range shown {
-		verdict := judge(r, now)
-		state := verdict.State
-		abandoned = abandoned || state == staleness.Abandoned
-		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
-			orNone(endedWords(r, now)), orNone(clockAhead(verdict)), orNone(acknowledged(r, now)), shortText(r.Owner),
-			hostPID(&r.Holder), age(r.LockedAt, now), alert(r, now), relative(r.AutoUnlockAt, now),
-			strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
-		t.Paint(0, stateColour(state))
+	for _, l := range shown {
+		r := l.Record
+		abandoned = abandoned || l.State == staleness.Abandoned
+		t.Row(string(l.State), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
+			orNone(endedWords(r, now)), orNone(clockAhead(judge(r, now))), orNone(acknowledged(r, now)),
+			wholeText(r.Owner), withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, now),
+			relative(r.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
+		t.Paint(0, stateColour(l.State))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
 		t.DropEmpty(column)
 	}
+	cut := t.Fit(o.app.width(o.format), o.narrower())
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}
 	if abandoned {
 		fmt.Fprintln(o.app.Stderr, ofAbandoned(&all.fate))
 	}
-	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
-	return err
+	o.app.cut(cut)
+	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
+		o.app.cut(fmt.Sprintf("the first rows have scrolled away: --limit %d shows them", rows-linesBelow))
+	}
+	return nil
+}
+
+// linesBelow is what a list of locks has besides them, and the next prompt.
+const linesBelow = 6
+
+// listStates are the states that a list shows.
+func listStates() []string {
+	var all []string
+	for _, s := range metadata.States() {
+		all = append(all, string(s.State))
+	}
+	return all
 }
 
 // stateWords are all states, separated.
@@ -147,26 +230,60 @@ func stateWords(separator string) string {
 	return strings.Join(words, separator)
 }
 
-// summary is the line below a table: it turns an empty list into a statement.
-func (all *snapshot) summary(shown int) string {
-	parts := []string{text.Count(len(all.locks), "lock") + " held"}
+// summary is the line below a table: how many of the locks that were looked for are in which state, and what else
+// there is. It turns an empty list into a statement.
+func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
+	total := len(all.locks) + len(all.misplaced)
+	line := countStates(found)
+	if len(found) == 0 && total > 0 {
+		line = "no lock matches"
+	}
+	parts := []string{line}
+	if hidden := total - shown; hidden > 0 {
+		parts = append(parts, text.Count(hidden, "lock")+" not shown")
+	}
 	if n := len(all.delays); n > 0 {
 		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl delays\")")
 	}
 	if n := len(all.misplaced); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at the keys of no lock")
 	}
-	line := ""
-	switch total := len(all.locks) + len(all.misplaced); {
-	case shown == 0 && total > 0:
-		line = "no lock matches; "
-	case shown != total:
-		parts = append(parts, text.Count(total-shown, "lock")+" not shown")
-	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that fit no layout")
 	}
-	return line + strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
+	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.revision)
+}
+
+// countStates is "4 locks held, 2 wait" or, where that says too little, "4 locks: 1 expired, 3 held; 2 wait".
+func countStates(locks []*lockorder.Lock) string {
+	in := map[metadata.State]int{}
+	queues := map[string]int{}
+	for _, l := range locks {
+		in[l.State]++
+		queues[l.Queue()] = l.Waiters
+	}
+	states := slices.SortedFunc(maps.Keys(in), metadata.State.Compare)
+	line := text.Count(len(locks), "lock")
+	switch len(states) {
+	case 0:
+		line += " held"
+	case 1:
+		line += " " + string(states[0])
+	default:
+		var each []string
+		for _, s := range states {
+			each = append(each, fmt.Sprintf("%d %s", in[s], s))
+		}
+		line += ": " + strings.Join(each, ", ")
+	}
+	waiting := 0
+	for _, n := range queues {
+		waiting += n
+	}
+	if waiting > 0 {
+		line += "; " + waits(waiting)
+	}
+	return line
 }
 
 type watchOptions struct {

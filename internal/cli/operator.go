@@ -269,11 +269,6 @@ func userName() string {
 	return u.Username
 }
 
-// markCommands are the commands that write into the record of somebody else's hold and take nothing away.
-func markCommands(a *app) []*cobra.Command {
-	return []*cobra.Command{newAck(a), newAsk(a), newExtend(a)}
-}
-
 func newAsk(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ask NAME --reason REASON",

@@ -71,15 +71,13 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())
-	root.AddCommand(
-		newList(a), newShow(a), newWatch(a), newWait(a), newDelays(a), newHistory(a), newSuggest(a), newPeriods(a),
-		newTasks(a), newCheck(a), newClusters(a),
-		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newForceUnlock(a), newEndDelay(a), newResetPeriod(a), newSweep(a),
-		newEtcdSetup(a),
-		newVersion(a), newExitCodesTopic(),
-	)
-	root.AddCommand(markCommands(a)...)
+	for _, g := range a.groups() {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+		}
+		root.AddCommand(g.commands...)
+	}
 	cobraCommands(root)
 	if err := root.RegisterFlagCompletionFunc("cluster", a.completeClusters); err != nil {
 		panic(err) // there is no such flag
@@ -90,8 +88,31 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	return root
 }
 
+// group is commands that are listed together.
+type group struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+func (a *app) groups() []group {
+	return []group{
+		{"run", "Run something under a lock", []*cobra.Command{newRun(a), newAlive(a), newUnlock(a), newReserve(a), newWait(a)}},
+		{"look", "Look who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
+			newCheck(a), newDue(a), newDelays(a), newPeriods(a), newTasks(a), newSuggest(a)}},
+		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a),
+			newEndDelay(a), newResetPeriod(a)}},
+		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newClusters(a), newVersion(a),
+			newExitCodesTopic()}},
+	}
+}
+
+// setUp is the group of cobra's own commands, too.
+const setUp = "setup"
+
 // cobraCommands adds help and completion, with the examples and checks that cobra leaves out.
 func cobraCommands(root *cobra.Command) {
+	root.SetCompletionCommandGroupID(setUp)
+	root.SetHelpCommandGroupID(setUp)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,10 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 	default: // wait goes on through an outage that has just begun
 		s.app.mention("waiting: %s", etcdconn.Explain(err))
 	}
-	reporter := &waitReporter{report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.heldError(w)) }}
+	reporter := &waitReporter{
+		report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.heldError(w)) },
+		renew:  func(w mutex.Waiting) (mutex.Waiting, error) { return s.present(ctx, w) },
+	}
 	defer reporter.stop()
 	taken, err = wait(ctx, mutex.OnWait(reporter.update))
 	return taken, s.takeError(ctx, name, err)
@@ -71,17 +75,56 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	return s.explain(ctx, "take "+text.Visible(name), err)
 }
 
-// reportEvery is the shortest time between two reports about a wait.
-const reportEvery = 3 * time.Second
+// present is the state with the deadlines that its holders have now: the library tells of other holders, not of those
+// that were given more time. It reads no queue, which may be long.
+func (s *session) present(ctx context.Context, w mutex.Waiting) (mutex.Waiting, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	doc, _, err := s.store.Get(request, w.Lock)
+	if err == nil && doc.Token == w.Holder.Token {
+		w.Holder = doc
+	}
+	if err == nil && len(w.Holders) > 0 {
+		err = s.presentShares(request, &w)
+	}
+	w.At = s.app.Now()
+	return w, err
+}
 
-// waitReporter reports the state of a wait: at once when it begins, then the newest state at most once per reportEvery.
+func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
+	shares, err := s.store.Shares(ctx, w.Lock)
+	w.Holders = slices.Clone(w.Holders)
+	for i := range w.Holders {
+		for j := range shares {
+			if shares[j].Token == w.Holders[i].Token {
+				w.Holders[i] = shares[j]
+			}
+		}
+	}
+	if w.Holder.Token == w.Holders[0].Token {
+		w.Holder = w.Holders[0]
+	}
+	return err
+}
+
+const (
+	// reportEvery is the shortest time between two reports about a wait.
+	reportEvery = 3 * time.Second
+	// renewEvery is the longest: somebody who looks at the terminal sees when the wait will end.
+	renewEvery = 30 * time.Second
+)
+
+// waitReporter reports the state of a wait: at once when it begins, then the newest state at most once per reportEvery,
+// and the present one if that long nothing was reported.
 type waitReporter struct {
 	report func(mutex.Waiting)
+	renew  func(mutex.Waiting) (mutex.Waiting, error)
 
 	mu     sync.Mutex
 	newest mutex.Waiting
 	last   time.Time
 	later  *time.Timer // will report newest; nil if that was done
+	again  *time.Timer // will renew newest
 	over   bool
 }
 
@@ -89,6 +132,10 @@ type waitReporter struct {
 func (t *waitReporter) update(w mutex.Waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.set(w)
+}
+
+func (t *waitReporter) set(w mutex.Waiting) {
 	t.newest = w
 	if t.later == nil && !t.over {
 		t.later = time.AfterFunc(max(0, reportEvery-time.Since(t.last)), t.flush)
@@ -98,8 +145,35 @@ func (t *waitReporter) update(w mutex.Waiting) {
 func (t *waitReporter) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.later, t.last = nil, time.Now(); !t.over {
-		t.report(t.newest)
+	if t.over {
+		return
+	}
+	t.later, t.last = nil, time.Now()
+	t.report(t.newest)
+	t.renewLater()
+}
+
+func (t *waitReporter) renewLater() {
+	if t.again != nil {
+		t.again.Stop()
+	}
+	t.again = time.AfterFunc(renewEvery, t.renewed)
+}
+
+// renewed reports the state as it is now, unless another became known meanwhile.
+func (t *waitReporter) renewed() {
+	t.mu.Lock()
+	known := t.newest
+	t.mu.Unlock()
+	now, err := t.renew(known)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.over || !t.newest.At.Equal(known.At):
+	case err != nil: // an outage is told of by whoever waits through it
+		t.renewLater()
+	default:
+		t.set(now)
 	}
 }
 
@@ -108,8 +182,10 @@ func (t *waitReporter) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	if t.later != nil {
-		t.later.Stop()
+	for _, timer := range []*time.Timer{t.later, t.again} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 

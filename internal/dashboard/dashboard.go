@@ -115,6 +115,8 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		d.clusterRoutes(mux)
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
+	get("timeline", access.View, d.pages.ServeTimeline)
+	get("timeline.csv", access.View, d.api.ServeTimeline)
 	get("owners", access.View, d.pages.ServeOwners)
 	get("history", access.View, d.pages.ServeHistory)
 	get("audit", access.Audit, d.pages.ServeAudit)

@@ -304,22 +304,6 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	}
 }
 
-// The page of a lock on a dashboard that remembers all it can: a viewer's poll must stay cheap.
-func BenchmarkLockPageWithALongPast(b *testing.B) {
-	s := busy()
-	for i := range 2000 {
-		s.over(fmt.Sprint("lock-", i%500), metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Hour,
-			time.Duration(i)*time.Second)
-	}
-	d := s.dashboard(b)
-	for i := range 10_000 {
-		d.Ended(&metadata.Record{Name: fmt.Sprint("lock-", i%500), UUID: uuid(fmt.Sprint(i)), Token: int64(i + 1)}, nil)
-	}
-	for b.Loop() {
-		ok(b, d, "/lock?name="+stuck)
-	}
-}
-
 func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	s := lived(t)
 	s.fresh.Heard = s.now.Add(-4 * time.Minute)

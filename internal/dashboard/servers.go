@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -230,9 +231,25 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) { d.Ended
 
 // EndedIn is [Dashboard.Ended] for one of several clusters.
 func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata.Ending) {
-	for _, c := range d.servers() {
-		if c.site.URLs.Cluster == cluster || d.clusters == nil {
-			c.site.History.See(r, ending, c.site.Config.Now())
+	for c := range d.of(cluster) {
+		c.site.Intervals.Saw(c.site.History.See(r, ending, c.site.Config.Now()))
+	}
+}
+
+// Took notes a waiter that got its lock. It is quick.
+func (d *Dashboard) Took(cluster string, w metadata.Waiter) {
+	for c := range d.of(cluster) {
+		c.site.Intervals.Took(&w, c.site.Config.Now())
+	}
+}
+
+// of is the server of a cluster.
+func (d *Dashboard) of(cluster string) iter.Seq[*server] {
+	return func(yield func(*server) bool) {
+		for _, c := range d.servers() {
+			if (c.site.URLs.Cluster == cluster || d.clusters == nil) && !yield(c) {
+				return
+			}
 		}
 	}
 }
@@ -268,8 +285,8 @@ func (c *server) fetch(ctx context.Context) {
 		fresh := c.site.Fresh()
 		c.site.History.Observe(now, fresh)
 		live := fresh.Level(now) == locks.Live
-		if live && c.site.Trends.Due(now) {
-			c.site.Trends.Look(now, waiting(c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh)))
+		if live {
+			c.site.Intervals.Look(c.site.Config.View.Queues(), now)
 		}
 		if !c.site.Config.HideBacktraces && live {
 			c.traces.Fetch(ctx, c.site.SnapshotAt(now, c.site.Config.View.Clock(), fresh))
@@ -280,19 +297,4 @@ func (c *server) fetch(ctx context.Context) {
 		case <-time.After(runEvery):
 		}
 	}
-}
-
-// waiting is who waits for what, and for whom.
-func waiting(s *locks.Snapshot) []trends.Waiting {
-	all := make([]trends.Waiting, 0, len(s.Queues))
-	for lock, queue := range s.Queues {
-		w := trends.Waiting{Lock: lock, N: len(queue)}
-		for _, r := range s.Holders(lock) {
-			if !slices.Contains(w.Owners, r.Owner) {
-				w.Owners = append(w.Owners, r.Owner)
-			}
-		}
-		all = append(all, w)
-	}
-	return all
 }

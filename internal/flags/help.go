@@ -42,19 +42,20 @@ func usage(c *cobra.Command) error {
 }
 
 func printCommands(w io.Writer, c *cobra.Command) {
-	heading := "\nCommands:\n"
-	for _, below := range c.Commands() {
-		if !below.IsAvailableCommand() && below.Name() != "help" {
-			continue
-		}
-		fmt.Fprintf(w, "%s  %-*s %s\n", heading, below.NamePadding(), below.Name(), below.Short)
-		heading = ""
-	}
-	for _, below := range c.Commands() {
-		if below.IsAdditionalHelpTopicCommand() {
-			fmt.Fprintf(w, "  %-*s %s\n", below.NamePadding(), below.Name(), below.Short)
+	for _, g := range append(c.Groups(), &cobra.Group{Title: "Commands"}) {
+		heading := "\n" + g.Title + ":\n"
+		for _, below := range c.Commands() {
+			if below.GroupID == g.ID && listed(below) {
+				fmt.Fprintf(w, "%s  %-*s %s\n", heading, below.NamePadding(), below.Name(), below.Short)
+				heading = ""
+			}
 		}
 	}
+}
+
+// listed reports whether help lists the command, or the topic.
+func listed(c *cobra.Command) bool {
+	return c.IsAvailableCommand() || c.Name() == "help" || c.IsAdditionalHelpTopicCommand()
 }
 
 func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {

@@ -15,7 +15,7 @@ import (
 
 const (
 	// batchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow down
-	// the sweep (docs/protocol.md). A nested transaction counts as one of the 128 operations that etcd allows.
+	// the sweep. A nested transaction counts as one of the 128 operations that etcd allows.
 	batchRemovals = 64
 	batchBytes    = 1 << 20 // etcd allows 1.5 MB
 )

@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -39,33 +38,6 @@ func BenchmarkMassExpiry(b *testing.B) {
 		b.ReportMetric(locks/theirs.Seconds(), "leases/s")
 		b.ReportMetric(theirs.Seconds()/ours.Seconds(), "times")
 		b.StartTimer()
-	}
-}
-
-// BenchmarkMassExpiryInCalls removes 10,000 locks in calls of 64, as the unlocker does, and in the same run in one.
-func BenchmarkMassExpiryInCalls(b *testing.B) {
-	const locks = 10_000
-	for b.Loop() {
-		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
-		took := map[int]time.Duration{}
-		for _, size := range []int{64, locks} {
-			removals := make([]metadata.Removal, locks)
-			each(b, locks, func(i int) {
-				removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(size*locks+i)))
-			})
-			began := time.Now()
-			for some := range slices.Chunk(removals, size) {
-				for i, err := range w.AutoUnlock(b.Context(), some) {
-					if err != nil {
-						b.Fatalf("%s: %v", some[i].Record.Name, err)
-					}
-				}
-			}
-			took[size] = time.Since(began)
-		}
-		b.ReportMetric(locks/took[64].Seconds(), "locks/s-in-calls")
-		b.ReportMetric(locks/took[locks].Seconds(), "locks/s-in-one")
-		b.ReportMetric(took[64].Seconds()/took[locks].Seconds(), "times")
 	}
 }
 
@@ -142,34 +114,6 @@ func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
 		}
 		b.ReportMetric(locks/time.Since(began).Seconds(), "locks/s")
 		b.ReportMetric(float64(changed), "extended")
-	}
-}
-
-// BenchmarkMassExpiryAsAUser is BenchmarkMassExpiry of an unlocker that is a user with rights on the prefix, of which
-// etcd checks every key of a lease at every put with that lease.
-func BenchmarkMassExpiryAsAUser(b *testing.B) {
-	const locks = 10_000
-	for b.Loop() {
-		b.StopTimer()
-		s := etcdtest.Start(b, etcdtest.Auth())
-		s.AddUser(b, "unlocker", "secret", protocol.DefaultPrefix, etcdtest.ReadWrite)
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "unlocker",
-			Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
-		if err != nil {
-			b.Fatal(err)
-		}
-		w := on(b, c)
-		removals := make([]metadata.Removal, locks)
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
-		b.StartTimer()
-		began := time.Now()
-		for i, err := range w.AutoUnlock(b.Context(), removals) {
-			if err != nil {
-				b.Fatalf("%s: %v", removals[i].Record.Name, err)
-			}
-		}
-		b.ReportMetric(locks/time.Since(began).Seconds(), "locks/s")
-		c.Close()
 	}
 }
 

@@ -304,7 +304,7 @@ type Event struct {
 	Deleted bool
 }
 
-// How long everything but locks stays in etcd: docs/protocol.md, Keys. Locks have no lease.
+// How long everything but locks stays in etcd: docs/protocol/operators.md, All keys. Locks have no lease.
 const (
 	// PresenceTTL is the lease of an unlocker's presence. One that was not written for so long is stale.
 	PresenceTTL = 15 * time.Second

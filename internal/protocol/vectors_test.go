@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The vectors are what clients in other languages test themselves with; docs/protocol.md describes the file. The
+// The vectors are what clients in other languages test themselves with; docs/protocol/vectors.md describes it. The
 // members states are checked in package staleness.
 type vectors struct {
 	Protocol int

@@ -145,3 +145,20 @@ func TestGlobsOfASearchKnowOnlyTheAsterisk(t *testing.T) {
 		}
 	}
 }
+
+func TestWordsAreSafeInAShell(t *testing.T) {
+	for word, want := range map[string]string{
+		"a/b-1":      "a/b-1",
+		"":           "''",
+		"it's":       `'it'\''s'`,
+		"$(id) `x`":  "'$(id) `x`'",
+		"-rf":        "-- '-rf'",
+		"a\nb":       `$'a\x0ab'`,
+		"\u202ex\\'": `$'\xe2\x80\xaex\\\''`,
+		"ключ":       "'ключ'",
+	} {
+		if got := text.ShellOperand(word); got != want {
+			t.Errorf("%q is %s, want %s", word, got, want)
+		}
+	}
+}

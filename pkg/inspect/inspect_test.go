@@ -29,9 +29,12 @@ func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 		t.Run("", func(t *testing.T) { test(t, locktest.New(t)) })
 		goleak.VerifyNone(t, before)
 	})
-	t.Run("in memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
-	})
+	t.Run("in memory", func(t *testing.T) { inMemory(t, test) })
+}
+
+// inMemory runs a test in which time passes at once.
+func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
+	synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
 }
 
 func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
@@ -205,8 +208,9 @@ func progress(d *metadata.Document) string {
 	return d.Alive.Progress
 }
 
+// How the watch outlives that a real etcd is away is tested in internal/lockstore.
 func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("a")
 		seen := make(chan error)
 		done := make(chan struct{})

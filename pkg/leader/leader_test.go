@@ -144,8 +144,9 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 	})
 }
 
+// How the watch outlives that a real etcd is away is tested in internal/lockstore.
 func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("scheduler")
 		seen := make(chan error)
 		ctx, stop := context.WithCancel(t.Context())

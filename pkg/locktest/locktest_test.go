@@ -307,17 +307,3 @@ func TestAssertionsCanFail(t *testing.T) {
 		}
 	})
 }
-
-// BenchmarkStart is what a test pays for its etcd.
-func BenchmarkStart(b *testing.B) {
-	b.Run("real", func(b *testing.B) {
-		for b.Loop() {
-			locktest.New(b)
-		}
-	})
-	b.Run("in memory", func(b *testing.B) {
-		for b.Loop() {
-			locktest.NewInMemory(b)
-		}
-	})
-}

@@ -28,24 +28,3 @@ func typical(t testing.TB) []metadata.Field {
 	}
 	return fields
 }
-
-// A reader decodes every lock when it starts: at 100,000 locks a microsecond here is a tenth of a second of its start.
-func BenchmarkDecode(b *testing.B) {
-	fields := typical(b)
-	b.Run("whole", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if d := metadata.Decode("billing/invoice/41", fields); len(d.Problems) > 0 {
-				b.Fatal(d.Problems)
-			}
-		}
-	})
-	b.Run("without its backtrace", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if r := metadata.DecodeRecord("billing/invoice/41", fields); len(r.Problems) > 0 {
-				b.Fatal(r.Problems)
-			}
-		}
-	})
-}

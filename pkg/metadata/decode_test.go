@@ -180,7 +180,7 @@ func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## The record\n")
 	keys, members, _ := strings.Cut(section, "\n**One key `metadata`**")
-	members, _, _ = strings.Cut(members, "\nTwo attributes have a meaning")
+	members, _, _ = strings.Cut(members, "\n- A small client")
 	for table, got := range map[string][]string{
 		keys:    metadata.ReservedFields(metadata.OwnKey, metadata.KeyOfOthers),
 		members: metadata.ReservedFields(metadata.Member),

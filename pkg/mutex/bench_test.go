@@ -13,62 +13,15 @@ import (
 	"github.com/google/uuid"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // The peers run in turns within one benchmark, so that a noisy machine is equally unkind to all of them; ratios are
 // what counts.
 const turns = 6
-
-// BenchmarkUncontended locks and unlocks free locks without contention (targets P1 and P2): ours, one put
-// and one delete of a key, and etcd's own Mutex, which writes no metadata, with a shared session.
-func BenchmarkUncontended(b *testing.B) {
-	for _, clients := range []int{1, 64} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			etcd := etcdtest.Cluster(b, 1).Client(b)
-			locks := newClient(b, etcd)
-			session, err := concurrency.NewSession(etcd)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer session.Close()
-			ctx := context.Background()
-
-			rates := compare(b, clients, []peer{
-				{"ours", func(client int) error {
-					l, err := locks.Lock(ctx, fmt.Sprintf("billing/%d", client),
-						mutex.Purpose("send the invoices of the month"))
-					if err != nil {
-						return err
-					}
-					return l.Unlock()
-				}},
-				{"raw", func(client int) error {
-					key := fmt.Sprintf("/raw/%d", client)
-					if _, err := etcd.Put(ctx, key, "x"); err != nil {
-						return err
-					}
-					_, err := etcd.Delete(ctx, key)
-					return err
-				}},
-				{"etcd-mutex", func(client int) error {
-					m := concurrency.NewMutex(session, fmt.Sprintf("/etcd/%d", client))
-					if err := m.Lock(ctx); err != nil {
-						return err
-					}
-					return m.Unlock(ctx)
-				}},
-			})
-			b.ReportMetric(rates["raw"]/rates["ours"], "x-time-of-raw")
-			b.ReportMetric(rates["etcd-mutex"]/rates["ours"], "x-time-of-etcd-mutex")
-		})
-	}
-}
 
 type peer struct {
 	name string
@@ -112,43 +65,6 @@ func parallel(b *testing.B, clients, n int, once func(client int) error) {
 		})
 	}
 	wg.Wait()
-}
-
-// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another,
-// requests and commits per hold, and Jain's index of how evenly the waiters got their turns. Run it with
-// -benchtime=1000x.
-func BenchmarkHandOver(b *testing.B) {
-	for _, waiters := range []int{2, 10, 100, 1000} {
-		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
-			server := etcdtest.Start(b)
-			ours := handOvers(b, waiters, "ours", server, func(etcd *clientv3.Client) func() error {
-				locks := newClient(b, etcd)
-				return func() error {
-					l, err := locks.Lock(context.Background(), "a")
-					if err != nil {
-						return err
-					}
-					return l.Unlock()
-				}
-			})
-			theirs := handOvers(b, waiters, "etcd-mutex", server, func(etcd *clientv3.Client) func() error {
-				session, err := concurrency.NewSession(etcd)
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.Cleanup(func() { session.Close() })
-				m := concurrency.NewMutex(session, "/etcd/a")
-				return func() error {
-					if err := m.Lock(context.Background()); err != nil {
-						return err
-					}
-					return m.Unlock(context.Background())
-				}
-			})
-			b.ReportMetric(ours/theirs, "x-rate-of-etcd-mutex")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
 }
 
 // connections bounds the etcd clients of a benchmark, which waiters share.
@@ -254,32 +170,11 @@ func (c *counting) Delete(ctx context.Context, key string,
 	return c.KV.Delete(ctx, key, opts...)
 }
 
-// BenchmarkOwnShare measures the CPU cost of lock and unlock in this package, with an etcd that answers at once.
-func BenchmarkOwnShare(b *testing.B) {
-	etcd := clientv3.NewCtxClient(context.Background())
-	etcd.KV = agreeing{}
-	locks := newClient(b, etcd)
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := locks.Lock(context.Background(), "billing/17", mutex.Purpose("send the invoices of the month"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Unlock(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// agreeing answers that every transaction succeeded, without executing it.
-type agreeing struct{ clientv3.KV }
-
 type agreed struct{}
 
-func (agreeing) Txn(context.Context) clientv3.Txn { return agreed{} }
-func (agreed) If(...clientv3.Cmp) clientv3.Txn    { return agreed{} }
-func (agreed) Then(...clientv3.Op) clientv3.Txn   { return agreed{} }
-func (agreed) Else(...clientv3.Op) clientv3.Txn   { return agreed{} }
+func (agreed) If(...clientv3.Cmp) clientv3.Txn  { return agreed{} }
+func (agreed) Then(...clientv3.Op) clientv3.Txn { return agreed{} }
+func (agreed) Else(...clientv3.Op) clientv3.Txn { return agreed{} }
 func (agreed) Commit() (*clientv3.TxnResponse, error) {
 	return &clientv3.TxnResponse{Succeeded: true, Header: &pb.ResponseHeader{Revision: 1}}, nil
 }

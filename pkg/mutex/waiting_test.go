@@ -192,50 +192,6 @@ func BenchmarkIdleWaits(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitsThatReport measures what it costs, for each of so many waiters with OnWait in one client, to begin to
-// wait and to be told its position. Only counts are reported, of the last time.
-func BenchmarkWaitsThatReport(b *testing.B) {
-	for _, waiters := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
-			q := newLine(b)
-			q.cutShort = true // of a thousand leases, Close may not revoke all in its time
-			var n traffic
-			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()},
-				DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer etcd.Close()
-			c := unhurried(b, etcd)
-			for b.Loop() {
-				first := take(b, q.client(), "a")
-				n.requests.Store(0)
-				n.bytes.Store(0)
-				var told atomic.Int64
-				var all sync.WaitGroup
-				for range waiters {
-					all.Go(func() {
-						var once sync.Once
-						if l, err := c.Lock(context.Background(), "a", mutex.OnWait(func(mutex.Waiting) {
-							once.Do(func() { told.Add(1) })
-						})); err != nil {
-							b.Error(err)
-						} else {
-							q.unlock(l)
-						}
-					})
-				}
-				etcdtest.Eventually(b, "all reports", func() bool { return told.Load() == int64(waiters) })
-				b.ReportMetric(float64(n.requests.Load())/float64(waiters), "requests/wait")
-				b.ReportMetric(float64(n.bytes.Load())/float64(waiters)/1000, "KB/wait")
-				q.unlock(first)
-				all.Wait()
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // countReads counts the transactions that read what begins at this key.
 func countReads(etcd *clientv3.Client, key string) *atomic.Int64 {
 	var n atomic.Int64

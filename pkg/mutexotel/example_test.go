@@ -36,7 +36,7 @@ func Example() {
 }
 
 func TestThePageShowsWhatCompiles(t *testing.T) {
-	page, err := os.ReadFile("../../docs/client.md")
+	page, err := os.ReadFile("../../docs/client-jobs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +47,6 @@ func TestThePageShowsWhatCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !found || !closed || !strings.Contains(strings.ReplaceAll(string(example), "\n\t", "\n"), block) {
-		t.Errorf("this file has not what docs/client.md shows:\n%s", block)
+		t.Errorf("this file has not what docs/client-jobs.md shows:\n%s", block)
 	}
 }

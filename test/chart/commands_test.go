@@ -160,7 +160,7 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 // The same role has the same name on all pages, and is made before somebody gets it.
 func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	known := map[string][]string{} // by what they may
-	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md"} {
+	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md"} {
 		text := page(t, file)
 		const prefix = `(?:--prefix=true )?`
 		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)

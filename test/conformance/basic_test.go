@@ -15,12 +15,12 @@ import (
 // basicChecks are about taking a lock, keeping it and giving it back.
 func basicChecks() []check {
 	return []check{
-		{name: "take and give back", rule: "transactions", needs: []string{"basic"}, short: true,
+		{name: "take and give back", rule: "protocol.md#transactions", needs: []string{"basic"}, short: true,
 			wants: "a lock that is held has a readable record without lease, and nothing is left of a released one",
 			alone: takeAndGiveBack},
-		{name: "held by another", rule: "transactions", needs: []string{"basic"}, short: true, orders: true,
+		{name: "held by another", rule: "protocol.md#transactions", needs: []string{"basic"}, short: true, orders: true,
 			wants: "a refusal says who holds the lock, and how many wait for it", pair: heldByAnother},
-		{name: "which process holds it", rule: "dead-holders", needs: []string{"basic"}, short: true,
+		{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders", needs: []string{"basic"}, short: true,
 			wants: "what a record says of the holder's process and pod is true", alone: whichProcess},
 	}
 }

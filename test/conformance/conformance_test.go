@@ -15,7 +15,7 @@ import (
 // check is one thing that is demanded of clients.
 type check struct {
 	name  string
-	rule  string   // the section of docs/protocol.md that it checks
+	rule  string   // the section of docs/ that it checks
 	wants string   // what is demanded, in a sentence
 	needs []string // levels, and features that info may say are lacking
 
@@ -28,7 +28,7 @@ type check struct {
 // checks are all of them, in the order of the matrix.
 func checks() []check {
 	return slices.Concat(pureChecks(), basicChecks(), queueChecks(), lossChecks(), lostChecks(), counterChecks(),
-		deadlineChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(),
+		deadlineChecks(), kindChecks(), etcdChecks(), hostileChecks(), otherChecks(), orderlyChecks(), boundChecks(),
 		endpointChecks())
 }
 
@@ -101,7 +101,7 @@ func (m *matrix) run(t *testing.T, c check, label string, who []*client, do func
 			result := "ok"
 			if t.Failed() {
 				result = "FAILED"
-				t.Logf("%s: %s (docs/protocol.md#%s)", c.name, c.wants, c.rule)
+				t.Logf("%s: %s (docs/%s)", c.name, c.wants, c.rule)
 			}
 			m.note(c.name, label, result, time.Since(began))
 			if *matrixFile != "" { // as far as it is known, should the run be ended

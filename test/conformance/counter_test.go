@@ -17,11 +17,11 @@ import (
 // counterChecks are exact counters: whoever holds the lock adds one to a number, in two steps.
 func counterChecks() []check {
 	return []check{
-		{name: "counter", rule: "the-idea", short: true,
+		{name: "counter", rule: "protocol.md#the-idea", short: true,
 			wants: "no two processes hold the lock at once, and all get their turns", pair: counterQuiet},
-		{name: "counter, 4 % lost", rule: "errors-are-not-answers", short: true,
+		{name: "counter, 4 % lost", rule: "protocol.md#errors-are-not-answers", short: true,
 			wants: "the same while requests and answers get lost", pair: counterLossy},
-		{name: "counter, etcd killed", rule: "errors-are-not-answers",
+		{name: "counter, etcd killed", rule: "protocol.md#errors-are-not-answers",
 			wants: "the same while etcd is killed four times", pair: counterKilled},
 	}
 }

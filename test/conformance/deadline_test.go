@@ -17,13 +17,13 @@ import (
 // deadlineChecks are about the unlocker, which removes what its holder left.
 func deadlineChecks() []check {
 	return []check{
-		{name: "abandoned and unlocked", rule: "the-idea", needs: []string{"queue"}, orders: true,
+		{name: "abandoned and unlocked", rule: "protocol.md#the-idea", needs: []string{"queue"}, orders: true,
 			wants: "the lock of a killed holder alerts, is unlocked, and the next waiter gets it", pair: abandoned},
-		{name: "alive", rule: "transactions",
+		{name: "alive", rule: "protocol.md#transactions",
 			wants: "a holder of a short lock keeps it by alive, and loses it in time when it stops", alone: keptAlive},
-		{name: "heartbeat", rule: "transactions", needs: []string{"heartbeat"},
+		{name: "heartbeat", rule: "protocol.md#transactions", needs: []string{"heartbeat"},
 			wants: "a heartbeat keeps the lock while the process lives, and no longer", alone: heartbeat},
-		{name: "longer by alive", rule: "transactions", needs: []string{"durations"}, short: true,
+		{name: "longer by alive", rule: "protocol.md#transactions", needs: []string{"durations"}, short: true,
 			wants: "alive can ask for another time", alone: longer},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,14 +33,17 @@ type client struct {
 // claims reports whether the client says that it has all of these levels and features.
 func (c *client) claims(needs []string) bool {
 	return !slices.ContainsFunc(needs, func(need string) bool {
-		if isLevel(need) {
+		switch {
+		case isLevel(need):
 			return !slices.Contains(c.info.Levels, need)
+		case slices.Contains(kinds(), need):
+			return !slices.Contains(c.info.Kinds, need)
 		}
 		return slices.Contains(c.info.Lacks, need)
 	})
 }
 
-func isLevel(need string) bool { return need == "basic" || need == "queue" }
+func isLevel(need string) bool { return need == "basic" || need == "queue" || need == "kinds" }
 
 // goClient is the Go client, in a process that breaks a rule if it is named.
 func goClient(broken string) *client {
@@ -72,6 +76,7 @@ type answer struct {
 
 	Client        string
 	Levels, Lacks []string
+	Kinds         []string
 
 	Lock    int
 	UUID    string
@@ -79,6 +84,7 @@ type answer struct {
 	Holder  *holder
 	Waiting *int
 	Delayed bool
+	Ran     bool
 
 	Lost  *string
 	Asked *askedBy
@@ -315,6 +321,7 @@ type want struct {
 	purpose       string
 	attributes    map[string]any
 	heartbeat     bool
+	more          request // members of other kinds than a lock with one holder
 }
 
 func (w want) request(name string) request {
@@ -334,6 +341,7 @@ func (w want) request(name string) request {
 	if w.attributes != nil {
 		r["attributes"] = w.attributes
 	}
+	maps.Copy(r, w.more)
 	return r
 }
 

@@ -17,12 +17,12 @@ import (
 // endpointChecks are about which endpoint a client asks, and what it makes of answers that are not etcd's.
 func endpointChecks() []check {
 	return []check{
-		{name: "endpoints", rule: "endpoints", short: true,
+		{name: "endpoints", rule: "gateway.md#endpoints", short: true,
 			wants: "an endpoint needs no scheme, and one with a password is refused without a word of it",
 			alone: formsOfEndpoints},
-		{name: "a base path", rule: "endpoints", needs: []string{"gateway"}, short: true,
+		{name: "a base path", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
 			wants: "the path of an endpoint goes in front of all others", alone: basePath},
-		{name: "answers that are not etcd's", rule: "endpoints", needs: []string{"gateway"}, short: true,
+		{name: "answers that are not etcd's", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
 			wants: "what is not etcd's JSON is no answer: the next endpoint is asked, and the error names all of them",
 			alone: answersOfOthers},
 	}

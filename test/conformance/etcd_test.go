@@ -16,18 +16,18 @@ import (
 // etcdChecks are about what an etcd can be like.
 func etcdChecks() []check {
 	return []check{
-		{name: "etcd hangs for 13 s", rule: "errors-are-not-answers", needs: []string{"queue"},
+		{name: "etcd hangs for 13 s", rule: "protocol.md#errors-are-not-answers", needs: []string{"queue"},
 			wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
-		{name: "three members, one dies", rule: "waiting", needs: []string{"basic"},
+		{name: "three members, one dies", rule: "protocol/queue.md#waiting", needs: []string{"basic"},
 			wants: "a client fails over to the members that are left", alone: memberDies},
-		{name: "users and roles", rule: "rights-in-etcd", short: true,
+		{name: "users and roles", rule: "protocol/operators.md#rights-in-etcd", short: true,
 			wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
-		{name: "login renewed", rule: "errors-are-not-answers", needs: []string{"basic"},
+		{name: "login renewed", rule: "protocol.md#errors-are-not-answers", needs: []string{"basic"},
 			wants: "a client logs in again when its token has expired, or users and roles have changed",
 			alone: loginRenewed},
-		{name: "TLS", rule: "a-basic-client", short: true,
+		{name: "TLS", rule: "protocol.md#a-basic-client", short: true,
 			wants: "a client trusts the given authority and no other, and shows its certificate", alone: withTLS},
-		{name: "out of space", rule: "transactions",
+		{name: "out of space", rule: "protocol.md#transactions",
 			wants: "a lock can be released while etcd is full, and none is taken then", alone: outOfSpace},
 	}
 }

@@ -45,8 +45,16 @@ type goDriver struct {
 }
 
 type goLock struct {
-	*mutex.Lock
+	goHold
 	number int
+}
+
+// goHold is a lock, or several that were taken together.
+type goHold interface {
+	Unlock() error
+	Alive(context.Context, ...string) error
+	Context() context.Context
+	Request() *metadata.Request
 }
 
 // goRequest has the members of all requests.
@@ -77,6 +85,7 @@ type goRequest struct {
 	Token                 int64
 	ValueBase64           []byte `json:"value_base64"`
 	Input, Body, Answered json.RawMessage
+	goWants
 }
 
 // runGoDriver answers requests until the input ends.
@@ -146,12 +155,16 @@ func (d *goDriver) giveBack() {
 // take answers a request, in a goroutine of its own if that can last.
 func (d *goDriver) take(r goRequest) {
 	switch r.Do {
-	case "acquire":
+	case "acquire", "once":
 		ctx, cancel := context.WithCancelCause(context.Background())
 		d.mu.Lock()
 		d.cancels[r.ID] = cancel
 		d.mu.Unlock()
-		go d.answer(r, func() (map[string]any, error) { return d.acquire(ctx, r) })
+		take := d.acquire
+		if r.Do == "once" {
+			take = d.once
+		}
+		go d.answer(r, func() (map[string]any, error) { return take(ctx, r) })
 	case "alive", "release":
 		go d.answer(r, func() (map[string]any, error) { return d.later(r) })
 	default:
@@ -236,7 +249,7 @@ func reasonOf(lost *mutex.LostError) string {
 func (d *goDriver) now(r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
-		return map[string]any{"client": "go", "levels": []string{"basic", "queue"},
+		return map[string]any{"client": "go", "levels": []string{"basic", "queue", "kinds"}, "kinds": kinds(),
 			"lacks": []string{"transactions", "durations", "gateway", "exit"}}, nil
 	case "open":
 		return nil, d.open(r)
@@ -294,6 +307,31 @@ const forever = time.Hour
 
 func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, error) {
 	l := &goLock{number: r.ID}
+	opts := d.options(r, l)
+	try := r.Wait != nil && *r.Wait == 0
+	if r.Wait != nil {
+		most := seconds(*r.Wait)
+		if try {
+			most = d.timeout
+		}
+		limited, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		ctx = limited
+	}
+	hold, first, err := d.hold(ctx, r, try, opts)
+	if err != nil {
+		return nil, err
+	}
+	l.goHold = hold
+	d.mu.Lock()
+	d.locks[l.number] = l
+	d.mu.Unlock()
+	go d.tellLost(l)
+	return map[string]any{"lock": l.number, "uuid": first.UUID(), "token": first.Token()}, nil
+}
+
+// options are those of a request.
+func (d *goDriver) options(r goRequest, l *goLock) []mutex.Option {
 	asked := func(request metadata.Request) {
 		d.write(map[string]any{"event": "asked", "lock": l.number, "by": text.Prose(request.By),
 			"reason": text.Prose(request.Reason)})
@@ -314,26 +352,7 @@ func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, er
 	for name, value := range r.Attributes {
 		opts = append(opts, mutex.Attribute(name, value))
 	}
-	take := d.client.Lock
-	if r.Wait != nil {
-		most := seconds(*r.Wait)
-		if most == 0 {
-			take, most = d.client.TryLock, d.timeout
-		}
-		limited, cancel := context.WithTimeout(ctx, most)
-		defer cancel()
-		ctx = limited
-	}
-	held, err := take(ctx, r.Name, opts...)
-	if err != nil {
-		return nil, err
-	}
-	l.Lock = held
-	d.mu.Lock()
-	d.locks[l.number] = l
-	d.mu.Unlock()
-	go d.tellLost(l)
-	return map[string]any{"lock": l.number, "uuid": held.UUID(), "token": held.Token()}, nil
+	return append(opts, r.goWants.options(r.Kind)...)
 }
 
 func (d *goDriver) lock(r goRequest) *goLock {

@@ -18,10 +18,10 @@ import (
 // hostileChecks are about texts that nobody expects.
 func hostileChecks() []check {
 	return []check{
-		{name: "hostile values", rule: "the-record", short: true,
+		{name: "hostile values", rule: "protocol.md#the-record", short: true,
 			wants: "any name and text is written as it is, and shown by page and mutexctl without harm",
 			alone: hostileValues},
-		{name: "bad input", rule: "lock-names", short: true,
+		{name: "bad input", rule: "protocol.md#lock-names", short: true,
 			wants: "input that readers would report as a problem is refused, and nothing is written", alone: badInput},
 	}
 }

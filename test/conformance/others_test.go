@@ -21,14 +21,14 @@ import (
 // otherChecks are about keys that others write beside a record, whatever is in them.
 func otherChecks() []check {
 	return []check{
-		{name: "vectors: documents", rule: "what-others-write", needs: []string{"documents"}, short: true,
+		{name: "vectors: documents", rule: "protocol.md#what-others-write", needs: []string{"documents"}, short: true,
 			wants: "what others write for a holder or a waiter is read, or ignored as a whole", alone: vectorDocuments},
-		{name: "broken keys beside a hold", rule: "what-others-write", needs: []string{"basic"}, short: true,
+		{name: "broken keys beside a hold", rule: "protocol.md#what-others-write", needs: []string{"basic"}, short: true,
 			wants: "whatever is written beside its record, a holder keeps its heartbeat, its deadline and its watch",
 			alone: brokenKeysOfHold},
-		{name: "broken keys of a held lock", rule: "what-others-write", needs: []string{"basic"}, short: true,
+		{name: "broken keys of a held lock", rule: "protocol.md#what-others-write", needs: []string{"basic"}, short: true,
 			wants: "a lock whose record has broken keys is held, and so says each try", alone: brokenKeysOfLock},
-		{name: "texts of others", rule: "what-others-write", short: true,
+		{name: "texts of others", rule: "protocol.md#what-others-write", short: true,
 			wants: "a name or a reason that another wrote can control no terminal", alone: textsOfOthers},
 	}
 }

@@ -49,7 +49,7 @@ func table() string {
 		if c.short {
 			notes = append(notes, "short")
 		}
-		fmt.Fprintf(&b, "| [%s](protocol.md#%s) | %s | %s |\n", c.name, c.rule, c.wants, strings.Join(notes, ", "))
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s |\n", c.name, c.rule, c.wants, strings.Join(notes, ", "))
 	}
 	return b.String()
 }

@@ -19,15 +19,15 @@ import (
 // pureChecks need no etcd: the test vectors and the transactions.
 func pureChecks() []check {
 	return []check{
-		{name: "vectors: names", rule: "lock-names", short: true,
+		{name: "vectors: names", rule: "protocol.md#lock-names", short: true,
 			wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
-		{name: "vectors: times", rule: "times", short: true,
+		{name: "vectors: times", rule: "protocol.md#times", short: true,
 			wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
-		{name: "vectors: records", rule: "the-record", needs: []string{"decode"}, short: true,
+		{name: "vectors: records", rule: "protocol.md#the-record", needs: []string{"decode"}, short: true,
 			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
-		{name: "transactions: bodies", rule: "transactions", needs: []string{"transactions"}, short: true,
+		{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
 			wants: "each step has exactly this transaction", alone: transactionBodies},
-		{name: "transactions: verdicts", rule: "errors-are-not-answers", needs: []string{"transactions"}, short: true,
+		{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: []string{"transactions"}, short: true,
 			wants: "each answer means exactly this", alone: transactionVerdicts},
 	}
 }
@@ -208,9 +208,12 @@ func (c *client) sends(step string, given json.RawMessage) bool {
 	return c.claims([]string{"queue"})
 }
 
-func transactionBodies(t *testing.T, _ *world, c *client) {
+func transactionBodies(t *testing.T, _ *world, c *client) { bodiesOf(t, c, "transactions.json") }
+
+func bodiesOf(t *testing.T, c *client, file string) {
+	t.Helper()
 	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, "transactions.json").Transactions {
+	for _, x := range readProtocol[transactions](t, file).Transactions {
 		if !c.sends(x.Step, x.Input) {
 			continue
 		}
@@ -252,9 +255,12 @@ func inOneOrder(body any) any {
 
 // transactionVerdicts wants the verdict and the token. The other members of a verdict may be left out; what is said has
 // to be right.
-func transactionVerdicts(t *testing.T, _ *world, c *client) {
+func transactionVerdicts(t *testing.T, _ *world, c *client) { verdictsOf(t, c, "transactions.json") }
+
+func verdictsOf(t *testing.T, c *client, file string) {
+	t.Helper()
 	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, "transactions.json").Verdicts {
+	for _, x := range readProtocol[transactions](t, file).Verdicts {
 		if !c.sends(x["step"].(string), json.RawMessage(jsonOf(x["input"]))) {
 			continue
 		}

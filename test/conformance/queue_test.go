@@ -18,24 +18,24 @@ import (
 func queueChecks() []check {
 	queue := []string{"queue"}
 	return []check{
-		{name: "order in a mixed queue", rule: "the-queue", needs: queue, short: true,
+		{name: "order in a mixed queue", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
 			wants: "waiters get the lock in the order in which they came", pair: mixedOrder},
-		{name: "a newcomer stays behind", rule: "transactions", needs: queue, short: true,
+		{name: "a newcomer stays behind", rule: "protocol.md#transactions", needs: queue, short: true,
 			wants: "a newcomer does not take a free lock ahead of the waiters", alone: newcomerStaysBehind},
-		{name: "giving up", rule: "the-queue", needs: queue, short: true,
+		{name: "giving up", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
 			wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
-		{name: "the tail is put back", rule: "the-queue", needs: queue, short: true,
+		{name: "the tail is put back", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
 			wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
-		{name: "behind a hundred", rule: "the-queue", needs: queue, short: true,
+		{name: "behind a hundred", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
 			wants: "a waiter whose turn comes in order sends a handful of requests, and never reads the queue",
 			alone: behindHundred},
-		{name: "a waiter killed", rule: "the-queue", needs: queue, orders: true,
+		{name: "a waiter killed", rule: "protocol/queue.md#the-queue", needs: queue, orders: true,
 			wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
-		{name: "the last waiter killed", rule: "the-queue", needs: queue, orders: true,
+		{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: queue, orders: true,
 			wants: "a waiter restores the tail that died with its owner", pair: lastWaiterKilled},
-		{name: "a ticket gone", rule: "the-queue", needs: queue,
+		{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: queue,
 			wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
-		{name: "silent watch of a waiter", rule: "waiting", needs: queue,
+		{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: queue,
 			wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
 	}
 }

@@ -22,6 +22,30 @@ import (
 	"testing"
 )
 
+const ofTheClient = `
+	var (
+		ctx       context.Context
+		endpoints []string
+		etcd      *clientv3.Client
+		locks     *mutex.Client
+		l         *mutex.Lock
+		logger    *slog.Logger
+		registry  *prometheus.Registry
+		batches   []string
+	)
+	func index(context.Context, string)
+	func sendAll(context.Context) error
+	func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
+	func sendReport(context.Context) error
+	func list(context.Context) error
+	func rebuild(context.Context) error
+	func add(context.Context) error
+	func build(context.Context) error
+	func test(context.Context) error
+	func publish(context.Context) error
+	func send(ctx context.Context, data string) error
+	func transfer(context.Context) error`
+
 // given is what the fragments of a page take for granted, as declarations.
 func given() map[string]string {
 	return map[string]string{
@@ -32,29 +56,8 @@ func given() map[string]string {
 				tenants []string
 			)
 			func invoice(context.Context, string) error`,
-		"docs/client.md": `
-			var (
-				ctx       context.Context
-				endpoints []string
-				etcd      *clientv3.Client
-				locks     *mutex.Client
-				l         *mutex.Lock
-				logger    *slog.Logger
-				registry  *prometheus.Registry
-				batches   []string
-			)
-			func index(context.Context, string)
-			func sendAll(context.Context) error
-			func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
-			func sendReport(context.Context) error
-			func list(context.Context) error
-			func rebuild(context.Context) error
-			func add(context.Context) error
-			func build(context.Context) error
-			func test(context.Context) error
-			func publish(context.Context) error
-			func send(ctx context.Context, data string) error
-			func transfer(context.Context) error`,
+		"docs/client.md":      ofTheClient,
+		"docs/client-jobs.md": ofTheClient,
 		"docs/fencing.md": `
 			var (
 				ctx   context.Context

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// file is docs/protocol/transactions.json, which docs/protocol.md describes.
+// file is docs/protocol/transactions.json, which docs/protocol/vectors.md describes.
 type file struct {
 	Protocol     int
 	Prefix       string

@@ -151,7 +151,7 @@ func complain(t *testing.T, r *report) {
 		t.Error(v)
 	}
 	if len(r.Violations) > 0 {
-		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns "+
+		t.Errorf("kept in %s; once more: go test -C test/robustness -count=1 -run TestRuns "+
 			"-seeds %d -for %v -nodes %d -set %s -without '%s'",
 			r.Dir, r.Seed, r.For, r.Nodes, r.World, strings.Join(r.Without, ","))
 	}

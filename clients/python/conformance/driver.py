@@ -12,10 +12,11 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, Optional
 
 import clustermutex
-from clustermutex import aio, record, transactions
+from clustermutex import aio, kinds, record, shares, transactions
 from clustermutex.version import CLIENT
 
 Object = Dict[str, Any]
@@ -59,7 +60,18 @@ def options(request: Object) -> Object:
              if request.get(name) is not None}
     if request.get("heartbeat"):
         given["heartbeat"] = True
+    if request.get("kind") == kinds.SEMAPHORE:
+        given.update(semaphore=request["limit"], weight=request.get("weight", 1))
+    elif request.get("kind"):
+        given[request["kind"]] = True
     return given
+
+
+def wanted(client: Any, request: Object, number: int) -> Any:
+    """Return the lock that is to be taken."""
+    if "life" in request:
+        return client.campaign(request["name"], life=request["life"], address=request["address"], on_lost=lost(number))
+    return client.lock(request["name"], **options(request), on_lost=lost(number), on_asked=asked(number))
 
 
 def request_of(lock: Any) -> Optional[Object]:
@@ -99,7 +111,8 @@ def pure(request: Object) -> Optional[Object]:
     steps: Dict[str, Callable[[Object], Object]] = {
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
-        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue"]},
+        "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue", "kinds"],
+                           "kinds": ["semaphore", "read-write", "together", "once", "leader"]},
     }
     do = steps.get(request["do"])
     if do is None:
@@ -162,16 +175,31 @@ def ticket(o: Optional[Object]) -> Optional[transactions.Ticket]:
     return transactions.Ticket(o["ticket"], int(o["create_revision"]), o.get("lease", "")) if o else None
 
 
+def transactions_of(r: Object) -> transactions.Transactions:
+    i = r["input"]
+    prefix = r.get("prefix", "/mutexes/")
+    if "kind" not in i:
+        return transactions.Transactions(prefix, i["lock"], i.get("uuid", ""))
+    need = kinds.Need(i["kind"], i.get("limit", 0), i.get("weight", 0))
+    return shares.Shares(prefix, i["lock"], i.get("uuid", ""), need)
+
+
 def do_transaction(r: Object) -> Object:
     i = r["input"]
-    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
-    arguments = {"acquire": ("fields",), "try": ("fields",), "join": ("ticket", "lease"), "look": ("before",),
-                 "scan": ("position",), "turn": ("position", "fields"), "alive": ("token", "fields", "seen"),
+    if r["step"] == "acquire_all":
+        each = [(transactions_of({"input": one}), one["fields"]) for one in i["of"]]
+        return {"body": transactions.together([one.acquire(fields) for one, fields in each])}
+    t = transactions_of(r)
+    arguments = {"acquire": ("fields", "claim"), "try": ("fields", "claim"), "join": ("ticket", "lease"),
+                 "look": ("before",), "scan": ("position",), "turn": ("position", "fields", "claim"),
+                 "alive": ("token", "fields", "seen"),
                  "release": ("token", "queued"), "release_in_doubt": ("token", "lease"), "cancel": ("lease", "queued"),
+                 "read_period": (), "acquire_once": ("fields", "seen", "taken"), "settle": ("lease",),
                  "withdraw": ("queued",), "leave": (), "leave_as_tail": ("older",), "restore_tail": ("older",)}
     read: Dict[str, Callable[[Any], Any]] = {
         "token": int, "position": int, "older": ticket, "queued": bool,
-        "seen": lambda value: None if value is None else int(value)}
+        "seen": lambda value: None if value is None else int(value),
+        "claim": lambda value: kinds.Claim(i.get("share", 0), int(i.get("counted", 0)))}
     step = r["step"]
     values = [read.get(name, lambda value: value)(i.get(name)) for name in arguments[step]]
     return {"body": getattr(t, "try_" if step == "try" else step)(*values)}
@@ -179,18 +207,25 @@ def do_transaction(r: Object) -> Object:
 
 def do_verdict(r: Object) -> Object:
     i, a = r["input"], r["answer"]
-    t = transactions.Transactions(r.get("prefix", "/mutexes/"), i["lock"], i.get("uuid", ""))
     answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
-    got = t.verdict(r["step"], answer, int(i.get("token", 0)), int(i.get("position", 0)), i.get("before", ""))
+    if r["step"] == "acquire_all":
+        each = [transactions_of({"input": one}) for one in i["of"]]
+        got = next((v for v in transactions.verdicts(each, answer) if v.holders and v.holders.all),
+                   transactions.verdicts(each, answer)[0])
+    else:
+        position = i.get("seen" if r["step"] == "acquire_once" else "position", 0)
+        got = transactions_of(r).verdict(r["step"], answer, int(i.get("token", 0)), int(position), i.get("before", ""))
     said: Object = {"verdict": got.word, "doubt": got.doubt}
     said.update({name: str(getattr(got, name)) for name in ("token", "position") if getattr(got, name)})
     said.update({name: getattr(got, name) for name in ("reason", "watch", "before") if getattr(got, name)})
     for name in ("restore", "older"):
         one = getattr(got, name)
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
-    holder = record.read(i["lock"], t.base, got.record)
+    holder = next(iter(got.holders.all), None) if got.holders else None
     said["holder"] = holder and {"uuid": holder.uuid}
     said["delayed"] = got.delay is not None
+    if got.share is not None:
+        said["share"] = got.share
     return said
 
 
@@ -201,8 +236,8 @@ class Driver:
 
     def __init__(self) -> None:
         self.client: Optional[clustermutex.Client] = None
-        self.locks: Dict[int, clustermutex.Lock] = {}
-        self.waits: Dict[int, clustermutex.Lock] = {}
+        self.locks: Dict[int, Any] = {}
+        self.waits: Dict[int, Any] = {}
         self.numbers = itertools.count(1)
 
     def do(self, r: Object) -> Object:
@@ -218,6 +253,8 @@ class Driver:
             if waits is not None:
                 waits.cancel()
             return {}
+        if do == "once":
+            return self.once(r)
         lock = self.locks[r["lock"]]
         if do == "alive":
             lock.alive(**extension(r))
@@ -232,13 +269,22 @@ class Driver:
     def acquire(self, r: Object) -> Object:
         assert self.client is not None
         number = next(self.numbers)
-        lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+        lock = first = wanted(self.client, r, number)
+        if "names" in r:
+            locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+            lock, first = self.client.lock_all(*locks), locks[0]
         self.waits[r["id"]] = self.locks[number] = lock
         try:
             lock.acquire()
         finally:
             del self.waits[r["id"]]
-        return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+        return {"lock": number, "uuid": first.uuid, "token": first.token}
+
+    def once(self, r: Object) -> Object:
+        assert self.client is not None
+        lock = self.client.lock(r["name"])
+        ran = lock.once_per(r["every"], lambda lock: time.sleep(r["hold"]), offset=r["offset"])
+        return {"ran": ran, "token": lock.token}
 
     def answer(self, r: Object) -> None:
         try:
@@ -268,7 +314,7 @@ class AsyncDriver:
 
     def __init__(self) -> None:
         self.client: Optional[aio.Client] = None
-        self.locks: Dict[int, aio.Lock] = {}
+        self.locks: Dict[int, Any] = {}
         self.tasks: Dict[int, "asyncio.Task[None]"] = {}
         self.numbers = itertools.count(1)
 
@@ -281,10 +327,18 @@ class AsyncDriver:
         if do == "acquire":
             assert self.client is not None
             number = next(self.numbers)
-            lock = self.client.lock(r["name"], **options(r), on_lost=lost(number), on_asked=asked(number))
+            lock = first = wanted(self.client, r, number)
+            if "names" in r:
+                locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+                lock, first = self.client.lock_all(*locks), locks[0]
             self.locks[number] = lock
             await lock.acquire()
-            return {"lock": number, "uuid": lock.uuid, "token": lock.token}
+            return {"lock": number, "uuid": first.uuid, "token": first.token}
+        if do == "once":
+            assert self.client is not None
+            job = self.client.lock(r["name"])
+            ran = await job.once_per(r["every"], lambda lock: asyncio.sleep(r["hold"]), offset=r["offset"])
+            return {"ran": ran, "token": job.token}
         if do == "cancel":
             task = self.tasks.get(r["request"])
             if task is not None:

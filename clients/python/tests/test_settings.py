@@ -15,7 +15,7 @@ NOWHERE = "http://127.0.0.1:1"
 def times(**given: Any) -> Tuple[float, float, float]:
     wanted: Dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
                               "heartbeat": None, "purpose": "", "attributes": None}
-    s = settle(**{**wanted, **given})
+    s = settle(kind=(None, 1, False, False), **{**wanted, **given})
     return s.alert_after, s.unlock_after, s.margin_of(s.unlock_after)
 
 

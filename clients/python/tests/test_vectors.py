@@ -98,12 +98,12 @@ class Vectors(unittest.TestCase):
                 self.assertEqual(got.until is not None, wanted.get("at") is not None)
 
     def test_transactions(self) -> None:
-        for case in cases("transactions.json", "transactions"):
+        for case in cases("transactions.json", "transactions") + cases("kinds.json", "transactions"):
             with self.subTest(case["step"], about=case["about"]):
                 self.assertEqual(driver.do_transaction(case)["body"], case["body"])
 
     def test_verdicts(self) -> None:
-        for case in cases("transactions.json", "verdicts"):
+        for case in cases("transactions.json", "verdicts") + cases("kinds.json", "verdicts"):
             with self.subTest(case["step"], about=case["about"]):
                 got = driver.do_verdict(case)
                 if got["holder"] is not None:

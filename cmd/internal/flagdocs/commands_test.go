@@ -23,12 +23,14 @@ func commandPage(root *cobra.Command) string {
 
 For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, on one page. The members of JSON are in
 [the JSON of a lock](json.md). For recipes see [locks in scripts](shell.md).
-
-| command | |
-|---|---|
 `)
-	for _, c := range commands(root) {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", strings.TrimPrefix(c.CommandPath(), root.Name()+" "), anchor(c), c.Short)
+	for _, g := range root.Groups() {
+		fmt.Fprintf(&b, "\n%s:\n\n| command | |\n|---|---|\n", g.Title)
+		for _, c := range commands(root) {
+			if c.GroupID == g.ID {
+				fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.Name(), anchor(c), c.Short)
+			}
+		}
 	}
 	for _, c := range commands(root) {
 		write(&b, c)

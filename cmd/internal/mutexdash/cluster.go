@@ -115,6 +115,7 @@ func (c *cluster) watch(r *components, log zerolog.Logger) {
 				r.pages.EndedIn(c.Name, lock, ending)
 				c.metrics.Ended(lock, ending)
 			},
+			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(c.Name, w) },
 		})
 	c.trouble = wiring.Trouble(c.client, c.layout, c.view, log)
 	shown := wiring.Metrics(namespace, func() staleness.Policy { return wiring.Fate(c.view).Policy }, c.view)

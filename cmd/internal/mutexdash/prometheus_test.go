@@ -42,7 +42,7 @@ func TestPrometheusIsAskedWhoWaited(t *testing.T) {
 		answers(t, p.pages+"/lock?name="+strings.ReplaceAll(strings.ReplaceAll(name, " ", "%20"), "\\", "%5C"),
 			http.StatusOK, says)
 	}
-	page("At most 4 waited in the last 24 hours")
+	page("at most 4 waited at a time, says Prometheus")
 	want := `/prom/api/v1/query_range 86100s by 300 max(max_over_time(unlocker_lock_waiters{` +
 		`lock="a\"} or \\up{",job="u"}[300s])) <nil>`
 	if got := asked.Load(); got != want {

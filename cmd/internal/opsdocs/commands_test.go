@@ -17,7 +17,7 @@ import (
 
 // handbook lists the pages for operators.
 func handbook(t *testing.T) string {
-	return read(t, "docs/operations.md") + read(t, "docs/runbooks.md")
+	return read(t, "docs/operations.md") + read(t, "docs/monitoring.md") + read(t, "docs/runbooks.md")
 }
 
 // The handbook is read at night: its commands and their flags have to exist.

@@ -1,5 +1,6 @@
-// Sbom prints the bill of materials of a Go program, in CycloneDX 1.5: the modules that Go recorded in it, with their
-// versions and checksums, and the Go that built it.
+// Sbom prints what Go programs are made of: a bill of materials, in CycloneDX 1.5, with the modules that Go recorded in a
+// program, their versions, checksums and licences, and the Go that built it; or the licences themselves, for whoever gets
+// the programs. A module without a licence that it knows is an error.
 package main
 
 import (
@@ -17,11 +18,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: sbom VERSION PROGRAM")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: sbom VERSION PROGRAM, or sbom notices PROGRAM…")
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, os.Args[1], os.Args[2]); err != nil {
+	var err error
+	if os.Args[1] == "notices" {
+		err = notices(os.Stdout, os.Args[2:])
+	} else {
+		err = run(os.Stdout, os.Args[1], os.Args[2])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
@@ -32,7 +39,11 @@ func run(to io.Writer, version, program string) error {
 	if err != nil {
 		return err
 	}
-	b, err := bill(info, filepath.Base(program), version)
+	known, err := licences(used(info))
+	if err != nil {
+		return err
+	}
+	b, err := bill(info, known, filepath.Base(program), version)
 	if err != nil {
 		return err
 	}
@@ -57,12 +68,18 @@ type (
 		Properties []property `json:"properties"`
 	}
 	component struct {
-		Type    string `json:"type"`
-		Ref     string `json:"bom-ref"`
-		Name    string `json:"name"`
-		Version string `json:"version"`
-		PURL    string `json:"purl"`
-		Hashes  []hash `json:"hashes,omitempty"`
+		Type     string   `json:"type"`
+		Ref      string   `json:"bom-ref"`
+		Name     string   `json:"name"`
+		Version  string   `json:"version"`
+		PURL     string   `json:"purl"`
+		Hashes   []hash   `json:"hashes,omitempty"`
+		Licences []choice `json:"licenses,omitempty"`
+	}
+	choice struct {
+		Licence struct {
+			ID string `json:"id"`
+		} `json:"license"`
 	}
 	hash struct {
 		Algorithm string `json:"alg"`
@@ -74,7 +91,7 @@ type (
 	}
 )
 
-func bill(info *debug.BuildInfo, program, version string) (document, error) {
+func bill(info *debug.BuildInfo, known map[string]licence, program, version string) (document, error) {
 	purl := func(path, version string) string { return "pkg:golang/" + path + "@" + version }
 	main := component{
 		Type: "application", Name: program, Version: version,
@@ -83,18 +100,16 @@ func bill(info *debug.BuildInfo, program, version string) (document, error) {
 	all := []component{{
 		Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
 		Ref: purl("std", info.GoVersion), PURL: purl("std", strings.TrimPrefix(info.GoVersion, "go")),
+		Licences: under(known["std"]),
 	}}
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
+	for _, m := range used(info) {
 		sum, err := checksum(m.Sum)
 		if err != nil {
 			return document{}, fmt.Errorf("module %s: %w", m.Path, err)
 		}
 		all = append(all, component{
 			Type: "library", Name: m.Path, Version: m.Version, Hashes: []hash{{"SHA-256", sum}},
-			Ref: purl(m.Path, m.Version), PURL: purl(m.Path, m.Version),
+			Ref: purl(m.Path, m.Version), PURL: purl(m.Path, m.Version), Licences: under(known[m.Path]),
 		})
 	}
 	d := document{
@@ -106,6 +121,13 @@ func bill(info *debug.BuildInfo, program, version string) (document, error) {
 		}
 	}
 	return d, nil
+}
+
+// under is a licence as CycloneDX writes it.
+func under(l licence) []choice {
+	var c choice
+	c.Licence.ID = l.ID
+	return []choice{c}
 }
 
 // checksum returns in hexadecimal what Go writes as h1:BASE64.

@@ -38,7 +38,8 @@ func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
 		},
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "-ldflags", Value: "secret"}},
 	}
-	d, err := bill(info, "app", "v1.2.3")
+	known := map[string]licence{"example.org/a": {ID: "MIT"}}
+	d, err := bill(info, known, "app", "v1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +55,51 @@ func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
 	if !regexp.MustCompile(`^000102.{56}1f$`).MatchString(sum) {
 		t.Errorf("checksum %s", sum)
 	}
+	if id := d.Components[1].Licences[0].Licence.ID; id != "MIT" {
+		t.Errorf("licence %s", id)
+	}
 	if len(d.Metadata.Properties) != 1 {
 		t.Errorf("%v", d.Metadata.Properties)
 	}
 	info.Deps[0].Sum = ""
-	if _, err := bill(info, "app", "v1.2.3"); err == nil || !strings.Contains(err.Error(), "example.org/a") {
+	if _, err := bill(info, known, "app", "v1.2.3"); err == nil || !strings.Contains(err.Error(), "example.org/a") {
 		t.Errorf("a module without a checksum: %v", err)
+	}
+}
+
+func TestALicenceIsKnownByWhatItSays(t *testing.T) {
+	const bsd = "Redistribution and use in source and binary forms, with or without modification"
+	for text, want := range map[string]string{
+		"                                 Apache License\n                           Version 2.0, January 2004": "Apache-2.0",
+		bsd + "\n   * Neither the name of the author":                                                           "BSD-3-Clause",
+		bsd: "BSD-2-Clause",
+		"Permission is hereby granted, free of charge, to any person\nTHE SOFTWARE IS\nPROVIDED \"AS IS\"": "MIT",
+	} {
+		if id, err := identify(text); err != nil || id != want {
+			t.Errorf("%q is %q, %v; want %s", text, id, err, want)
+		}
+	}
+	if id, err := identify("GNU AFFERO GENERAL PUBLIC LICENSE"); err == nil {
+		t.Errorf("a licence that no release may have is %q", id)
+	}
+}
+
+func TestAModuleWithoutALicenceIsRefused(t *testing.T) {
+	if l, err := licenceIn(t.TempDir()); err == nil {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestNoticesNameEachModuleOnce(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := notices(&out, []string{self, self}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(out.String(), "The standard library of Go") != 1 || !strings.Contains(out.String(), "The Go Authors") {
+		t.Errorf("%s", out.String())
 	}
 }

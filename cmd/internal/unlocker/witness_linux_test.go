@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,24 +158,4 @@ func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
 			t.Errorf("%v: %v, want %q", args, err, want)
 		}
 	}
-}
-
-// BenchmarkFromKillToStatement is the time from kill -9 of a holder until a watch shows the statement: its median.
-func BenchmarkFromKillToStatement(b *testing.B) {
-	server := etcdtest.Start(b)
-	etcd := server.Client(b)
-	startWitness(b, "--etcd.endpoints="+server.Endpoint())
-	stated := deaths(b, etcd)
-	var times []time.Duration
-	for i := 0; b.Loop(); i++ {
-		b.StopTimer()
-		p, _ := startHolder(b, server.Endpoint(), fmt.Sprintf("lock-%d", i))
-		time.Sleep(100 * time.Millisecond) // the witness has seen the hold
-		b.StartTimer()
-		_, took := kill(b, p, stated)
-		times = append(times, took)
-	}
-	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "median-ms")
-	b.ReportMetric(float64(times[len(times)-1].Microseconds())/1000, "max-ms")
 }

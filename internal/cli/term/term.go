@@ -37,9 +37,13 @@ const (
 // of all rows off the screen.
 const CellColumns = 80
 
+// gap is how many blanks stand between two columns.
+const gap = 2
+
 // Table is aligned text. Its first row may be a header.
 type Table struct {
 	Coloured bool
+	Whole    bool // cells are not clipped: one that is too wide pushes the rest of its row
 	rows     [][]cell
 }
 
@@ -47,7 +51,7 @@ type Table struct {
 func (t *Table) Row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
-		if i < len(texts)-1 {
+		if i < len(texts)-1 && !t.Whole {
 			text = Clip(text, CellColumns)
 		}
 		row[i] = cell{text: text}
@@ -63,9 +67,7 @@ func (t *Table) DropEmpty(header string) {
 			return
 		}
 	}
-	for i, row := range t.rows {
-		t.rows[i] = slices.Delete(row, column, column+1)
-	}
+	t.drop(column)
 }
 
 // Paint colours a cell of the last row.
@@ -85,11 +87,11 @@ func (t *Table) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for _, row := range t.rows {
 		for i, c := range row {
-			gap := ""
+			out.WriteString(t.painted(c))
 			if i < len(row)-1 {
-				gap = strings.Repeat(" ", widths[i]-Columns(c.text)+2)
+				blanks := max(0, min(widths[i], CellColumns)-Columns(c.text)) + gap
+				out.WriteString(strings.Repeat(" ", blanks))
 			}
-			out.WriteString(t.painted(c) + gap)
 		}
 		out.WriteByte('\n')
 	}
@@ -119,6 +121,7 @@ func (t *Table) painted(c cell) string {
 // The output formats.
 const (
 	TableFormat = "table"
+	WideFormat  = "wide" // a table in which nothing is cut
 	JSONFormat  = "json"
 	NameFormat  = "name"
 )

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -49,6 +50,46 @@ func (a *API) writeTable(w io.Writer, rows []*locks.Row, several bool) error {
 		_, err = w.Write(line)
 	}
 	return err
+}
+
+// ServeTimeline answers with who held and who waited within a window, as the page of that name.
+func (a *API) ServeTimeline(r *site.Request) (site.Answer, error) {
+	past, err := a.pages.Recall(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
+		Header: map[string]string{"Content-Disposition": `attachment; filename="timeline.csv"`},
+		Stream: func(w io.Writer) error {
+			line := appendCells(nil, "cluster", "lock", "name", "kind", "owner", "hostname", "pid", "hold", "token",
+				"begin_at", "end_at", "alert_at", "ended")
+			_, err := w.Write(line)
+			for n := range past.All {
+				if err != nil {
+					return err
+				}
+				i := &past.All[n]
+				kind, hold, ended := "hold", i.ID, i.Ended
+				if i.Wait {
+					kind, hold, ended = "wait", "", waitEnded(i)
+				}
+				line = appendCells(line[:0], i.Cluster, i.Lock, i.Name, kind, i.Owner, i.Host, phrase.Known(i.PID),
+					hold, phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), ended)
+				_, err = w.Write(line)
+			}
+			return err
+		}}, nil
+}
+
+// waitEnded is how a wait ended; empty while it lasts.
+func waitEnded(i *intervals.Interval) string {
+	switch {
+	case i.End.IsZero():
+		return ""
+	case i.Taken:
+		return "taken"
+	}
+	return "gave_up"
 }
 
 func instantCell(t time.Time) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // list is what a request for locks finds.
@@ -48,7 +49,7 @@ func (l *list) check(v url.Values) error {
 		return err
 	}
 	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {
-		return errors.New("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
+		return errors.New("sort: there are " + strings.Join(lockorder.All(), ", ") + ", each also with a - before it")
 	}
 	limit := v.Get("limit")
 	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -62,7 +63,7 @@ const (
 func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	wanted := map[hold]bool{}
 	var missing []*locks.Row
-	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
+	for _, r := range snapshot.InOrder(lockorder.Order{By: lockorder.MostUrgent}) {
 		if r.Display == locks.Held {
 			break
 		}

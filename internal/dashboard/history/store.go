@@ -65,8 +65,8 @@ const (
 	RereadEvery = 5 * time.Second
 )
 
-// See notes a hold that went; ending is nil when its holder released it.
-func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) {
+// See notes a hold that went, and returns how it ended; ending is nil when its holder released it.
+func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
 	e := metadata.Released(r, now)
 	if ending != nil {
 		e = *ending
@@ -82,6 +82,7 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 		s.forgot = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
 		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
 	}
+	return &e
 }
 
 // kindOf are the attributes that say of which lock the hold had a share, alone.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -45,9 +46,9 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 // TestPagesShowEveryLockOnceInEveryOrder turns the pages of lists forth and back.
 func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 	s, now := crowd(2000)
-	for _, by := range locks.Orders() {
+	for _, by := range lockorder.All() {
 		for _, query := range []string{"", "-owner:owner-3"} {
-			for _, o := range []locks.Order{{By: by}, {By: by, Reverse: true}} {
+			for _, o := range []lockorder.Order{{By: by}, {By: by, Reverse: true}} {
 				found, err := s.Result(t.Context(), locks.ParseQuery(query), o, now)
 				if err != nil {
 					t.Fatal(err)
@@ -73,7 +74,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 // many that several processors share the work.
 func TestOwnersAddUpToAllLocks(t *testing.T) {
 	s, now := crowd(40_000)
-	found, err := s.Result(t.Context(), locks.ParseQuery(""), locks.ParseOrder("name"), now)
+	found, err := s.Result(t.Context(), locks.ParseQuery(""), lockorder.Parse("name"), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // Result is what a query found in a snapshot, sorted.
@@ -46,7 +48,7 @@ type entry struct {
 
 // Result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The
 // error is a problem: the search was stopped.
-func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
+func (s *Snapshot) Result(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
 	key := o.String() + " " + q.Text + q.left
 	if q.timed {
 		key += now.Format(" 2006-01-02T15:04:05")
@@ -68,7 +70,8 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 }
 
 // fill computes the result of an entry, for all who wait for it.
-func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o Order, now time.Time) (*Result, error) {
+func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o lockorder.Order,
+	now time.Time) (*Result, error) {
 	ctx, cancel := WithLimit(ctx)
 	defer cancel()
 	defer close(e.done)
@@ -124,11 +127,11 @@ func (r *results) drop(key string, e *entry) {
 }
 
 // compute finds the rows.
-func (s *Snapshot) compute(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
+func (s *Snapshot) compute(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
 	}
-	found := o.Sort(s.matching(ctx, q, now))
+	found := Sort(s.matching(ctx, q, now), o)
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
@@ -180,7 +183,8 @@ func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
 		r.groups = byOwner(r.Rows)
 		slices.SortFunc(r.groups, func(a, b *Group) int {
-			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(Instant(a.Longest), Instant(b.Longest)),
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
+				cmp.Compare(lockorder.Instant(a.Longest), lockorder.Instant(b.Longest)),
 				cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
 				cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
 		})
@@ -210,17 +214,17 @@ func byOwner(rows []*Row) (groups []*Group) {
 
 // cursor is a position between two rows of a list, as it travels in a link.
 type cursor struct {
-	position
+	lockorder.Position
 	List string `json:"l"` // fingerprint of query and order
 }
 
 // ListID is the fingerprint that ties a cursor to its list.
-func ListID(q *Query, o Order) string {
+func ListID(q *Query, o lockorder.Order) string {
 	sum := sha256.Sum256([]byte(o.String() + "\n" + q.Text))
 	return hex.EncodeToString(sum[:4])
 }
 
-func (p position) cursor(list string) string {
+func cursorAt(p lockorder.Position, list string) string {
 	// Names may be invalid UTF-8, which JSON text cannot hold.
 	p.Name = base64.RawStdEncoding.EncodeToString([]byte(p.Name))
 	p.Text = base64.RawStdEncoding.EncodeToString([]byte(p.Text))
@@ -232,7 +236,7 @@ func (p position) cursor(list string) string {
 }
 
 // ParseCursor reads a cursor back; ok is false for a cursor of another list, and for what is none.
-func ParseCursor(s, list string) (p position, ok bool) {
+func ParseCursor(s, list string) (p lockorder.Position, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return p, false
@@ -245,7 +249,7 @@ func ParseCursor(s, list string) (p position, ok bool) {
 	text, err2 := base64.RawStdEncoding.DecodeString(c.Text)
 	c.Name = string(name)
 	c.Text = string(text)
-	return c.position, err1 == nil && err2 == nil
+	return c.Position, err1 == nil && err2 == nil
 }
 
 // Window is a page of a result.
@@ -256,7 +260,7 @@ type Window struct {
 }
 
 // Window cuts a page out: after a cursor, before one, or from the start.
-func (r *Result) Window(o Order, list, after, before string, limit int) Window {
+func (r *Result) Window(o lockorder.Order, list, after, before string, limit int) Window {
 	from := 0
 	if p, ok := ParseCursor(after, list); ok {
 		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
@@ -265,18 +269,18 @@ func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 	}
 	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
 	if from > 0 {
-		w.Prev = o.position(w.Rows[0]).cursor(list)
+		w.Prev = cursorAt(o.Position(w.Rows[0].sorted()), list)
 	}
 	if from+limit < len(r.Rows) {
-		w.Next = o.position(w.Rows[limit-1]).cursor(list)
+		w.Next = cursorAt(o.Position(w.Rows[limit-1].sorted()), list)
 	}
 	return w
 }
 
 // search returns the index of the first row that compares to p with at least atLeast.
-func (r *Result) search(o Order, p position, atLeast int) int {
+func (r *Result) search(o lockorder.Order, p lockorder.Position, atLeast int) int {
 	return sort.Search(len(r.Rows), func(i int) bool {
-		at := o.position(r.Rows[i])
-		return o.compare(&at, &p) >= atLeast
+		at := o.Position(r.Rows[i].sorted())
+		return o.Compare(&at, &p) >= atLeast
 	})
 }

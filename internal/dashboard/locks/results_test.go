@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -22,7 +23,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 			Fate: func() fate.Fate { return fate.Fate{} }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
-		o := ParseOrder("")
+		o := lockorder.Parse("")
 		key := o.String() + " " + q.Text
 		e, mine := s.results.entry(key)
 		if !mine {

@@ -32,14 +32,6 @@ func Troubled(s metadata.State) bool {
 	return s == Expired || s == Abandoned || s == Alerting || s == Expiring
 }
 
-// urgency orders rows: a malformed lock that somebody waits for is as urgent as one that alerts.
-func (r *Row) urgency() int64 {
-	if r.Display == Malformed && r.Waiters > 0 {
-		return int64(Alerting.Urgency())
-	}
-	return int64(r.Display.Urgency())
-}
-
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
@@ -181,14 +173,6 @@ func (r *Row) autoUnlockAt() time.Time {
 		return r.verdict.AutoUnlockAt
 	}
 	return r.AutoUnlockAt
-}
-
-// deadline is the next thing that happens to the lock by itself; zero = nothing.
-func (r *Row) deadline() time.Time {
-	if r.Display == Held && !r.alertAt().IsZero() {
-		return r.alertAt()
-	}
-	return r.UnlockAt()
 }
 
 // TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero

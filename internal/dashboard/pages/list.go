@@ -12,12 +12,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // ListRequest is what the parameters of a list ask for; page and API read the same.
 type ListRequest struct {
 	Query         *locks.Query
-	Order         locks.Order
+	Order         lockorder.Order
 	Limit         int
 	After, Before string
 	full          bool     // second lines for every lock
@@ -43,7 +44,7 @@ func ParseList(r *site.Request) ListRequest {
 
 func parseListValues(v url.Values) ListRequest {
 	l := ListRequest{
-		Query: locks.ParseQuery(v.Get("q")), Order: locks.ParseOrder(v.Get("sort")), Limit: defaultLimit,
+		Query: locks.ParseQuery(v.Get("q")), Order: lockorder.Parse(v.Get("sort")), Limit: defaultLimit,
 		After: v.Get("after"), Before: v.Get("before"), full: v.Get("density") == "full",
 		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
 	}
@@ -79,7 +80,7 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 
 // sort is the order as a parameter; empty for the default.
 func (l ListRequest) sort() string {
-	if l.Order == (locks.Order{By: locks.MostUrgent}) {
+	if l.Order == (lockorder.Order{By: lockorder.MostUrgent}) {
 		return ""
 	}
 	return l.Order.String()

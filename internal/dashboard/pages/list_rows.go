@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -259,7 +260,7 @@ func (p *Pages) columns(l ListRequest) []column {
 	}
 	out := make([]column, 0, len(columns)+len(l.cols))
 	for _, c := range columns {
-		o := locks.Order{By: c.by}
+		o := lockorder.Order{By: c.by}
 		aria := ""
 		if l.Order.By == c.by {
 			aria, o.Reverse = "ascending", !l.Order.Reverse

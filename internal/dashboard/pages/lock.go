@@ -58,7 +58,7 @@ type lockPage struct {
 	Ended     *endedView
 	Free      bool // nobody holds the lock any more
 	Life      life
-	Trend     *trend
+	Picture   *picture
 	Cycles    []cycleView
 	Current   string     // link to the current hold when another was asked for
 	Done      []string   // what operators did to the hold, in sentences
@@ -86,7 +86,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if lock.Ending == nil {
 		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()), p.site.URLs)
 		p.fillCopies(&v, r, lock.Row)

@@ -25,7 +25,7 @@ type freePage struct {
 	Unread   string
 	Cycles   []cycleView
 	Life     life
-	Trend    *trend
+	Picture  *picture
 	Commands []Command
 }
 
@@ -38,7 +38,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
 		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
 	}

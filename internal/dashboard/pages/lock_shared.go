@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
@@ -22,7 +23,7 @@ type sharedPage struct {
 	Asked   bool   // for a hold that is over
 	Past    string // link to the history of all shares
 	Life    life
-	Trend   *trend
+	Picture *picture
 	Cycles  []cycleView
 }
 
@@ -39,9 +40,9 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}
 	}
-	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
+	l := ListRequest{Query: locks.ParseQuery(""), Order: lockorder.Order{By: lockorder.MostUrgent}, Limit: defaultLimit,
 		full: true}
-	holders := l.Order.Sort(slices.Clone(lock.Shares))
+	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
 	v.More = max(0, len(holders)-maxSharers)
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"
@@ -52,7 +53,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
-	v.Trend = p.trendOf(r, lock, v.Life.past)
+	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }

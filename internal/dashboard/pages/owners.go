@@ -4,6 +4,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -25,7 +26,7 @@ type ownerView struct {
 	Late      int          // alerting, abandoned or expired
 	Since     *phrase.Moment
 	Wait      *phrase.Moment
-	Day       []strip // its last 24 hours; for the first owners only
+	Past      string // the timeline of its locks
 }
 
 const maxOwners = 500
@@ -39,7 +40,7 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
 	v := ownersPage{SearchPage: p.site.SearchPage(r, "owners", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", q.Text, "sort", "owner")
-	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
+	found, err := s.Result(r.Context(), q, lockorder.Order{By: lockorder.MostUrgent}, v.AsOf)
 	if err != nil {
 		return site.Answer{}, err
 	}
@@ -49,13 +50,14 @@ func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 			In: troubles(&g.Counts), Waiters: g.Waiting, Late: g.Late(),
 			Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
-			o.URL = p.site.URLs.To("", "q", locks.ParseQuery(q.OnlyClusters()).With(locks.Exactly("owner", g.Owner)))
+			its := locks.ParseQuery(q.OnlyClusters()).With(locks.Exactly("owner", g.Owner))
+			o.URL = p.site.URLs.To("", "q", its)
+			o.Past = p.site.URLs.To("timeline", "q", its)
 		}
 		v.Owners = append(v.Owners, o)
 	}
 	v.Total = len(v.Owners)
 	v.More = max(0, v.Total-maxOwners)
 	v.Owners = v.Owners[:v.Total-v.More]
-	p.fillDays(r, v.Owners, groups)
 	return p.site.Render("owners", v)
 }

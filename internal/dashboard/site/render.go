@@ -19,12 +19,12 @@ import (
 // ParseTemplates reads all templates, once. Each page is a file that fills the layout.
 func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
-		"rows.html", "timeline.html")
+		"rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "timeline", "waiting",
 		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {

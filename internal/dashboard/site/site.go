@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
@@ -26,8 +27,8 @@ type Site struct {
 	URLs      URLs
 	Snapshots *locks.Snapshots
 	History   *history.Store
-	Trends    trends.Sampler
-	Remember  *trends.Remote // asks for what the sampler did not see; nil: nobody knows
+	Intervals intervals.Store
+	Remember  *trends.Remote // asks somebody who remembers who waited before; nil: nobody does
 	Templates map[string]*template.Template
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 

@@ -1,3 +1,4 @@
+// Package trends asks somebody with a longer memory who waited for a lock in the last day.
 package trends
 
 import (
@@ -6,6 +7,22 @@ import (
 	"sync"
 	"time"
 )
+
+// A day is remembered in slots.
+const (
+	Slot  = 5 * time.Minute
+	Slots = 24 * 12
+)
+
+// Point is how many waited within a slot.
+type Point struct {
+	At    time.Time // the beginning of the slot
+	Known bool      // somebody looked
+	Most  int       // that waited at a time
+}
+
+// number is the number of the slot of a moment, counted from 1970.
+func number(t time.Time) int64 { return t.Unix() / int64(Slot/time.Second) }
 
 // Sample is how many waited at most within the slot that begins at a time, as somebody else remembers it.
 type Sample struct {
@@ -116,9 +133,6 @@ func slotted(samples []Sample, last int64) []Point {
 			found = true
 			points[i].Known = true
 			points[i].Most = max(points[i].Most, s.N)
-			if points[i].Most > 0 {
-				points[i].Waiting = 1
-			}
 		}
 	}
 	if !found {

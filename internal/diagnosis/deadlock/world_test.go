@@ -85,7 +85,3 @@ func (w *world) wants(t *testing.T, want ...string) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
-
-func sortLocks(w *world) {
-	slices.SortFunc(w.locks, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
-}

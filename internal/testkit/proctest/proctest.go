@@ -201,18 +201,18 @@ func ReadSources(t testing.TB) {
 	}
 }
 
-// findRoot finds the root of the repository from the directory of the tested package.
+// findRoot finds the root of the repository from the directory of the tested package, which may be in a module below.
 func findRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for start := dir; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "cmd/unlocker")); err == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod in or above %s", start)
+			return "", fmt.Errorf("%s is not in the repository", start)
 		}
 	}
 }

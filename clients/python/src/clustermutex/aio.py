@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Callable, Coroutine, Mapping, Optional, Sequence, Set, Type, Union
+from typing import Any, Awaitable, Callable, Coroutine, Mapping, Optional, Sequence, Set, Type, Union
 
 from . import process, record
-from .attempt import Core, acquire, log
+from .attempt import Attempt, Core, acquire, holder, log
 from .client import make_core
 from .errors import LostError, MutexError, RefusedError
 from .hold import Handle, Hold, Request
+from .periods import take_period
 from .record import Attribute
-from .settings import Settings, settle
+from .settings import PLAIN, Settings, leads, settle
+from .together import Group
 
 
 class AsyncFlag:
@@ -118,7 +122,8 @@ class Client:
         self._core = make_core(AsyncIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
                                release_at_exit)
 
-    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
              unlock_after: Optional[float] = None, margin: Optional[float] = None,
              heartbeat: Union[None, bool, float] = None, purpose: str = "",
              attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
@@ -129,8 +134,25 @@ class Client:
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, the body of ``async with``
         is cancelled when the lock is lost, and the LostError comes out of it. The callbacks run in the event loop.
         """
-        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+                          heartbeat, purpose, attributes)
         return Lock(self._core, settings, cancel_on_loss, on_lost, on_asked)
+
+    def lock_all(self, *locks: Lock) -> Locks:
+        """Return several locks to take together, all or none. See :meth:`clustermutex.Client.lock_all`."""
+        return Locks(self._core, locks)
+
+    def campaign(self, name: str, *, life: float = 60.0, address: str = "",
+                 check: Optional[Callable[[], Awaitable[bool]]] = None, wait: Optional[float] = None, purpose: str = "",
+                 attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
+                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+        """Return the lock of a leader. See :meth:`clustermutex.Client.campaign`."""
+        settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
+        return Lock(self._core, replace(settings, leads=True, check=check), cancel_on_loss, on_lost, None)
+
+    async def leader(self, name: str) -> Optional[record.Record]:
+        """Return who leads, None if nobody does."""
+        return await holder(self._core, name)
 
 
 class Lock(Handle):
@@ -155,17 +177,30 @@ class Lock(Handle):
         if self._taking:
             raise RefusedError(f'another task is taking lock "{record.visible(self.name)}" with this object: give each '
                                "task its own")
-        if self._hold is not None and not self._hold.over.is_set():
-            raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
+        self.check_idle()
         self._taking = True
         try:
-            attempt = await acquire(self._core, self._settings, process.backtrace(), self._core.io.flag(),
+            attempt = await acquire(self._core, self.settings, process.backtrace(), self._core.io.flag(),
                                     lambda watch: None)
         finally:
             self._taking = False
+        self.begin(attempt)
+        return self
+
+    def begin(self, attempt: Attempt) -> None:
         self._hold = Hold(attempt, self._loss, self._on_asked)
         self._hold.begin()
-        return self
+
+    async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0) -> bool:
+        """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
+        flag = self._core.io.flag()
+        if not await take_period(self._core, self, process.backtrace(), flag, every, offset):
+            return False
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self)
+            self._enter()
+            await work(self)
+        return True
 
     async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
                     unlock_after: Optional[float] = None) -> None:
@@ -173,23 +208,26 @@ class Lock(Handle):
 
         A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
         """
-        await self._held().alive(progress, alert_after, unlock_after)
+        await self.hold.alive(progress, alert_after, unlock_after)
 
     async def release(self) -> None:
         """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
 
         After an UnavailableError, and if the caller is cancelled, the release goes on in the background.
         """
-        hold = self._held()
+        hold = self.hold
         if hold.mine():
             await asyncio.shield(asyncio.ensure_future(hold.release()))
 
     async def __aenter__(self) -> Lock:
-        self._cancelled = False
         await self.acquire()
-        if self._cancel_on_loss:
-            self._body = asyncio.current_task()
+        self._enter()
         return self
+
+    def _enter(self) -> None:
+        """Have this task cancelled when the lock is lost."""
+        self._cancelled = False
+        self._body = asyncio.current_task() if self._cancel_on_loss else None
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                         trace: Optional[TracebackType]) -> None:
@@ -214,3 +252,41 @@ class Lock(Handle):
             self._cancelled = True
             self._body.cancel()
         self._on_lost(error)
+
+
+class Locks:
+    """Several locks, all or none, for ``async with``, or for ``acquire`` and ``release``."""
+
+    def __init__(self, core: Core, locks: Sequence[Lock]) -> None:
+        self._core = core
+        self._group = Group(core, locks)
+        self.locks = list(locks)
+
+    async def acquire(self) -> Locks:
+        """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
+        stop = self._core.io.flag()
+        await self._group.acquire(process.backtrace(), stop, lambda watch: None, stop.set)
+        return self
+
+    async def alive(self, progress: str = "") -> None:
+        """Report progress for each of them."""
+        for lock in self.locks:
+            await lock.alive(progress)
+
+    async def release(self) -> None:
+        """Give all of them back."""
+        async with AsyncExitStack() as stack:
+            for lock in self.locks:
+                stack.push_async_callback(lock.release)
+
+    async def __aenter__(self) -> Locks:
+        await self.acquire()
+        for lock in self.locks:
+            lock._enter()
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        async with AsyncExitStack() as stack:
+            for lock in self.locks:
+                stack.push_async_callback(lock.__aexit__, kind, error, trace)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 import time
 import uuid
 from collections import deque
-from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Coroutine, Deque, Dict, List, Mapping, Optional, Tuple
 
 from . import exits, process, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .gateway import IO, Flag, Gateway, Heard, Watch, clock, run
-from .record import Key
+from .kinds import SEMAPHORE, SHARED, Claim, Holders
+from .record import Attribute, Key
 from .settings import Settings
+from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
 from .version import CLIENT
 
@@ -25,6 +29,7 @@ AFTERWARDS = 0.3  # what a call may take when its wait is over, to leave the que
 TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
 CLEANUP_FOR = 3600.0
 MAX_LEAVES = 5
+MAX_RIVALS = 3  # how often a share is claimed at once past others who claim one at the same time
 
 Cleanup = Callable[[float], Coroutine[Any, Any, None]]
 
@@ -163,6 +168,13 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
         await stop.wait(min(pause, max(began + wait - clock(), 0)))
 
 
+async def holder(core: Core, name: str) -> Optional[record.Record]:
+    """Read who holds a plain lock."""
+    txn = Transactions(core.prefix, name, "")
+    answer = await core.gateway.send("survey", txn.survey(), clock() + core.gateway.timeout)
+    return txn.holders([keys(r["response_range"]) for r in answer.body["responses"]]).whole
+
+
 class Attempt:
     """One attempt, and what is known of it. It holds the lock once it has a token."""
 
@@ -171,8 +183,11 @@ class Attempt:
         self.core = core
         self.settings = settings
         self.uuid = str(uuid.uuid4())
-        self.txn = Transactions(core.prefix, settings.name, self.uuid)
+        self.txn: Transactions = (Shares(core.prefix, settings.name, self.uuid, settings.need) if settings.need.kind
+                                  else Transactions(core.prefix, settings.name, self.uuid))
         self.token = 0
+        self.share = 0  # whose record it wrote; 0: that of the lock itself
+        self.holders = Holders()  # as last read
         self.base = (0.0, 0.0)  # when the times of the record were read, by clock() and since 1970
         self.doubt = False  # a send that may take the lock got no answer
         self.queued = False  # a ticket was put, or may be
@@ -200,7 +215,13 @@ class Attempt:
         """Get the lock. Again means: under another uuid."""
         try:
             verdict = await self._take("try", self.txn.try_)
-            if verdict.word == "refused":
+            rivals = 0
+            while verdict.word == "again" and not self.doubt and (rivals < MAX_RIVALS or self.settings.wait == 0):
+                rivals += 1
+                if rivals > MAX_RIVALS and await self._stop.wait(random.uniform(0.01, 0.1)) or clock() >= self._until:
+                    break
+                verdict = await self._take("try", self.txn.try_, min(rivals, 6))
+            if not self.token:
                 await self._refused(verdict)
                 await self._join()
                 await self._wait()
@@ -212,48 +233,62 @@ class Attempt:
 
     # -- trying
 
-    async def _take(self, step: str, body: Callable[[Dict[str, str]], Body]) -> Verdict:
+    async def _take(self, step: str, body: Callable[[Dict[str, str], Claim], Body], rivals: int = 0) -> Verdict:
         """Send a transaction that takes the lock, with times from now. Its answer decides within a third of them."""
-        self.base = (clock(), time.time())
+        spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need no count, only a number of their own
+        claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
+        fields = self.fields()
         limit = min(self._until, self.base[0] + self.settings.unlock_after / 3)
-        verdict = await self._ask(step, body(self._fields()), limit)
-        self.token = verdict.token
+        verdict = await self._ask(step, body(fields, claim), limit)
+        self.holders = verdict.holders or Holders()
+        self._got(verdict, claim.share)
         return verdict
+
+    def _got(self, verdict: Verdict, share: int = 0) -> None:
+        """Take note of a token, and of whose record is mine."""
+        self.token = verdict.token
+        self.share = share if verdict.share is None else verdict.share
 
     async def _refused(self, verdict: Verdict) -> None:
         """Say who holds the lock, or wait."""
-        self.refusal = self._held(WaitTimeoutError, verdict.record, verdict.delay, [])
+        self.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
             try:
-                tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[2]
+                tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[1]
             except MutexError:
                 tickets = []
-            raise self._held(HeldError, verdict.record, verdict.delay, tickets)
+            raise self.held(HeldError, self.holders, tickets)
+        if self.doubt and self.settings.need.kind:
+            raise Again  # a late commit could stand beside what this attempt takes in its turn
 
-    def _held(self, kind: Any, found: List[Key], delay: Optional[Key], tickets: List[Key]) -> HeldError:
-        name = self.settings.name
-        holder = record.read(name, self.txn.base, found)
-        own = (self.txn.ticket, self.txn.queue + holder.uuid if holder else "")
+    def held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
+        name, need = self.settings.name, self.settings.need
+        holder = next(iter(holders.all), None)
+        own = [self.txn.ticket] + [self.txn.queue + other.uuid for other in holders.all]
         waiting = sum(k.key not in own for k in tickets)
-        delayed = record.read_delay(name, delay.value) if delay else None
+        delay = holders.delay or next(iter(holders.delays.values()), None)
+        delayed = None if holders.room(need) else delay
+        line = f'nobody holds lock "{record.visible(name)}", but others are ahead'
         if holder:
             line = f'lock "{record.visible(name)}" is held by {holder.describe()}'
         elif delayed:
             line = f'nobody holds lock "{record.visible(name)}", but there is {delayed.describe()}'
-        else:
-            line = f'nobody holds lock "{record.visible(name)}", but others are ahead'
+        if len(holders.all) > 1:
+            line += f", and by {len(holders.all) - 1} more"
+        if need.kind == SEMAPHORE:
+            line += f"; {holders.free(need.limit)} of {need.limit} permits are free, {need.weight} wanted"
         if waiting:
             line += f"; {waiting} waiting"
         if kind is WaitTimeoutError and self.settings.wait is not None:
             line = f"waited {self.settings.wait:g} s: {line}"
-        error: HeldError = kind(name, holder, waiting, line, delayed)
+        error: HeldError = kind(name, holder, waiting, line, delayed, holders.all)
         return error
 
-    async def _survey(self, until: float) -> Tuple[List[Key], Optional[Key], List[Key]]:
-        """Read the record, the lock delay and the tickets."""
+    async def _survey(self, until: float) -> Tuple[Holders, List[Key]]:
+        """Read who holds the lock, and the tickets."""
         answer = await self.core.gateway.send("survey", self.txn.survey(), until)
-        found, delay, tickets = (keys(r["response_range"]) for r in answer.body["responses"])
-        return found, delay[0] if delay else None, tickets
+        reads = [keys(r["response_range"]) for r in answer.body["responses"]]
+        return self.txn.holders(reads), reads[-1]
 
     # -- waiting
 
@@ -273,11 +308,12 @@ class Attempt:
         try:
             while not self.token:
                 verdict = await self._look()
-                self.token = verdict.token
+                self._got(verdict)
+                self.holders = verdict.holders or Holders()
                 if verdict.restore is not None:
                     await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self._until)
                 if verdict.word == "turn":
-                    verdict = await self._take("turn", lambda fields: self.txn.turn(self.position, fields))
+                    verdict = await self._take("turn", partial(self.txn.turn, self.position))
                 if verdict.word == "lost":
                     raise Again
                 if verdict.word == "wait" and watch is not None and watched == verdict.watch:
@@ -310,8 +346,7 @@ class Attempt:
     async def _open(self, key: str) -> Optional[Watch]:
         """Open the watch on what is ahead; the caller looks again after it."""
         try:
-            watched = [(key, "", True), (self.txn.ticket, "", True)]
-            watch = await self.core.gateway.watch(watched, max(self._until - clock(), 0))
+            watch = await self.core.gateway.watch(self.txn.watched(key), max(self._until - clock(), 0))
         except OSError:
             await self._renew()
             await self._stop.wait(min(0.2, max(self._until - clock(), 0)))
@@ -343,7 +378,7 @@ class Attempt:
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self._stop.is_set():
-                return self._held(WaitTimeoutError, *await self._survey(until))
+                return self.held(WaitTimeoutError, *await self._survey(until))
         except MutexError:
             pass
         return self.over()
@@ -405,13 +440,16 @@ class Attempt:
         while word != "cancelled":
             try:
                 lease = await self.core.tombstone_lease(until, fresh=word == "lease")
-                word = (await self._ask("cancel", self.txn.cancel(lease, self.queued), until)).word
+                verdict = await self._ask("cancel", self.txn.cancel(lease, self.queued), until)
+                word = verdict.word
             except UnavailableError:
                 await self._try_once("withdraw", self.txn.withdraw(self.queued), until)  # it may have no space
                 raise
             if word == "withdraw":
                 await self._try_once("withdraw", self.txn.withdraw(self.queued), until)
                 raise UnavailableError("etcd has no space for a tombstone")
+            if verdict.share is not None:
+                await self._ask("withdraw", self.txn.of(verdict.share).withdraw(False), until)
         self.doubt = False
 
     async def _leave(self, until: float) -> None:
@@ -455,13 +493,15 @@ class Attempt:
 
     # -- documents
 
-    def _fields(self) -> Dict[str, str]:
-        """Return the record, with times from :attr:`base` on"""
+    def fields(self, more: Optional[Mapping[str, Attribute]] = None) -> Dict[str, str]:
+        """Return the record, with times from now on, and with more attributes."""
         s = self.settings
+        self.base = (clock(), time.time())
         at = self.base[1]
         members: Dict[str, Any] = {"owner": self.core.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **s.attributes}
+                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **(more or {}),
+                                   **s.attributes}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))

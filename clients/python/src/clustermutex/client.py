@@ -8,18 +8,21 @@ import socket
 import ssl
 import sys
 import threading
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Coroutine, List, Mapping, Optional, Sequence, Type, Union
 
 from . import exits, process, record
-from .attempt import Core, acquire, log
+from .attempt import Attempt, Core, acquire, holder, log
 from .errors import LostError, MutexError, RefusedError
 from .gateway import Gateway, IO, Watch, clock, parse_endpoint, run
 from .hold import Handle, Hold, Request
-from .record import Attribute
-from .settings import Settings, settle
+from .periods import take_period
+from .record import Attribute, Record
+from .settings import PLAIN, Settings, leads, settle
+from .together import Group
 
 LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
 
@@ -178,7 +181,8 @@ class Client:
         self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
                                release_at_exit)
 
-    def lock(self, name: str, *, wait: Optional[float] = None, alert_after: Optional[float] = None,
+    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
              unlock_after: Optional[float] = None, margin: Optional[float] = None,
              heartbeat: Union[None, bool, float] = None, purpose: str = "",
              attributes: Optional[Mapping[str, Attribute]] = None,
@@ -193,10 +197,37 @@ class Client:
         a tenth of it, at most 30. ``heartbeat``: extend in the background while the process lives, for so long at
         most, True for an hour; it does not postpone the alert, because being alive is not progress.
 
+        ``semaphore``: take ``weight`` (1) of so many permits, which all callers should give alike. ``shared``: read,
+        beside other readers; ``exclusive``: write, beside nobody, or take a whole semaphore. Without these the lock has
+        one holder.
+
         ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called from another thread.
         """
-        settings = settle(name, wait, alert_after, unlock_after, margin, heartbeat, purpose, attributes)
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+                          heartbeat, purpose, attributes)
         return Lock(self._core, settings, on_lost, on_asked)
+
+    def lock_all(self, *locks: Lock) -> Locks:
+        """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
+
+        They are taken in one transaction, or else in the order of their names. The shortest ``wait`` is that of all.
+        """
+        return Locks(self._core, locks)
+
+    def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Optional[Callable[[], bool]] = None,
+                 wait: Optional[float] = None, purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
+                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+        """Return the lock of a leader: whoever holds it leads. It waits, then is kept alive until it is released.
+
+        ``life``: how long the leadership outlasts the last sign of life. ``address``: where others reach this process,
+        see :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
+        """
+        settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
+        return Lock(self._core, replace(settings, leads=True, check=check), on_lost, None)
+
+    def leader(self, name: str) -> Optional[Record]:
+        """Return who leads, None if nobody does: ``attributes`` have the ``address``."""
+        return run(holder(self._core, name))
 
 
 class Lock(Handle, ContextDecorator):
@@ -217,11 +248,8 @@ class Lock(Handle, ContextDecorator):
             raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
                                "give each thread its own")
         try:
-            if self._hold is not None and not self._hold.over.is_set():
-                raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
-            attempt = run(acquire(self._core, self._settings, process.backtrace(), self._stop, self._waits))
-            self._hold = Hold(attempt, self._on_lost, self._on_asked)
-            self._hold.begin()
+            self.check_idle()
+            self.begin(run(acquire(self._core, self.settings, process.backtrace(), self._stop, self._waits)))
         except (KeyboardInterrupt, SystemExit):
             self._core.linger(LINGER)
             raise
@@ -230,20 +258,37 @@ class Lock(Handle, ContextDecorator):
             self._taking.release()
         return self
 
+    def begin(self, attempt: Attempt) -> None:
+        self._hold = Hold(attempt, self._on_lost, self._on_asked)
+        self._hold.begin()
+
+    def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0) -> bool:
+        """Run work under the lock once in each period of so many seconds over all replicas; report whether this did.
+
+        Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
+        HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
+        """
+        if not run(take_period(self._core, self, process.backtrace(), self._stop, every, offset)):
+            return False
+        with ExitStack() as stack:
+            stack.push(self)
+            work(self)
+        return True
+
     def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
               unlock_after: Optional[float] = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now on.
 
         A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
         """
-        run(self._held().alive(progress, alert_after, unlock_after))
+        run(self.hold.alive(progress, alert_after, unlock_after))
 
     def release(self) -> None:
         """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
 
         After an UnavailableError the release goes on in the background. In a forked child it does nothing.
         """
-        hold = self._held()
+        hold = self.hold
         if hold.mine():
             run(hold.release())
 
@@ -268,7 +313,56 @@ class Lock(Handle, ContextDecorator):
                 log.warning("%s, after the work failed", failed)
 
     def _recreate_cm(self) -> Lock:
-        return Lock(self._core, self._settings, self._on_lost, self._on_asked)
+        return Lock(self._core, self.settings, self._on_lost, self._on_asked)
+
+    def _waits(self, watch: Optional[Watch]) -> None:
+        self._waits_on = watch
+
+
+class Locks:
+    """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
+
+    def __init__(self, core: Core, locks: Sequence[Lock]) -> None:
+        self._core = core
+        self._group = Group(core, locks)
+        self._waits_on: Optional[Watch] = None
+        self._stop = core.io.flag()
+        self.locks = list(locks)
+
+    def acquire(self) -> Locks:
+        """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
+        try:
+            run(self._group.acquire(process.backtrace(), self._stop, self._waits, self.cancel))
+        finally:
+            self._stop = self._core.io.flag()
+        return self
+
+    def alive(self, progress: str = "") -> None:
+        """Report progress for each of them."""
+        for lock in self.locks:
+            lock.alive(progress)
+
+    def release(self) -> None:
+        """Give all of them back."""
+        with ExitStack() as stack:
+            for lock in self.locks:
+                stack.callback(lock.release)
+
+    def cancel(self) -> None:
+        """Give up the wait in another thread."""
+        self._stop.set()
+        watch = self._waits_on
+        if watch is not None:
+            watch.interrupt()
+
+    def __enter__(self) -> Locks:
+        return self.acquire()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        with ExitStack() as stack:
+            for lock in self.locks:
+                stack.callback(lock.__exit__, kind, error, trace)
 
     def _waits(self, watch: Optional[Watch]) -> None:
         self._waits_on = watch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from .record import MAX_TEXT, Delay, Record, visible
 
@@ -31,19 +31,21 @@ class HeldError(MutexError):
     """Another holds the lock, or others wait for it. The text says who, where, since when and what for.
 
     ``holder`` is the record of the holder, None if nobody holds the lock: then others are ahead in the queue, or the
-    lock delay of a hold that was ended is not over: ``delay``. ``waiting`` is how many wait.
+    lock delay of a hold that was ended is not over: ``delay``. ``waiting`` is how many wait. Of a semaphore or a
+    read-write lock, ``holders`` are all holders, the oldest first.
     """
 
-    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delay: Optional[Delay] = None
-                 ) -> None:
+    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delay: Optional[Delay] = None,
+                 holders: Sequence[Record] = ()) -> None:
         super().__init__(message)
         self.lock = lock
         self.holder = holder
         self.waiting = waiting
         self.delay = delay
+        self.holders: List[Record] = list(holders) or [holder] * (holder is not None)  # type: ignore[list-item]
 
     def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
-        return type(self), (self.lock, self.holder, self.waiting, str(self), self.delay)
+        return type(self), (self.lock, self.holder, self.waiting, str(self), self.delay, self.holders)
 
 
 class WaitTimeoutError(HeldError):

@@ -5,6 +5,7 @@ The methods that wait are the same for threads and for asyncio: :class:`IO` is w
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional
 from . import record
 from .attempt import PATIENCE, Attempt, Core, log
 from .errors import LostError, MutexError, RefusedError, UnavailableError
-from .gateway import Watch, clock
+from .gateway import Flag, Watch, clock
 from .record import Key
 from .settings import Settings, durations
 from .transactions import Body, Verdict, b64, keys
@@ -44,7 +45,7 @@ class Hold:
         self.attempt = attempt
         attempt.release = self.give_back
         self.settings = attempt.settings
-        self.txn = attempt.txn
+        self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
         self.over = attempt.core.io.flag()
         self.asked: Optional[Request] = None
@@ -68,7 +69,10 @@ class Hold:
 
     def begin(self) -> None:
         """Start what runs as long as the hold does."""
-        for work in [self.guard, self.observe] + ([self.beat] if self.settings.heartbeat is not None else []):
+        works = [self.guard, self.observe]
+        works += [self.beat] if self.settings.heartbeat is not None else []
+        works += [self.lead] if self.settings.leads else []
+        for work in works:
             self.attempt.core.io.spawn(work)
 
     # -- loss
@@ -253,6 +257,37 @@ class Hold:
                 log.exception("a heartbeat failed")
                 pause = min(interval, TICK)
 
+    async def lead(self) -> None:
+        """Report that the leader lives, and can work, until it does not lead any more."""
+        every = self.settings.unlock_after / 3
+        pause = every
+        while not await self.over.wait(pause):
+            pause = every
+            try:
+                fit = self.settings.check is None or self.settings.check()
+                if fit is True or inspect.isawaitable(fit) and await fit:
+                    await self.alive(self._progress)
+            except Exception as error:  # the next sign of life may succeed
+                pause = min(every, TICK)
+                if not self.over.is_set():
+                    log.warning("the leader gave no sign of life: %s", error)
+
+    def waits_for(self, name: str) -> None:
+        """Have the next extension say what keeps the holder from working."""
+        self._progress = f'waits for lock "{record.visible(name)}"'
+
+    async def keep(self, done: Flag, give_up: Callable[[], None]) -> None:
+        """Extend while the caller waits for other locks, and give that up should this one be lost."""
+        pause = (self.settings.unlock_after - self._margin) / 3
+        while not await self.over.wait(min(pause, TICK)) and not done.is_set():
+            if clock() + self.settings.unlock_after - self._margin - self._deadline > pause:
+                try:
+                    await self._extend(self.settings.unlock_after, pause, beat=True)
+                except MutexError:
+                    pass
+        if self.lost is not None and not done.is_set():
+            give_up()
+
     async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
             raise self.lost
@@ -335,6 +370,13 @@ class Hold:
             self.attempt.core.later(self.attempt, self.attempt.cancel)
         return verdict
 
+    async def give_up(self) -> None:
+        """Release, whatever comes of it."""
+        try:
+            await self.release()
+        except MutexError:
+            pass
+
     async def give_back(self, until: float) -> None:
         """Release at the end of the process. Nobody is told of a loss any more."""
         self._released = True
@@ -356,13 +398,34 @@ class Handle:
 
     def __init__(self, core: Core, settings: Settings) -> None:
         self._core = core
-        self._settings = settings
+        self.settings = settings
         self._hold: Optional[Hold] = None
+
+    def begin(self, attempt: Attempt) -> None:
+        """Hold the lock that this attempt took."""
+        raise NotImplementedError
+
+    def check_idle(self) -> None:
+        """Refuse to take the lock twice."""
+        if self._hold is not None and not self._hold.over.is_set():
+            raise RefusedError(f'lock "{record.visible(self.name)}" is held by this object already')
+
+    @property
+    def hold(self) -> Hold:
+        """The latest hold; a RefusedError says that there was none."""
+        if self._hold is None:
+            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
+        return self._hold
 
     @property
     def name(self) -> str:
         """The name of the lock."""
-        return self._settings.name
+        return self.settings.name
+
+    @property
+    def share(self) -> int:
+        """The number of the permit or reader; 0 for all other holds. Others see it as a lock: ``pool#2``."""
+        return self._hold.attempt.share if self._hold is not None else 0
 
     @property
     def token(self) -> int:
@@ -384,11 +447,6 @@ class Handle:
     def asked(self) -> Optional[Request]:
         """The latest request to finish early, None if nobody asked."""
         return self._hold.asked if self._hold is not None else None
-
-    def _held(self) -> Hold:
-        if self._hold is None:
-            raise RefusedError(f'lock "{record.visible(self.name)}" is not held')
-        return self._hold
 
 
 def _text(key: Optional[Key]) -> str:

@@ -208,6 +208,7 @@ class Delay:
     owner: Optional[str] = None  # of the hold that was ended
     hostname: Optional[str] = None
     until: Optional[float] = None  # seconds since 1970, by the clock of whoever ended the hold
+    permits: int = field(default=0, compare=False)  # of a semaphore that it keeps; 0: all of them, for all one knows
 
     def describe(self, now: Optional[float] = None) -> str:
         """Say after whose hold it is, and when it ends, as far as that is known. Texts are escaped and cut."""
@@ -252,10 +253,11 @@ def read_delay(lock: str, value: bytes) -> Delay:
     """Read a lock delay. One that cannot be read, or is another lock's, is a delay all the same."""
     note = _document(value, MAX_DELAY)
     if (note.get("lock") != lock or not _are_texts(note, "owner", "hostname") or not _are_times(note, "at")
-            or not _are_whole(note, "seconds")):
+            or not _are_whole(note, "seconds", "permits")):
         return Delay()
     at = seconds_of(note.get("at"))
-    return Delay(note.get("owner"), note.get("hostname"), None if at is None else at + (note.get("seconds") or 0))
+    return Delay(note.get("owner"), note.get("hostname"), None if at is None else at + (note.get("seconds") or 0),
+                 max(note.get("permits") or 1, 1))
 
 
 def _document(value: bytes, most: int) -> Dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional, Tuple, Union
 
 from .errors import RefusedError
+from .kinds import Need, need
 from .record import Attribute, check_attributes, check_text, segment, to_metadata
 
 ALERT_AFTER = 300.0
@@ -16,6 +17,9 @@ MIN_UNLOCK_AFTER = 0.1
 ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
 HEARTBEAT = 3600.0  # how long one goes on at most that was only switched on
 MAX_SECONDS = 10 * 365 * 86400.0
+
+
+PLAIN = (None, 1, False, False)  # the kind of a lock with one holder
 
 
 @dataclass(frozen=True)
@@ -30,23 +34,29 @@ class Settings:
     heartbeat: Optional[float]
     purpose: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    need: Need = Need()
+    leads: bool = False
+    check: Optional[Callable[[], Any]] = None  # of a leader: whether it can work
 
     def margin_of(self, unlock_after: float) -> float:
         """Return how long before the auto-unlock, that many seconds away, a hold counts as lost here."""
         return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
 
 
-def settle(name: str, wait: Optional[float], alert_after: Optional[float], unlock_after: Optional[float],
-           margin: Optional[float], heartbeat: Union[None, bool, float], purpose: str,
-           attributes: Optional[Mapping[str, Attribute]]) -> Settings:
-    """Check what a caller wants, and fill in the defaults."""
+def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optional[float], alert_after: Optional[float],
+           unlock_after: Optional[float], margin: Optional[float], heartbeat: Union[None, bool, float],
+           purpose: str, attributes: Optional[Mapping[str, Attribute]]) -> Settings:
+    """Check what a caller wants, and fill in the defaults. The kind: semaphore, weight, shared, exclusive."""
     try:
         if not isinstance(name, str):
             raise ValueError(f"the lock's name is {name!r}, it must be text")
         segment(name)
         check_text("purpose", purpose)
         check_attributes(attributes or {})
-        to_metadata({"purpose": purpose, **(attributes or {})}, ROOM)
+        wanted = need(*kind)
+        wanted.check(name, attributes or {})
+        attributes = {**wanted.attributes, **(attributes or {})}
+        to_metadata({"purpose": purpose, **attributes}, ROOM)
         if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
             raise ValueError(f"the time to wait is {wait}, it must not be negative")
         if isinstance(heartbeat, bool):
@@ -56,7 +66,12 @@ def settle(name: str, wait: Optional[float], alert_after: Optional[float], unloc
             raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
     except ValueError as error:
         raise RefusedError(str(error)) from None
-    return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, dict(attributes or {}))
+    return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, attributes, wanted)
+
+
+def leads(address: str, attributes: Optional[Mapping[str, Attribute]]) -> Mapping[str, Attribute]:
+    """Return the attributes of a leader."""
+    return {**({"address": address} if address else {}), **(attributes or {})}
 
 
 def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":

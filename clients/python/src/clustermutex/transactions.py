@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .record import Key, escape, read_ending
+from .kinds import Claim, Holders
+from .record import Key, escape, read, read_delay, read_ending
 
 Body = Dict[str, Any]
 
@@ -51,6 +52,8 @@ class Verdict:
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
     record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
     delay: Optional[Key] = None  # refused: the lock delay of an ended hold
+    share: Optional[int] = None  # held by an earlier send, cancelled: the share whose record is mine; 0: the lock's own
+    holders: Optional[Holders] = None  # refused, again, turn: who holds the lock
 
 
 class Transactions:
@@ -70,17 +73,31 @@ class Transactions:
         self.cancelled = f"{prefix}.cancelled/{uuid}"
         self.history = f"{prefix}.history/{uuid}"
         self.delay = f"{prefix}.delays/{name}"
+        self.period = f"{prefix}.periods/{name}"
+        self.unlockers = f"{prefix}.unlockers/"
+
+    def of(self, share: int) -> Transactions:
+        """Return the transactions of the hold, whose record may be that of a share."""
+        return self
+
+    def claim(self, holders: Holders, skip: int = 0) -> Claim:
+        """Return what to claim when these are the holders, as far as is known."""
+        return Claim()
+
+    def watched(self, key: str) -> List[Tuple[str, str, bool]]:
+        """Return what a waiter watches that is to await the deletion of this key."""
+        return [(key, "", True), (self.ticket, "", True)]
 
     # -- getting the lock
 
-    def acquire(self, fields: Mapping[str, str]) -> Body:
+    def acquire(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Take the lock if nobody holds it, nobody waits for it, and no lock delay keeps it back."""
         return txn([absent(self.held), absent(self.tail), absent(self.cancelled), absent(self.delay)],
-                   self._put(fields), [self._record(), get(self.delay)])
+                   self._put(fields), self._who())
 
-    def try_(self, fields: Mapping[str, str]) -> Body:
+    def try_(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Acquire by a client that will join the queue: a late send of it must not pass its own ticket."""
-        body = self.acquire(fields)
+        body = self.acquire(fields, claim)
         body["compare"].append(absent(self.ticket))
         return body
 
@@ -99,7 +116,7 @@ class Transactions:
         older = self._tickets(**newest, max_create_revision=str(position - 1))
         return txn([], self._place() + [older, self._tickets(**newest)], [])
 
-    def turn(self, position: int, fields: Mapping[str, str]) -> Body:
+    def turn(self, position: int, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Take the lock as the first of the queue."""
         return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position)),
                     absent(self.delay)],
@@ -107,7 +124,25 @@ class Transactions:
 
     def survey(self) -> Body:
         """Read who holds the lock, what delays it, and the names of the tickets."""
-        return txn([], [self._record(), get(self.delay), self._tickets(keys_only=True)], [])
+        return txn([], self._who() + [self._tickets(keys_only=True)], [])
+
+    # -- once per period
+
+    def read_period(self) -> Body:
+        """Read which period was taken last, and what time it is for the unlockers."""
+        return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0", limit="100")], [])
+
+    def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str) -> Body:
+        """Take the lock and the period, if that is as it was seen."""
+        body = self.acquire(fields)
+        body["compare"].append(compare(self.period, "MOD", str(seen)))
+        body["success"].append(put(self.period, taken))
+        body["failure"].append(get(self.period))
+        return body
+
+    def settle(self, lease: str) -> Body:
+        """Find out whether a send that got no answer took the lock. No later one can."""
+        return txn([], [put(self.cancelled, self.lock, lease)] + self._why(), [])
 
     # -- holding it
 
@@ -174,6 +209,10 @@ class Transactions:
     def _place(self) -> List[Body]:
         return [get(self.ticket), get(self.held), get(self.tail), get(self.delay)]
 
+    def _who(self) -> List[Body]:
+        """Read who holds the lock, and what delays it: see :meth:`holders`."""
+        return [self._record(), get(self.delay)]
+
     def _record(self) -> Body:
         return get(self.base, self.end)
 
@@ -204,13 +243,18 @@ class Transactions:
         revision = int(answer.body["header"].get("revision", 0))
         reads = [keys(r["response_range"]) for r in answer.body.get("responses", []) if "response_range" in r]
         if step in ("acquire", "try", "turn"):
-            return Verdict("held", token=revision) if done else self._not_taken(step, reads, position)
+            return Verdict("held", token=revision) if done else self._not_taken(step, reads, position, revision)
+        if step == "acquire_once":
+            return Verdict("held", token=revision) if done else self._not_once(reads, position)
+        if step == "settle":
+            verdict = self._not_taken("settle", [reads[0], []], 0, 0)
+            return verdict if verdict.token else Verdict("again")
         if step == "join":
             return self._newest(answer.body["responses"], revision) if done else self._joined(reads)
         if step == "look":
-            return self._looked(reads, before)
+            return self._looked(reads, before, revision)
         if step == "scan":
-            return self._scanned(reads)
+            return self._scanned(reads, revision)
         if step in ("alive", "verify", "release", "release_in_doubt"):
             if done:
                 return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
@@ -222,14 +266,25 @@ class Transactions:
             return Verdict("left")
         return Verdict("cancelled" if step == "cancel" else "again")
 
-    def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int) -> Verdict:
+    def holders(self, reads: Sequence[Sequence[Key]], revision: int = 0) -> Holders:
+        """Read who holds the lock."""
+        delay = read_delay(self.lock, reads[1][0].value) if reads[1] else None
+        return Holders(revision, read(self.lock, self.base, reads[0]), delay=delay)
+
+    def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int, revision: int) -> Verdict:
         held = self._find(reads[0], self.held)
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
-            return Verdict("refused", record=list(reads[0]), delay=self._find(reads[1], self.delay))
+            return Verdict("refused", record=list(reads[0]), delay=self._find(reads[1], self.delay),
+                           holders=self.holders(reads))
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
+
+    def _not_once(self, reads: Sequence[Sequence[Key]], seen: int) -> Verdict:
+        verdict = self._not_taken("acquire", reads, 0, 0)
+        taken = reads[2][0].mod_revision if reads[2] else 0
+        return replace(verdict, word="again") if verdict.word == "refused" and taken != seen else verdict
 
     @staticmethod
     def _newest(responses: Sequence[Mapping[str, Any]], position: int) -> Verdict:
@@ -241,21 +296,23 @@ class Transactions:
         ticket = self._find(reads[0], self.ticket)
         return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
 
-    def _looked(self, reads: Sequence[Sequence[Key]], before: str) -> Verdict:
-        held, tail = reads[1], reads[2]
-        verdict = self._placed(reads)
-        took = bool(held) and held[0].value == before.encode()  # in its turn, so nobody is ahead of me now
-        lost_sight = before and verdict.before == "" and not took
-        return Verdict("scan") if lost_sight or verdict.word == "wait" and not tail else verdict
+    def _looked(self, reads: Sequence[Sequence[Key]], before: str, revision: int) -> Verdict:
+        verdict = self._placed(reads, revision)
+        lost_sight = before and verdict.before == "" and not self._took(reads, before)
+        return Verdict("scan") if lost_sight or verdict.word == "wait" and not reads[2] else verdict
 
-    def _scanned(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        tail, newest = reads[2], reads[5]
-        verdict = self._placed(reads)
+    def _took(self, reads: Sequence[Sequence[Key]], before: str) -> bool:
+        """Report whether the ticket before mine took the lock in its turn: then nobody is ahead of me now."""
+        return bool(reads[1]) and reads[1][0].value == before.encode()
+
+    def _scanned(self, reads: Sequence[Sequence[Key]], revision: int) -> Verdict:
+        tail, newest = reads[2], reads[-1]
+        verdict = self._placed(reads, revision)
         if verdict.word == "wait" and newest and not tail:
             return replace(verdict, restore=self._ticket(newest[0]))
         return verdict
 
-    def _placed(self, reads: Sequence[Sequence[Key]]) -> Verdict:
+    def _placed(self, reads: Sequence[Sequence[Key]], revision: int) -> Verdict:
         """Say what to wait for, if the ticket that was read last is all that may be ahead."""
         ticket, held, _, delay = reads[:4]
         ahead = reads[4] if len(reads) > 4 else []
@@ -319,6 +376,22 @@ def trouble(step: str, answer: Answer) -> Optional[Verdict]:
             word = "withdraw"
         return Verdict(word, doubt=True, detail=message)
     return Verdict("resend", doubt=True, detail=message)
+
+
+# ---- several locks
+
+def together(bodies: Sequence[Body]) -> Body:
+    """Make one transaction of several that take one lock each: all are taken, or none."""
+    return {part: [op for body in bodies for op in body[part]] for part in ("compare", "success", "failure")}
+
+
+def verdicts(of: Sequence[Transactions], answer: Answer) -> List[Verdict]:
+    """Say what the answer to :func:`together` means for each of the locks."""
+    revision = int(answer.body["header"].get("revision", 0))
+    if answer.body.get("succeeded"):
+        return [Verdict("held", token=revision) for _ in of]
+    reads = [keys(r["response_range"]) for r in answer.body["responses"]]
+    return [one._not_taken("acquire", reads[2 * i:2 * i + 2], 0, revision) for i, one in enumerate(of)]
 
 
 # ---- the gateway's JSON

@@ -15,18 +15,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-type sweepOptions struct {
+type dueOptions struct {
 	app    *app
 	format *term.Format
 	globs  globs
-	dryRun bool
 }
 
-func newSweep(a *app) *cobra.Command {
-	o := &sweepOptions{app: a}
+func newDue(a *app) *cobra.Command {
+	o := &dueOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "sweep --dry-run [PATTERN...]",
-		Short: "Show which locks the unlocker may remove now",
+		Use:   "due [PATTERN...]",
+		Short: "Show which locks unlockers may remove now",
 		Long: `Show which locks are past their deadline, so that an unlocker with a fresh view and a verified clock
 would remove them now, by what the running unlockers publish. Nothing is removed: only an unlocker,
 which has watched the lock for a while, or a person with force-unlock can do that. It also reports
@@ -34,19 +33,15 @@ when no unlocker has announced itself, or all of them are holding back.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 JSON: one object per line, a lock as in "mutexctl list".`,
-		Example: `  mutexctl sweep --dry-run
-  mutexctl sweep --dry-run -o json`,
+		Example: `  mutexctl due
+  mutexctl due 'billing/*' -o json`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
-func (o *sweepOptions) run(ctx context.Context) error {
-	if !o.dryRun {
-		return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
-	}
+func (o *dueOptions) run(ctx context.Context) error {
 	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
@@ -76,8 +71,8 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	if policy.UnlockAbandoned {
 		abandoned = ", or abandoned"
 	}
-	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v%s; nothing was removed\n",
-		text.Count(due, "lock"), len(all.locks), policy.ClockSkew, abandoned)
+	fmt.Fprintf(o.app.Stderr, "%d of %s due (more than %v past the deadline%s)\n", due,
+		text.Count(len(all.locks), "lock"), policy.ClockSkew, abandoned)
 	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
@@ -85,7 +80,7 @@ func (o *sweepOptions) run(ctx context.Context) error {
 }
 
 // policy is by what the unlockers decide, or the default as far as that is not known, which it then says.
-func (o *sweepOptions) policy(f *fate.Fate) staleness.Policy {
+func (o *dueOptions) policy(f *fate.Fate) staleness.Policy {
 	switch {
 	case f.Known():
 		return f.Policy

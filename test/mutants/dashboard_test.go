@@ -1,9 +1,7 @@
 package mutants_test
 
-// suites has one for each guard, limit, escape and branch of a judgement that a test is there for. The place is unique
-// in its file. What is right is an expression, in «» if the place is more than that; what is wrong is another one of
-// the same type.
-func suites() []suite {
+// dashboardSuites are who may see and do what, and that nothing shown is more than text.
+func dashboardSuites() []suite {
 	return []suite{
 		in("internal/dashboard", headers(), doors(), callers(), holds(), texts(), lists(), past(), several()),
 		in("internal/dashboard/locks", judgements()),
@@ -206,10 +204,10 @@ func lists() []fault {
 		{"unlock-term", "locks/terms.go", `r.autoUnlockAt().Sub(now)`, `now.Sub(r.autoUnlockAt())`, "TestQueryFinds"},
 		{"globs", "../text/shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
 			"TestGlobsFindWhatTheySay"},
-		{"unknown-first", "locks/order.go", `o.unknown(&p)`, `false`, "TestHeadersSortAndSaySo"},
-		{"digits", "locks/order.go", `natural(text)`, `text`, "TestHeadersSortAndSaySo"},
-		{"by-waiters", "locks/order.go", `(r.urgency()+1)<<waitersBits - r.waiters()`,
-			`(r.urgency() + 1) << waitersBits`,
+		{"unknown-first", "../lockorder/lockorder.go", `o.unknown(&p)`, `false`, "TestHeadersSortAndSaySo"},
+		{"digits", "../lockorder/lockorder.go", `natural(text)`, `text`, "TestHeadersSortAndSaySo"},
+		{"by-waiters", "../lockorder/lockorder.go", `(l.urgency()+1)<<waitersBits - l.waiters()`,
+			`(l.urgency() + 1) << waitersBits`,
 			"TestLocksThatBlockMostComeFirstInEveryOrderByImpact"},
 		{"version", "locks/row.go", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
 		{"version-unlocker", "pages/list.go", `fmt.Sprintf("%+v", u.Sweep)`, `""`,

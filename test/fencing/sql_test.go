@@ -1,9 +1,13 @@
+// Package fencing_test holds pkg/fencing to real writes that come too late: of processes that stand still, over HTTP, to
+// a database and to etcd.
 package fencing_test
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -83,6 +87,28 @@ func TestStatementThatCarriesItsFence(t *testing.T) {
 				t.Errorf("the row has %d by %d", now, token)
 			}
 		})
+	}
+}
+
+func TestHandlerLeavesTheCheckToItsStatement(t *testing.T) {
+	db := open(t)
+	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := fencing.FromContext(r.Context())
+		if err := fencing.Exec(r.Context(), db, token, update, token, token, "may", token); err != nil {
+			fencing.Answer(w, err)
+		}
+	}))
+	for _, c := range []struct {
+		token int64
+		want  int
+	}{{33, http.StatusOK}, {34, http.StatusOK}, {33, http.StatusPreconditionFailed}} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		fencing.Set(r.Header, c.token)
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("token %d: status %d, want %d", c.token, w.Code, c.want)
+		}
 	}
 }
 

@@ -1,0 +1,126 @@
+"""Jobs that run once per period over all replicas: the first write of a period's start has it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from datetime import datetime, timezone
+from typing import List, Sequence
+
+from . import record
+from .attempt import PATIENCE, Attempt, Core
+from .errors import HeldError, RefusedError, UnavailableError
+from .gateway import Flag, clock
+from .hold import Handle
+from .record import Key
+from .transactions import Body, Verdict, keys
+
+MIN_PERIOD, MAX_PERIOD = 1.0, 10 * 365 * 86400.0
+TOLERANCE = 30.0  # how much clocks may differ before a call complains
+PRESENCE_TTL = 15.0
+
+
+def begins(now: float, every: float, offset: float) -> float:
+    """Return when the period began in which now lies. A RefusedError says that there are no such periods."""
+    for what, value, least, most in (("period", every, MIN_PERIOD, MAX_PERIOD), ("offset", offset, 0.0, every)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise RefusedError(f"the {what} is {value!r}, it must be {least:g} to {most:g} seconds")
+    if offset == every:
+        raise RefusedError("the offset must be shorter than the period")
+    milliseconds = round(now * 1000)
+    return (milliseconds - (milliseconds - round(offset * 1000)) % round(every * 1000)) / 1000
+
+
+async def take_period(core: Core, lock: Handle, trace: str, stop: Flag, every: float, offset: float) -> bool:
+    """Take the period and the lock in one transaction. False: the period is taken."""
+    until = clock() + core.gateway.timeout
+    settings = lock.settings
+    lock.check_idle()
+    if settings.need.kind:
+        raise RefusedError("a job runs under a plain lock, not under one that several can hold")
+    while True:
+        now = time.time()
+        start = begins(now, every, offset)
+        attempt = Attempt(core, settings, trace, until, stop, lambda watch: None)
+        answer = await core.gateway.send("read_period", attempt.txn.read_period(), until, stop)
+        last, unlockers = (keys(r["response_range"]) for r in answer.body["responses"])
+        if not _due(settings.name, attempt.txn.period, start, now, last, unlockers):
+            return False
+        seen = last[0].mod_revision if last else 0
+        words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(core.owner)}"
+        taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
+        fields = attempt.fields({"period": _instant(start)})
+        if await _take(core, attempt, seen, attempt.txn.acquire_once(fields, seen, taken), until, stop):
+            lock.begin(attempt)
+            return True
+        await stop.wait(0.05)
+        if stop.is_set() or clock() >= until:
+            raise attempt.over()
+
+
+async def _take(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> bool:
+    """Take the period and the lock. False: try again; a HeldError: the lock is another's."""
+    attempt.debt.begin()
+    attempt.doubt = True  # whatever interrupts this
+    try:
+        verdict = await _outcome(core, attempt, seen, body, until, stop)
+        attempt.token = verdict.token
+        attempt.doubt = False
+    finally:
+        if not attempt.token:
+            attempt.debt.end()
+            if attempt.doubt:
+                core.later(attempt, attempt.give_up)
+    if verdict.word == "refused" and verdict.holders:
+        raise attempt.held(HeldError, verdict.holders, [])
+    return bool(attempt.token)
+
+
+async def _outcome(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> Verdict:
+    """Send what takes both. Without an answer it is settled: a late commit would write the period again."""
+    try:
+        answer = await core.gateway.send("acquire_once", body, until, stop)
+        if not answer.unanswered:
+            return attempt.txn.verdict("acquire_once", answer, position=seen)
+    except (RefusedError, UnavailableError) as error:
+        attempt.doubt = error.doubt
+        if not error.doubt:
+            raise
+    lease = await core.tombstone_lease(clock() + PATIENCE, fresh=False)
+    answer = await core.gateway.send("settle", attempt.txn.settle(lease), clock() + PATIENCE)
+    return attempt.txn.verdict("settle", answer)
+
+
+def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: List[Key]) -> bool:
+    """Report whether the period is to be taken. A RefusedError says that a clock is wrong."""
+    if last:
+        text = last[0].value.decode(errors="replace")
+        taken = record.seconds_of(text.partition(" ")[0])
+        if taken is None:
+            raise RefusedError(f"the key {key} cannot be read: {record.visible(text)}")
+        if taken > now + TOLERANCE and start <= taken:
+            raise RefusedError(f'once "{record.visible(name)}": the period of {_instant(taken)} is ahead of this '
+                               f"machine's clock, and it was{record.visible(text.partition(' ')[2])}; no earlier one "
+                               f"runs any more, unless the key {key} is deleted")
+        if start <= taken:
+            return False
+    clocks = [at for at in map(_clock_of, unlockers) if at]
+    if clocks and start > max(clocks) + PRESENCE_TTL + TOLERANCE:
+        raise RefusedError(f'once "{record.visible(name)}": by the clock of an unlocker it is {_instant(max(clocks))}, '
+                           f"and the period of {_instant(start)} has not begun; this machine's clock says "
+                           f"{_instant(now)}")
+    return True
+
+
+def _clock_of(unlocker: Key) -> float:
+    """Return what the clock of a running unlocker said; 0 if that cannot be read, or it may be left over."""
+    try:
+        said = json.loads(unlocker.value) if unlocker.lease not in ("", "0") else {}
+    except ValueError:
+        said = {}
+    return record.seconds_of(said.get("now")) or 0.0 if isinstance(said, dict) else 0.0
+
+
+def _instant(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

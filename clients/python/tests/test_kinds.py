@@ -1,0 +1,253 @@
+"""Semaphores and read-write locks, on a real etcd."""
+
+import threading
+import time
+import unittest
+from typing import Any, List
+
+import clustermutex
+from clustermutex import HeldError, RefusedError, WaitTimeoutError
+from clustermutex.kinds import Claim, Holders, Need
+from clustermutex.periods import begins
+from clustermutex.record import Delay, Record
+from tests.etcd import Etcd, eventually, shared, stop_shared
+
+
+def tearDownModule() -> None:
+    stop_shared()
+
+
+class OnEtcd(unittest.TestCase):
+    def setUp(self) -> None:
+        self.etcd: Etcd = shared()
+        self.client = clustermutex.Client(self.etcd.endpoint, "billing")
+        self.name = self.id().rsplit(".", 1)[1]
+
+    def taken(self, **options: Any) -> clustermutex.Lock:
+        return self.client.lock(self.name, wait=0, **options).acquire()
+
+    def waiting(self, **options: Any) -> "threading.Thread":
+        """A thread that takes the lock, notes that, and releases it."""
+        before = len(self.etcd.tickets(self.name))
+
+        def work() -> None:
+            with self.client.lock(self.name, **options):
+                self.order.append(options)
+
+        self.order: List[Any] = getattr(self, "order", [])
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        eventually("the ticket", lambda: len(self.etcd.tickets(self.name)) > before)
+        return thread
+
+
+class Semaphores(OnEtcd):
+    def test_so_many_and_no_more(self) -> None:
+        held = [self.taken(semaphore=3) for _ in range(3)]
+        self.assertEqual([lock.share for lock in held], [1, 2, 3])
+        with self.assertRaises(HeldError) as raised:
+            self.taken(semaphore=3)
+        self.assertEqual([r.lock for r in raised.exception.holders], [f"{self.name}#{k}" for k in (1, 2, 3)])
+        self.assertIn("0 of 3 permits are free, 1 wanted", str(raised.exception))
+        held[1].release()
+        self.assertEqual(self.taken(semaphore=3).share, 2, "the lowest number that is free")
+
+    def test_weight(self) -> None:
+        small = self.taken(semaphore=3, weight=1)
+        with self.assertRaises(HeldError):
+            self.taken(semaphore=3, weight=3)
+        heavy = self.waiting(semaphore=3, weight=3)
+        with self.assertRaises(WaitTimeoutError):  # there is room, but not past a heavy one that waits
+            self.client.lock(self.name, semaphore=3, wait=0.3).acquire()
+        small.release()
+        heavy.join(60)
+        self.assertEqual(self.order, [{"semaphore": 3, "weight": 3}])
+
+    def test_alive_is_no_share(self) -> None:
+        self.taken(semaphore=2).alive("it creates a key")
+        self.taken(semaphore=2)
+
+    def test_many_at_once(self) -> None:
+        inside: List[int] = []
+        most: List[int] = []
+
+        def work() -> None:
+            for _ in range(3):
+                with self.client.lock(self.name, semaphore=2):
+                    inside.append(1)
+                    most.append(len(inside))
+                    time.sleep(0.002)
+                    inside.pop()
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(len(most), 18)
+        self.assertLessEqual(max(most), 2)
+        eventually("nothing left", lambda: not self.etcd.tickets(self.name))
+
+
+class ReadersAndWriters(OnEtcd):
+    def test_readers_share_and_a_writer_does_not(self) -> None:
+        readers = [self.taken(shared=True) for _ in range(3)]
+        with self.assertRaises(HeldError) as raised:
+            self.taken(exclusive=True)
+        self.assertEqual(len(raised.exception.holders), 3)
+        for reader in readers:
+            reader.release()
+        writer = self.taken(exclusive=True)
+        self.assertEqual(writer.share, 0)
+        with self.assertRaises(HeldError):
+            self.taken(shared=True)
+
+    def test_readers_wait_behind_a_writer(self) -> None:
+        reader = self.taken(shared=True)
+        writer = self.waiting(exclusive=True)
+        behind = self.waiting(shared=True)
+        time.sleep(0.2)
+        self.assertEqual(self.order, [])
+        reader.release()
+        writer.join(60)
+        behind.join(60)
+        self.assertEqual(self.order, [{"exclusive": True}, {"shared": True}])
+
+
+class Needs(unittest.TestCase):
+    def test_what_is_refused(self) -> None:
+        client = clustermutex.Client("http://127.0.0.1:1", "billing")
+        cases: List[Any] = [
+            ({"semaphore": 0}, "limit of the semaphore is 0"), ({"semaphore": 2, "weight": 3}, "weight is 3"),
+            ({"weight": 2}, "a weight is for a semaphore"), ({"shared": True, "exclusive": True}, "contradict"),
+            ({"semaphore": True}, "whole number"), ({"shared": True, "attributes": {"kind": "mine"}}, "belongs"),
+        ]
+        for options, sentence in cases:
+            with self.subTest(sentence), self.assertRaisesRegex(RefusedError, sentence):
+                client.lock("pool", **options)
+        with self.assertRaisesRegex(RefusedError, "ends in #"):
+            client.lock("pool#2", shared=True)
+        client.lock("pool#2")  # a plain lock may have any name
+
+    def test_room(self) -> None:
+        def share(k: int, **attributes: Any) -> Record:
+            return Record(f"pool#{k}", f"u{k}", k, attributes=attributes)
+
+        three = Need("semaphore", 3, 1)
+        cases: List[Any] = [
+            (Holders(), 3), (Holders(shares={1: share(1)}), 2), (Holders(shares={1: share(1, permits=2.0)}), 1),
+            (Holders(shares={1: share(1, permits="2")}), 1), (Holders(shares={1: share(1, permits="many")}), 0),
+            (Holders(whole=share(0)), 0), (Holders(delay=Delay()), 0),
+            (Holders(delays={1: Delay(permits=2)}), 1), (Holders(delays={1: Delay()}), 0),
+        ]
+        for holders, free in cases:
+            with self.subTest(holders):
+                self.assertEqual(holders.free(3), free)
+                self.assertEqual(holders.room(three), free > 0)
+        reader = Holders(shares={1: share(1)}, delays={3: Delay()}, revision=7)
+        self.assertTrue(reader.room(Need("shared")))
+        self.assertFalse(reader.room(Need("exclusive")))
+        self.assertEqual([reader.claim(Need("shared"), skip) for skip in (0, 1)], [Claim(2, 7), Claim(4, 7)])
+
+
+class Several(OnEtcd):
+    def names(self) -> List[str]:
+        return [f"{self.name}/{letter}" for letter in "ab"]
+
+    def both(self, **options: Any) -> clustermutex.Locks:
+        return self.client.lock_all(*(self.client.lock(name, **options) for name in reversed(self.names())))
+
+    def test_all_or_none(self) -> None:
+        with self.both(wait=0) as both:
+            self.assertEqual(len({lock.token for lock in both.locks}), 1, "one transaction")
+            self.assertEqual(self.etcd.metadata(self.name + "%2Fa")["together_with"], self.names()[1])
+            with self.assertRaises(HeldError) as raised:
+                self.both(wait=0).acquire()
+            self.assertEqual(raised.exception.lock, self.names()[0])
+            both.alive("half")
+        one = self.client.lock(self.names()[1], wait=0).acquire()
+        with self.assertRaises(HeldError):
+            self.both(wait=0).acquire()
+        self.assertFalse(self.etcd.fields(self.name + "%2Fa"), "the free one was not taken")
+        one.release()
+
+    def test_waits_for_each(self) -> None:
+        held = self.client.lock(self.names()[1], wait=0).acquire()
+        both = self.both(unlock_after=3)
+        thread = threading.Thread(target=both.acquire)
+        thread.start()
+        eventually("the second ticket", lambda: self.etcd.tickets(self.name + "%2Fb"))
+        eventually("why it does not work", lambda: "waits for" in self.etcd.fields(self.name + "%2Fa").get("alive", ""))
+        held.release()
+        thread.join(60)
+        self.assertTrue(all(lock.token for lock in both.locks))
+        both.release()
+        self.assertFalse(self.etcd.get("/mutexes/" + self.name))
+
+    def test_gives_back_what_it_has(self) -> None:
+        held = self.client.lock(self.names()[1], wait=0).acquire()
+        with self.assertRaises(WaitTimeoutError):
+            self.both(wait=0.5).acquire()
+        self.assertFalse(self.etcd.fields(self.name + "%2Fa"))
+        held.release()
+
+    def test_what_is_refused(self) -> None:
+        cases: List[List[clustermutex.Lock]] = [[], [self.client.lock("a")] * 2, [self.client.lock("a", shared=True)]]
+        for locks in cases:
+            with self.subTest(len(locks)), self.assertRaises(RefusedError):
+                self.client.lock_all(*locks)
+
+
+class Periods(OnEtcd):
+    def once(self, **options: Any) -> bool:
+        return self.client.lock(self.name).once_per(86400, self.ran.append, **options)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ran: List[clustermutex.Lock] = []
+
+    def test_once(self) -> None:
+        self.assertEqual([self.once(), self.once()], [True, False])
+        self.assertEqual(len(self.ran), 1)
+        self.assertFalse(self.etcd.fields(self.name), "the lock is free again")
+        value = self.etcd.get("/mutexes/.periods/" + self.name)["/mutexes/.periods/" + self.name]
+        self.assertRegex(value, "^[0-9]{10} taken .*Z by billing on ")
+
+    def test_held(self) -> None:
+        self.etcd.put("/mutexes/.periods/" + self.name, "1553644800 taken long ago")
+        with self.client.lock(self.name):
+            with self.assertRaises(HeldError):
+                self.once()
+        self.assertTrue(self.once(), "the period was not used up")
+
+    def test_clocks(self) -> None:
+        self.etcd.put("/mutexes/.periods/" + self.name, f"{int(time.time()) + 200000} taken by a clock that is ahead")
+        with self.assertRaisesRegex(RefusedError, "ahead of this machine's clock"):
+            self.once()
+        self.etcd.put("/mutexes/.periods/" + self.name, "soon")
+        with self.assertRaisesRegex(RefusedError, "cannot be read"):
+            self.once()
+
+    def test_periods_begin(self) -> None:
+        self.assertEqual(begins(1553682600.5, 86400, 0), 1553644800)
+        self.assertEqual(begins(1553682600.5, 86400, 5400), 1553650200)
+        self.assertEqual(begins(1553682600.5, 1, 0), 1553682600)
+        for every, offset in ((0, 0), (60, -1), (60, 60), (60, 61), (True, 0)):
+            with self.subTest(every=every, offset=offset), self.assertRaises(RefusedError):
+                begins(1553682600, every, offset)
+
+
+class Leaders(OnEtcd):
+    def test_leads(self) -> None:
+        self.assertIsNone(self.client.leader(self.name))
+        fit = [True]
+        with self.client.campaign(self.name, life=1.5, address="10.0.0.1:80", check=lambda: fit[0]) as leads:
+            leader = self.client.leader(self.name)
+            assert leader is not None
+            self.assertEqual((leader.token, leader.attributes["address"]), (leads.token, "10.0.0.1:80"))
+            eventually("a sign of life", lambda: "alive" in self.etcd.fields(self.name))
+            fit[0] = False
+            eventually("the end of a leader that cannot work", lambda: leads.lost)
+            self.assertEqual(leads.lost, "deadline")
+            with self.assertRaises(clustermutex.LostError):
+                leads.alive()

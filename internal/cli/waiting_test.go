@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var said []time.Duration
+		var last mutex.Waiting
+		away := false
+		r := &waitReporter{
+			report: func(w mutex.Waiting) {
+				said = append(said, time.Since(began))
+				last = w
+			},
+			renew: func(w mutex.Waiting) (mutex.Waiting, error) {
+				w.Holder.AutoUnlockAt = time.Now().Add(time.Minute)
+				if w.At = time.Now(); away {
+					return w, errors.New("etcd is away")
+				}
+				return w, nil
+			},
+		}
+		at := func(second time.Duration) { time.Sleep(time.Until(began.Add(second * time.Second))); synctest.Wait() }
+		r.update(mutex.Waiting{Position: 3, At: time.Now()})
+		at(1)
+		r.update(mutex.Waiting{Position: 2, At: time.Now()})
+		r.update(mutex.Waiting{Position: 1, At: time.Now()})
+		at(60)
+		if want := began.Add(33*time.Second + time.Minute); !last.Holder.AutoUnlockAt.Equal(want) || last.Position != 1 {
+			t.Errorf("renewed to %v at position %d, want %v at 1", last.Holder.AutoUnlockAt, last.Position, want)
+		}
+		away = true
+		at(70)
+		away = false
+		at(100)
+		r.stop()
+		at(200)
+		want := []time.Duration{0, 3 * time.Second, 33 * time.Second, 93 * time.Second}
+		if !slices.Equal(said, want) {
+			t.Errorf("reported after %v, want %v", said, want)
+		}
+	})
+}

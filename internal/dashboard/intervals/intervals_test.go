@@ -1,0 +1,150 @@
+package intervals_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+func at(minutes float64) time.Time {
+	return noon.Add(time.Duration(minutes * float64(time.Minute)))
+}
+
+func hold(token int64, begin, end float64) intervals.Interval {
+	i := intervals.Interval{Lock: "a", Name: "a", ID: fmt.Sprint("u", token), Token: token, Begin: at(begin)}
+	if end != 0 {
+		i.End = at(end)
+	}
+	return i
+}
+
+func TestJoin(t *testing.T) {
+	for name, test := range map[string]struct{ sources, want []intervals.Interval }{
+		"one after the other": {[]intervals.Interval{hold(2, 5, 0), hold(1, 1, 4)},
+			[]intervals.Interval{hold(1, 1, 4), hold(2, 5, 0)}},
+		"the first source counts": {[]intervals.Interval{hold(1, 1, 4), hold(1, 1, 5), hold(1, 1, 0)},
+			[]intervals.Interval{hold(1, 1, 4)}},
+		"seen to end late": {[]intervals.Interval{hold(1, 1, 4.5), hold(2, 4, 6)},
+			[]intervals.Interval{hold(1, 1, 4), hold(2, 4, 6)}},
+		"a clock that is behind": {[]intervals.Interval{hold(1, 3, 4), hold(2, 2, 6)},
+			[]intervals.Interval{hold(1, 3, 4), hold(2, 4, 6)}},
+		"a clock of an unlocker that is ahead": {[]intervals.Interval{hold(1, 3, 7), hold(2, 2, 6)},
+			[]intervals.Interval{hold(2, 2, 3), hold(1, 3, 7)}},
+		"tokens that went back with etcd": {[]intervals.Interval{hold(9, 1, 4), hold(2, 5, 0)},
+			[]intervals.Interval{hold(9, 1, 4), hold(2, 5, 0)}},
+		"an end that nobody saw": {[]intervals.Interval{hold(1, 1, 0), hold(2, 4, 0)},
+			[]intervals.Interval{hold(1, 1, 4), hold(2, 4, 0)}},
+		"nobody holds it": {[]intervals.Interval{hold(0, 1, 0)}, nil},
+		"a clock ahead":   {[]intervals.Interval{hold(1, 20, 0)}, []intervals.Interval{hold(1, 10, 0)}},
+	} {
+		var sources [][]intervals.Interval
+		for _, i := range test.sources {
+			sources = append(sources, []intervals.Interval{i})
+		}
+		if got := intervals.Join(at(10), sources...); !slices.Equal(got, test.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, test.want)
+		}
+	}
+}
+
+// Whatever clocks and the order of arrival do, the holds of one record do not overlap and end after they begin.
+func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var sources [2][]intervals.Interval
+		for token := range int64(1 + random.IntN(12)) {
+			begin := 20 * random.Float64()
+			end := begin + 4*random.Float64() - .5
+			if random.IntN(4) == 0 {
+				end = 0
+			}
+			i := hold(token+1, begin, end)
+			i.Name = fmt.Sprint("pool#", random.IntN(2))
+			n := random.IntN(2)
+			sources[n] = append(sources[n], i)
+		}
+		now := at(15)
+		all := intervals.Join(now, sources[0], sources[1])
+		for n, i := range all {
+			end := i.End
+			if end.IsZero() {
+				end = now
+			}
+			if end.Before(i.Begin) && i.Begin.Before(now) {
+				t.Errorf("seed %d: token %d ends before it begins: %+v", seed, i.Token, all)
+			}
+			if n == 0 || all[n-1].Name != i.Name {
+				continue
+			}
+			before := all[n-1]
+			if before.End.IsZero() || i.Begin.Before(before.End) {
+				t.Fatalf("seed %d: tokens %d and %d overlap: %+v", seed, before.Token, i.Token, all)
+			}
+		}
+	}
+}
+
+func TestTheStoreSeesWaitsEnd(t *testing.T) {
+	var s intervals.Store
+	wait := func(id string) metadata.Waiter {
+		return metadata.Waiter{Lock: "a", ID: id, Ticket: metadata.Ticket{Since: metadata.Time{Time: noon},
+			Holder: metadata.Holder{Owner: "billing-" + id}}}
+	}
+	queue := []metadata.Waiter{wait("1"), wait("2"), wait("3")}
+	s.Look(map[string][]metadata.Waiter{"a": queue}, at(1))
+	first := wait("1")
+	s.Took(&first, at(2))
+	unseen := wait("4") // between two looks
+	s.Took(&unseen, at(2.5))
+	s.Look(map[string][]metadata.Waiter{"a": queue[2:]}, at(3))
+	s.Look(nil, at(4))
+	all, forgot := s.Since(noon)
+	if !forgot.IsZero() {
+		t.Errorf("it forgot something at %v", forgot)
+	}
+	var said []string
+	for _, i := range all {
+		said = append(said, fmt.Sprintf("%s %s %v %v", i.Owner, i.End.Sub(i.Begin), i.Taken, i.Wait))
+	}
+	want := []string{"billing-1 2m0s true true", "billing-4 2m30s true true", "billing-2 3m0s false true",
+		"billing-3 4m0s false true"}
+	if !slices.Equal(said, want) {
+		t.Errorf("\n got %q\nwant %q", said, want)
+	}
+}
+
+func TestTheStoreForgetsTheOldestAndShortest(t *testing.T) {
+	var s intervals.Store
+	now := noon
+	saw := func(name string, length time.Duration) {
+		s.Saw(&metadata.Ending{Lock: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
+			EndedAt: metadata.Time{Time: now}})
+	}
+	saw("old", time.Hour)
+	now = noon.Add(25 * time.Hour)
+	saw("long", time.Hour)
+	for n := range 3 * intervals.Most {
+		now = now.Add(10 * time.Millisecond)
+		saw(fmt.Sprint("short-", n), time.Duration(1+n%7)*time.Millisecond)
+	}
+	all, forgot := s.Since(time.Time{})
+	if n := len(all); n < intervals.Most || n > intervals.Most+intervals.Most/10 {
+		t.Errorf("%d are remembered", n)
+	}
+	if all[0].Name != "long" {
+		t.Errorf("the first one is %q", all[0].Name)
+	}
+	if forgot.Before(noon) || forgot.After(now) {
+		t.Errorf("it says that it forgot until %v", forgot)
+	}
+	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*intervals.Most-1) {
+		t.Errorf("the last one is %q", last)
+	}
+}

@@ -1,0 +1,222 @@
+// Package lanes lays intervals out as a picture: which lanes there are, in which order, and where in them the bars of
+// holds, the lines of waits and what is not known go. It draws nothing.
+package lanes
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Limits of a lane.
+const (
+	MaxLines = 6 // waits, one above the other
+	MaxRows  = 4 // holds of one lock at a time; further ones are counted
+)
+
+// Key says whose lane it is.
+type Key struct{ Cluster, Name string }
+
+// Span is a stretch of time.
+type Span struct{ From, To time.Time }
+
+// Plan says what to lay out.
+type Plan struct {
+	Span // the right edge is now, or the last sign of life of etcd
+	// Lane is whose lane an interval is in.
+	Lane func(*intervals.Interval) Key
+	// Order compares lanes; nil: the one at which most time was lost is first.
+	Order func(a, b *Lane) int
+	// Unknown is when nobody watched the lane.
+	Unknown func(Key) []Span
+	Lanes   int // at most
+	Bars    int // at most, in sum; short ones are joined until they are no more
+}
+
+// Picture is what a plan comes to.
+type Picture struct {
+	Lanes []Lane
+	More  int // lanes that are left out
+	Bars  int
+}
+
+// Lane is what happened to one lock, or what one process did.
+type Lane struct {
+	Key
+	Lost, Held time.Duration // in sum, of all who waited and held
+	Wrong      int           // holds that were late or did not end by a release
+	Last       time.Time     // when something of it ended; the right edge if something lasts
+	First      time.Time
+	Holds      bool // something is held now
+	Waits      bool // somebody waits now
+	Unknown    []Stretch
+	Rows       [][]Bar // of holds
+	Lines      [][]Bar // of waits
+	Beyond     []Bar   // waits and holds for which there is no row
+	all        []*intervals.Interval
+}
+
+// All are the intervals of the lane, by their beginning.
+func (l *Lane) All() []*intervals.Interval { return l.all }
+
+// Stretch is a part of the width of the picture, in percent.
+type Stretch struct{ X, Width float64 }
+
+// Bar is what is drawn of one interval, or of several that are too short to be told apart.
+type Bar struct {
+	Stretch
+	*intervals.Interval         // the longest
+	N                   int     // how many it stands for
+	Late                Stretch // the part past the alert; no width: none
+	Ended               string  // how it ended, if not by a release: of several, the gravest
+	Mixed               bool    // of several owners
+	From, To            time.Time
+}
+
+// Lay lays intervals out. They begin before they end, as after [intervals.Join].
+func Lay(all []intervals.Interval, p Plan) Picture {
+	lanes := map[Key]*Lane{}
+	for n := range all {
+		i := &all[n]
+		if !i.End.IsZero() && !i.End.After(p.From) || !i.Begin.Before(p.To) {
+			continue
+		}
+		key := p.Lane(i)
+		if lanes[key] == nil {
+			lanes[key] = &Lane{Key: key, First: i.Begin}
+		}
+		lanes[key].add(i, p.Span)
+	}
+	order := p.Order
+	if order == nil {
+		order = mostLost
+	}
+	var picture Picture
+	for _, l := range lanes {
+		picture.Lanes = append(picture.Lanes, *l)
+	}
+	slices.SortFunc(picture.Lanes, func(a, b Lane) int {
+		return cmp.Or(order(&a, &b), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	picture.More = max(0, len(picture.Lanes)-p.Lanes)
+	picture.Lanes = picture.Lanes[:len(picture.Lanes)-picture.More]
+	for n := range picture.Lanes {
+		l := &picture.Lanes[n]
+		slices.SortFunc(l.all, func(a, b *intervals.Interval) int {
+			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
+		})
+		for _, span := range p.Unknown(l.Key) {
+			if s := p.Place(span.From, span.To); s.Width > 0 {
+				l.Unknown = append(l.Unknown, s)
+			}
+		}
+	}
+	picture.fill(p)
+	return picture
+}
+
+// mostLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
+func mostLost(a, b *Lane) int {
+	return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Wrong, a.Wrong), cmp.Compare(b.Held, a.Held))
+}
+
+func (l *Lane) add(i *intervals.Interval, of Span) {
+	l.all = append(l.all, i)
+	if i.Begin.Before(l.First) {
+		l.First = i.Begin
+	}
+	last := i.End
+	if last.IsZero() {
+		last = of.To
+		l.Waits = l.Waits || i.Wait
+		l.Holds = l.Holds || !i.Wait
+	}
+	if last.After(l.Last) {
+		l.Last = last
+	}
+	length := i.Within(of.From, of.To)
+	if i.Wait {
+		l.Lost += length
+		return
+	}
+	l.Held += length
+	if gravity(i.Ended) > 0 || !i.Late(of.To).IsZero() {
+		l.Wrong++
+	}
+}
+
+// gravity orders the ways in which holds end: 0 is a release.
+func gravity(ended string) int {
+	return slices.Index([]string{metadata.EndedAutoUnlocked, metadata.EndedAbandoned, metadata.EndedForced}, ended) + 1
+}
+
+// Place is where a span of time is in the picture, as far as it is in there.
+func (s Span) Place(from, to time.Time) Stretch {
+	if from.Before(s.From) {
+		from = s.From
+	}
+	if to.IsZero() || to.After(s.To) {
+		to = s.To
+	}
+	if !from.Before(to) {
+		return Stretch{}
+	}
+	whole := float64(s.To.Sub(s.From))
+	return Stretch{100 * float64(from.Sub(s.From)) / whole, 100 * float64(to.Sub(from)) / whole}
+}
+
+// Narrow is the least width of a bar, and the gap over which short ones are joined.
+const Narrow = .3
+
+// fill fills the lanes with bars. If they are too many, it joins those that are farther apart.
+func (p *Picture) fill(plan Plan) {
+	for narrow := Narrow; ; narrow *= 1.5 {
+		p.Bars = 0
+		for n := range p.Lanes {
+			p.Bars += p.Lanes[n].fill(plan.Span, narrow)
+		}
+		if p.Bars <= plan.Bars || narrow > 100 {
+			return
+		}
+	}
+}
+
+func (l *Lane) fill(of Span, narrow float64) (bars int) {
+	l.Rows, l.Lines, l.Beyond = nil, nil, nil
+	var rows, lines, beyond stack
+	rows.most = MaxRows
+	lines.most = MaxLines
+	for _, i := range l.all {
+		bar := newBar(i, of)
+		switch {
+		case i.Wait && lines.put(bar, narrow), !i.Wait && rows.put(bar, narrow):
+		default:
+			beyond.crowd(bar, narrow)
+		}
+	}
+	l.Rows, l.Lines = rows.rows, lines.rows
+	if len(beyond.rows) > 0 {
+		l.Beyond = beyond.rows[0]
+	}
+	for _, row := range slices.Concat(l.Rows, l.Lines, beyond.rows) {
+		bars += len(row)
+	}
+	return bars
+}
+
+func newBar(i *intervals.Interval, of Span) Bar {
+	b := Bar{Stretch: of.Place(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
+	if b.To.IsZero() || b.To.After(of.To) {
+		b.To = of.To
+	}
+	if late := i.Late(of.To); !late.IsZero() {
+		b.Late = of.Place(late, i.End)
+	}
+	if gravity(i.Ended) > 0 {
+		b.Ended = i.Ended
+	}
+	return b
+}

@@ -1,0 +1,253 @@
+package pages
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// timelinePage is who held and who waited in the last minutes or hours.
+type timelinePage struct {
+	site.SearchPage
+	Window  string
+	Picture *picture
+	Unread  string // why etcd could not be asked
+	Matched bool   // something was found
+}
+
+// window is how far back a picture goes.
+type window struct {
+	param, text string
+	length      time.Duration
+}
+
+func windows() []window {
+	return []window{{"15m", "15 min", 15 * time.Minute}, {"1h", "1 h", time.Hour}, {"6h", "6 h", 6 * time.Hour},
+		{"24h", "24 h", intervals.Day}}
+}
+
+// windowOf is the window that a request asks for; ok is false where it asks for none.
+func windowOf(r *site.Request) (w window, ok bool, err error) {
+	asked := r.URL.Query().Get("window")
+	if asked == "" {
+		return windows()[1], false, nil
+	}
+	for _, w := range windows() {
+		if w.param == asked {
+			return w, true, nil
+		}
+	}
+	return window{}, false, site.BadQuery("window: wants 15m, 1h, 6h or 24h")
+}
+
+// How many lanes a picture of locks has, and one of processes.
+const (
+	maxLockLanes    = 50
+	maxProcessLanes = 20
+)
+
+// ServeTimeline answers with the picture of all locks, or of those that a query finds.
+func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
+	if _, err := r.Loaded(); err != nil {
+		return site.Answer{}, err
+	}
+	past, err := p.Recall(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	v := timelinePage{SearchPage: p.site.SearchPage(r, "timeline", past.Query), Window: past.window.param,
+		Unread: past.Unread}
+	v.CSV = p.site.URLs.To("timeline.csv", "q", past.Query.Text, "window", v.Window)
+	v.Clear = p.site.URLs.To("timeline", "window", v.Window)
+	d := p.drawing(r, past.window)
+	d.byLock = true
+	v.Picture = d.draw(past.All, lanes.Plan{Lanes: maxLockLanes,
+		Lane:    func(i *intervals.Interval) lanes.Key { return lanes.Key{Cluster: i.Cluster, Name: i.Lock} },
+		Unknown: unwatched(r)})
+	v.Picture.windows(past.window, func(w string) string {
+		return p.site.URLs.To("timeline", "q", past.Query.Text, "window", w)
+	})
+	v.Picture.forgot(past.Forgot)
+	for n := range v.Picture.Lanes {
+		v.Picture.Lanes[n].Cluster = p.clusterOf(r, v.Picture.Lanes[n].Cluster)
+	}
+	return p.site.Render("timeline", v)
+}
+
+// Past is who held and who waited within a window.
+type Past struct {
+	Query  *locks.Query
+	All    []intervals.Interval
+	Forgot time.Time // until when short ones may be missing; zero: none is
+	Unread string    // why etcd could not be asked
+	window window
+}
+
+// Recall finds what the parameters of a request ask for: window, and q for the locks that are meant.
+func (p *Pages) Recall(r *site.Request) (Past, error) {
+	w, _, err := windowOf(r)
+	if err != nil {
+		return Past{}, err
+	}
+	past := Past{Query: r.Query(locks.ParseQuery(r.URL.Query().Get("q"))), window: w}
+	all, forgot, unread := p.site.Everything(r, r.Now.Add(-w.length))
+	past.Forgot, past.Unread = forgot, unread.Why
+	past.All, err = matching(r, past.Query, all)
+	return past, err
+}
+
+// matching are the intervals of the locks that a query finds because of any hold or wait. The error says that the
+// search was stopped.
+func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]intervals.Interval, error) {
+	if len(q.Terms) == 0 {
+		return all, nil
+	}
+	ctx, cancel := locks.WithLimit(r.Context())
+	defer cancel()
+	found := map[lanes.Key]bool{}
+	for n := range all {
+		i := &all[n]
+		key := lanes.Key{Cluster: i.Cluster, Name: i.Lock}
+		if found[key] {
+			continue
+		}
+		if err := locks.Stopped(ctx); err != nil {
+			return nil, err
+		}
+		at := i.End
+		if at.IsZero() {
+			at = r.Now
+		}
+		row := locks.NewRow(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
+			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}},
+			&fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})
+		found[key] = q.Matches(row.In(i.Cluster), at)
+	}
+	return slices.DeleteFunc(all, func(i intervals.Interval) bool {
+		return !found[lanes.Key{Cluster: i.Cluster, Name: i.Lock}]
+	}), nil
+}
+
+func (p *Pages) drawing(r *site.Request, w window) *drawing {
+	return &drawing{p: p, span: lanes.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.At}
+}
+
+// unwatched is when nobody watched the locks of a cluster.
+func unwatched(r *site.Request) func(lanes.Key) []lanes.Span {
+	spans := map[string][]lanes.Span{}
+	for _, part := range r.Each() {
+		spans[part.Site.URLs.Cluster] = part.Unwatched()
+	}
+	return func(k lanes.Key) []lanes.Span { return spans[k.Cluster] }
+}
+
+// windows adds the choice of windows.
+func (v *picture) windows(shown window, link func(param string) string) {
+	for _, w := range windows() {
+		c := choice{Text: w.text}
+		if w.param != shown.param {
+			c.URL = link(w.param)
+		}
+		v.Windows = append(v.Windows, c)
+	}
+}
+
+// forgot says that short intervals may be missing.
+func (v *picture) forgot(until time.Time) {
+	if !until.IsZero() {
+		v.Notes = append(v.Notes, "Short holds and waits before "+phrase.TimeOfDay(until)+" UTC may be missing: "+
+			"only the longest "+phrase.Thousands(intervals.Most)+" are remembered.")
+	}
+}
+
+// pictureOf is the picture of one lock: a lane for each process that held it or waited for it. past are its holds that
+// are over. Nil: nothing is known.
+func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *picture {
+	all, forgot := p.site.EverythingOf(r, lock, past)
+	if len(all) == 0 {
+		return nil
+	}
+	w, chosen, err := windowOf(r)
+	if !chosen || err != nil {
+		w = fitting(all, r.Now)
+	}
+	d := p.drawing(r, w)
+	d.at = func(string) phrase.Viewpoint { return lock.Viewpoint(r.Viewpoint()) }
+	spans := r.Unwatched()
+	v := d.draw(all, lanes.Plan{Lanes: maxProcessLanes, Order: byRecency,
+		Lane: func(i *intervals.Interval) lanes.Key {
+			return lanes.Key{Name: i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)}
+		},
+		Unknown: func(lanes.Key) []lanes.Span { return spans }})
+	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(p.site.URLs, r)); link != "" {
+		v.windows(w, func(param string) string { return link + "&window=" + param })
+	}
+	if forgot.After(d.span.From) {
+		v.forgot(forgot)
+	}
+	v.remembered(p, r, d, lock.Name)
+	v.CSV = p.site.URLs.To("timeline.csv", "q", p.site.Here(locks.Exactly("name", lock.Name)), "window", w.param)
+	return v
+}
+
+// fitting is the shortest window that shows most of what lasts or, where nothing does, what ended last.
+func fitting(all []intervals.Interval, now time.Time) window {
+	var oldest, newest time.Time
+	for n := range all {
+		if i := &all[n]; i.End.IsZero() {
+			oldest = locks.Earlier(oldest, i.Begin)
+		} else if i.End.After(newest) {
+			newest = i.End
+		}
+	}
+	since := cmp.Or(oldest, newest)
+	for _, w := range windows() {
+		if now.Sub(since) < w.length*9/10 {
+			return w
+		}
+	}
+	return windows()[3]
+}
+
+// byRecency puts who holds the lock first, then who waits, those who came first above, then who held it or waited last.
+func byRecency(a, b *lanes.Lane) int {
+	rank := func(l *lanes.Lane) int {
+		switch {
+		case l.Holds:
+			return 0
+		case l.Waits:
+			return 1
+		}
+		return 2
+	}
+	if a.Waits && b.Waits && rank(a) == rank(b) {
+		return a.First.Compare(b.First)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.Last.Compare(a.Last))
+}
+
+// remembered adds how many waited before the dashboard ran, where somebody remembers it.
+func (v *picture) remembered(p *Pages, r *site.Request, d *drawing, lock string) {
+	if p.site.Remember == nil || !v.Unknown {
+		return
+	}
+	points, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
+	switch {
+	case err != nil:
+		v.Notes = append(v.Notes, "Prometheus could not be asked ("+err.Error()+").")
+	case points == nil:
+		v.Notes = append(v.Notes, "Prometheus has no samples of this lock.")
+	default:
+		v.Counts = d.counts(points)
+	}
+}

@@ -1,0 +1,192 @@
+// Package lockorder is how lists of locks are sorted: on the page, in its API and in a terminal. Pure.
+package lockorder
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Order is how a list is sorted.
+type Order struct {
+	By      string
+	Reverse bool
+}
+
+// MostUrgent is the default order: by state; in it those locks first that most wait for, and longest; then by deadline.
+const MostUrgent = "urgency"
+
+// All are what a list can be sorted by.
+func All() []string {
+	return []string{MostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
+}
+
+// Parse reads "unlock" or "-unlock"; anything else is the default order.
+func Parse(s string) Order {
+	by, reverse := strings.CutPrefix(s, "-")
+	if !slices.Contains(All(), by) {
+		return Order{By: MostUrgent}
+	}
+	return Order{by, reverse}
+}
+
+func (o Order) String() string {
+	if o.Reverse {
+		return "-" + o.By
+	}
+	return o.By
+}
+
+// Lock is what a lock is sorted by.
+type Lock struct {
+	*metadata.Record
+	Cluster string
+	Verdict staleness.Verdict
+	State   metadata.State // of the verdict, or expiring
+	Waiters int
+	Longest time.Time // since when the longest waiter waits; zero = nobody
+}
+
+// urgency orders states: a malformed lock that somebody waits for is as urgent as one that alerts.
+func (l *Lock) urgency() int64 {
+	if l.State == metadata.StateMalformed && l.Waiters > 0 {
+		return int64(metadata.StateAlerting.Urgency())
+	}
+	return int64(l.State.Urgency())
+}
+
+// deadline is the next thing that happens to the lock by itself; zero = nothing.
+func (l *Lock) deadline() time.Time {
+	v := &l.Verdict
+	switch {
+	case l.State == metadata.StateHeld && !v.AlertAt.IsZero():
+		return v.AlertAt
+	case v.AutoUnlockAt.IsZero(), !v.RemoveAt.IsZero() && v.RemoveAt.Before(v.AutoUnlockAt):
+		return v.RemoveAt
+	}
+	return v.AutoUnlockAt
+}
+
+// waiters is how many wait for the lock, as far as a position can say it.
+func (l *Lock) waiters() int64 { return int64(min(l.Waiters, 1<<waitersBits-1)) }
+
+// waitersBits is what the number of waiters may take of the group of a position, which has 32 bits while rows are
+// sorted.
+const waitersBits = 24
+
+// Position is where a lock stands in an order. It outlives the lock: a page begins after a position even when the lock
+// that stood there is gone.
+type Position struct {
+	Group int64  `json:"g,omitempty"`
+	At    int64  `json:"a,omitempty"`
+	Text  string `json:"t,omitempty"`
+	Name  string `json:"n"`
+	In    string `json:"c,omitempty"` // cluster
+}
+
+// Position of the lock in this order. What is unknown comes last in either direction.
+func (o Order) Position(l *Lock) Position {
+	p := Position{Name: l.Name, In: l.Cluster}
+	switch o.By {
+	case "name":
+		p.Text = l.Name
+	case "owner":
+		p.Text = strings.ToLower(l.Owner)
+	case "host":
+		p.Text = l.Hostname
+	case "held":
+		p.At = Instant(l.LockedAt)
+	case "alert":
+		p.At = Instant(l.Verdict.AlertAt)
+	case "unlock":
+		p.At = Instant(l.Verdict.AutoUnlockAt)
+	case "waiters": // most of them first, then the longest wait
+		p.Group = -l.waiters()
+		p.At = Instant(l.Longest)
+	default:
+		p.Group = (l.urgency()+1)<<waitersBits - l.waiters()
+		p.At = Instant(l.Longest)
+		if l.Waiters == 0 {
+			p.At = Instant(l.deadline())
+		}
+	}
+	if o.unknown(&p) {
+		p.Group = 1 << waitersBits
+	} else if o.Reverse {
+		p.Group = -p.Group
+	}
+	return p
+}
+
+// unknown reports whether the position lacks what this order sorts by.
+func (o Order) unknown(p *Position) bool {
+	switch o.By {
+	case "owner", "host":
+		return p.Text == ""
+	case MostUrgent:
+		return false
+	}
+	return p.At == math.MaxInt64
+}
+
+// Instant is a time that sorts; unknown ones come last.
+func Instant(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// Compare orders two positions in this order.
+func (o Order) Compare(a, b *Position) int {
+	if c := cmp.Compare(a.Group, b.Group); c != 0 {
+		return c
+	}
+	c := cmp.Compare(a.At, b.At)
+	if c == 0 && a.Text != b.Text {
+		c = strings.Compare(o.TextKey(a.Text), o.TextKey(b.Text))
+	}
+	if o.Reverse {
+		c = -c
+	}
+	if c == 0 {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.In, b.In))
+	}
+	return c
+}
+
+// TextKey is what a text is sorted by.
+func (o Order) TextKey(text string) string {
+	if o.By == "host" {
+		return natural(text) + "\x00" + text // web-1 and web-01 differ
+	}
+	return text
+}
+
+// natural is a text that sorts like the given one with the numbers in it by value: web-9 before web-10. Before the
+// digits of each number, without leading zeros, stands a digit, which compares to other characters as they do, and how
+// many there are.
+func natural(text string) string {
+	key := make([]byte, 0, 2*len(text))
+	for len(text) > 0 {
+		digits := number(text)
+		if digits == "" {
+			key = append(key, text[0])
+			text = text[1:]
+			continue
+		}
+		text = text[len(digits):]
+		digits = strings.TrimLeft(digits, "0")
+		key = append(key, '0', byte(len(digits)>>16), byte(len(digits)>>8), byte(len(digits)))
+		key = append(key, digits...)
+	}
+	return string(key)
+}
+
+// number is the digits at the start of s.
+func number(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

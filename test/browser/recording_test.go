@@ -1,0 +1,273 @@
+//go:build browser
+
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"image"
+	"image/draw"
+	"image/gif"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+)
+
+// The recording: how wide it is, how much of that is below the line that says what is seen, and how large the file may
+// be.
+const (
+	recordWidth  = 880
+	recordHeight = 500
+	captionLine  = 44
+	maxRecording = 1 << 20
+)
+
+// TestRecording makes the recording at the top of the README: the tutorial's job hangs, alerts, loses its lock, and
+// writes too late. All that it shows is real but the minutes, which -recording makes as long as the tutorial says.
+func TestRecording(t *testing.T) {
+	t.Parallel()
+	minute := 5 * time.Second
+	file := filepath.Join(t.TempDir(), "recording.gif")
+	if *pictures != "" {
+		minute = time.Minute
+		file = filepath.Join(*pictures, "recording.gif")
+	}
+	r := newRecording(t, minute)
+
+	r.caption("A nightly job takes a lock")
+	r.starts("monday prices")
+	r.job.Prints(t, "locked, token")
+	r.prints(r.job.Output(), 1200)
+	r.types("mutexctl list")
+	r.prints(r.mutexctl("list"), 2500)
+
+	r.caption("It hangs. The alert comes")
+	alerts := r.began.Add(minute)
+	time.Sleep(time.Until(alerts) + time.Second)
+	r.types("mutexctl list")
+	r.prints(r.mutexctl("list"), 3500)
+
+	r.caption("The page says who holds it, and the line of code where it hangs")
+	r.page("lock?name=nightly/report", "nightly/report", "report.go")
+	r.keep(5000)
+
+	r.caption("Past its deadline, the lock goes to the next in line")
+	monday := r.job
+	time.Sleep(time.Until(r.began.Add(3 * minute)))
+	r.clear()
+	r.starts("tuesday today")
+	r.job.Prints(t, "etcd took the report")
+	r.prints(r.job.Output(), 1500)
+	r.types("mutexctl history")
+	r.prints(r.mutexctl("history"), 3500)
+
+	r.caption("The hung job wakes up: its late write is refused")
+	before := monday.Output()
+	r.types("echo 17 > prices")
+	r.check(os.WriteFile(filepath.Join(r.home, "prices"), []byte("17\n"), 0o600))
+	monday.Prints(t, "was lost")
+	r.prints(strings.TrimPrefix(monday.Output(), before), 6000)
+	r.write(file)
+}
+
+// recording is what is done and seen so far.
+type recording struct {
+	testing.TB
+	home, bin string
+	etcd, web string
+	job       *proctest.Process // started last
+	began     time.Time         // the first job
+
+	screen, browser *tab
+	said            string // the caption
+	lines           []string
+	frames          []image.Image
+	delays          []int // hundredths of a second
+}
+
+// newRecording starts the bare mutexdev, and builds the tutorial's job with minutes as long as these.
+func newRecording(t *testing.T, minute time.Duration) *recording {
+	t.Helper()
+	tools, err := proctest.Build("mutexdev", "mutexctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tools.Remove)
+	r := &recording{TB: t, home: t.TempDir(), bin: tools.Dir, etcd: proctest.FreeAddr(t), web: proctest.FreeAddr(t)}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tutorial.md"))
+	r.check(err)
+	_, code, _ := strings.Cut(string(page), "```go\n")
+	code, _, _ = strings.Cut(code, "```\n")
+	code = strings.ReplaceAll(code, "time.Minute", fmt.Sprintf("%d", minute))
+	source := filepath.Join(r.home, "report.go")
+	r.check(os.WriteFile(source, []byte(code), 0o600))
+	r.check(tools.Go("build", "-o", filepath.Join(r.home, "report"), source))
+	r.check(os.WriteFile(filepath.Join(r.home, "today"), []byte("42\n"), 0o600))
+	r.check(exec.CommandContext(t.Context(), "mkfifo", filepath.Join(r.home, "prices")).Run())
+	dev := proctest.Start(t, tools.Command(t, "mutexdev", "--no-demo", "--speed=10", "--etcd.listen-address="+r.etcd,
+		"--unlocker.listen-address="+proctest.FreeAddr(t), "--web.listen-address="+r.web))
+	dev.Prints(t, "  dashboard ")
+	r.screen = newTab(t)
+	r.screen.size(recordWidth, recordHeight)
+	r.screen.open("data:text/html," + url.PathEscape(stageOfARecording))
+	r.browser = newTab(t)
+	r.browser.size(recordWidth, recordHeight-captionLine)
+	r.browser.theme("light")
+	return r
+}
+
+// stageOfARecording is the page on which captions and terminal are drawn.
+const stageOfARecording = `<!doctype html><meta charset="utf-8"><style>
+body { margin: 0; background: #14181d; color: #d6dde6; overflow: hidden }
+h1 { margin: 0; height: 44px; line-height: 44px; padding: 0 16px; font: 600 19px/44px sans-serif; color: #fff;
+	background: #24476b; box-sizing: border-box }
+pre { margin: 14px 16px; font: 14px/21px monospace; white-space: pre-wrap; overflow-wrap: anywhere }
+b { color: #7fd1ff; font-weight: 400 } i { color: #ffc24d; font-style: normal } u { color: #ff7b72; text-decoration: none }
+</style><h1></h1><pre></pre>`
+
+func (r *recording) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// command is a shell command where the recording is made.
+func (r *recording) command(line string) *exec.Cmd {
+	c := proctest.Command(r, "/bin/sh", "-c", line)
+	c.Dir = r.home
+	c.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+r.etcd, "PATH="+r.bin+":"+os.Getenv("PATH"), "COLUMNS=100",
+		"TERM=xterm")
+	return c
+}
+
+// starts types and starts the job in the background.
+func (r *recording) starts(arguments string) {
+	r.types("./report " + arguments + " &")
+	if r.job = proctest.Start(r, r.command("exec ./report "+arguments)); r.began.IsZero() {
+		r.began = time.Now()
+	}
+}
+
+// mutexctl is what mutexctl prints on a terminal.
+func (r *recording) mutexctl(arguments string) string {
+	out, err := r.command(`script -qec "mutexctl ` + arguments + `" /dev/null`).CombinedOutput()
+	r.check(err)
+	return strings.ReplaceAll(string(out), "\r", "")
+}
+
+func (r *recording) caption(words string) { r.said = words }
+
+func (r *recording) clear() { r.lines = nil }
+
+// types shows a command as it is typed.
+func (r *recording) types(command string) {
+	r.lines = append(r.lines, "")
+	for n := 0; n < len(command); n += 4 {
+		r.lines[len(r.lines)-1] = "<b>$ " + html.EscapeString(command[:min(n+4, len(command))]) + "</b>"
+		r.draw(70)
+	}
+	r.keep(400)
+}
+
+var colours = regexp.MustCompile("\x1b\\[(3[13]|0)m")
+
+// prints shows what a command has printed, for so many milliseconds.
+func (r *recording) prints(text string, milliseconds int) {
+	text = colours.ReplaceAllStringFunc(html.EscapeString(text), func(s string) string {
+		return map[string]string{"\x1b[31m": "<u>", "\x1b[33m": "<i>", "\x1b[0m": "</i></u>"}[s]
+	})
+	r.lines = append(r.lines, strings.TrimRight(text, "\n"))
+	r.draw(milliseconds)
+}
+
+// draw takes a picture of the terminal.
+func (r *recording) draw(milliseconds int) {
+	r.stage(strings.Join(r.lines, "\n"))
+	r.frames = append(r.frames, r.screen.screen())
+	r.delays = append(r.delays, milliseconds/10)
+}
+
+// stage draws caption and terminal.
+func (r *recording) stage(lines string) {
+	said, err := json.Marshal([]string{html.EscapeString(r.said), lines})
+	r.check(err)
+	ask[bool](r.screen, `(([said, lines]) => {
+		document.querySelector("h1").innerHTML = said;
+		document.querySelector("pre").innerHTML = lines;
+		return true;
+	})(`+string(said)+`)`)
+}
+
+// keep shows the last picture for longer.
+func (r *recording) keep(milliseconds int) { r.delays[len(r.delays)-1] += milliseconds / 10 }
+
+// page takes a picture of a page of the dashboard that says these words.
+func (r *recording) page(path string, words ...string) {
+	r.browser.open("http://" + r.web + "/" + path)
+	for _, w := range words {
+		r.browser.says(w)
+	}
+	r.stage("")
+	frame := image.NewRGBA(image.Rect(0, 0, recordWidth, recordHeight))
+	draw.Draw(frame, frame.Bounds(), r.screen.screen(), image.Point{}, draw.Src)
+	draw.Draw(frame, image.Rect(0, captionLine, recordWidth, recordHeight), r.browser.screen(), image.Point{}, draw.Src)
+	r.frames = append(r.frames, frame)
+	r.delays = append(r.delays, 0)
+}
+
+// write writes the recording, each picture as what is new in it.
+func (r *recording) write(file string) {
+	all := image.NewRGBA(image.Rect(0, 0, recordWidth, recordHeight*len(r.frames)))
+	for i, frame := range r.frames {
+		draw.Draw(all, image.Rect(0, i*recordHeight, recordWidth, (i+1)*recordHeight), frame, image.Point{}, draw.Src)
+	}
+	strip := fewColours(all)
+	movie := &gif.GIF{Delay: r.delays, Config: image.Config{ColorModel: strip.Palette, Width: recordWidth,
+		Height: recordHeight}}
+	total := 0
+	for i := range r.frames {
+		now := image.Rect(0, i*recordHeight, recordWidth, (i+1)*recordHeight)
+		if i > 0 {
+			now = changed(strip, now)
+		}
+		part := image.NewPaletted(now.Sub(image.Pt(0, i*recordHeight)), strip.Palette)
+		draw.Draw(part, part.Bounds(), strip, now.Min, draw.Src)
+		movie.Image = append(movie.Image, part)
+		total += r.delays[i]
+	}
+	out, err := os.Create(file)
+	r.check(err)
+	r.check(gif.EncodeAll(out, movie))
+	size, err := out.Seek(0, 1)
+	r.check(err)
+	r.check(out.Close())
+	r.Logf("%d pictures, %.1f s, %d bytes", len(r.frames), float64(total)/100, size)
+	if size > maxRecording || total > 3000 {
+		r.Errorf("the recording has %d bytes and takes %d hundredths of a second, want at most %d and 3000", size, total,
+			maxRecording)
+	}
+}
+
+// changed is where a picture in a strip differs from the one above it.
+func changed(strip *image.Paletted, now image.Rectangle) (area image.Rectangle) {
+	for y := now.Min.Y; y < now.Max.Y; y++ {
+		for x := now.Min.X; x < now.Max.X; x++ {
+			if strip.ColorIndexAt(x, y) != strip.ColorIndexAt(x, y-recordHeight) {
+				area = area.Union(image.Rect(x, y, x+1, y+1))
+			}
+		}
+	}
+	if area.Empty() {
+		return image.Rect(now.Min.X, now.Min.Y, now.Min.X+1, now.Min.Y+1)
+	}
+	return area
+}
