@@ -52,7 +52,7 @@ func TestALockThatNobodyTakesLeadsTheList(t *testing.T) {
 	s, free := neglected()
 	page := ok(t, s.dashboard(t, free), "/")
 	wantWords(t, page, "orders/settle is free, but orders on orders-0, first of 3, has not taken it for 46m.")
-	if !strings.Contains(page, `class="verdict unclaimed"`) {
+	if !strings.Contains(page, `class="verdict unclaimed bad"`) {
 		t.Error("it does not look like an alarm")
 	}
 	for range 4 { // one that is held blocks more, but its unlocker knows what to do
