@@ -68,7 +68,7 @@ screenshots: chromium $(AXE) ## the pictures in docs/images
 
 .PHONY: recording
 recording: chromium $(AXE) ## the recording at the top of the README; it takes four minutes, because it shows three
-	go test -tags browser -count=1 -run TestRecording -v ./test/browser -pictures $(CURDIR)/docs/images
+	go test -C test/browser -tags browser,recording -count=1 -run TestRecording -v . -pictures $(CURDIR)/docs/images
 
 .PHONY: chromium
 chromium:

@@ -139,3 +139,59 @@ func TestTestsNamedInTheDocumentationExist(t *testing.T) {
 		}
 	}
 }
+
+// reference are the pages in which somebody looks one thing up: they may be longer than what is read from top to bottom.
+func reference() map[string]bool {
+	return map[string]bool{
+		"docs/flags.md": true, "docs/metrics.md": true, "docs/mutexctl.md": true, // written by make docs
+		"docs/conformance.md": true, "docs/runbooks.md": true, "docs/protocol/operators.md": true,
+	}
+}
+
+// A page says first whom it is for, and is read in a quarter of an hour. A table's bars and code are no words.
+func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
+	words := regexp.MustCompile(`\S*[\pL\pN]\S*`)
+	code := regexp.MustCompile("(?s)```.*?```")
+	for _, pattern := range []string{"docs/*.md", "docs/protocol/*.md", "docs/howto/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil || len(pages) < 5 {
+			t.Fatalf("only these pages were found: %q, %v", pages, err)
+		}
+		for _, page := range pages {
+			page = filepath.ToSlash(page)
+			text := read(t, page)
+			_, beginning, _ := strings.Cut(text, "\n\n")
+			generated := strings.HasPrefix(beginning, "<!--")
+			if !generated && path.Base(page) != "README.md" && page != "docs/tutorial.md" &&
+				!strings.HasPrefix(beginning, "For ") && !strings.HasPrefix(beginning, "**Goal.** ") {
+				t.Errorf("%s does not begin with whom it is for", page)
+			}
+			most := 2500
+			if page == "docs/protocol.md" {
+				most = 4000 // all that a client needs, so that its author needs no other
+			}
+			if n := len(words.FindAllString(code.ReplaceAllString(text, ""), -1)); n > most && !reference()[page] {
+				t.Errorf("%s has %d words", page, n)
+			}
+		}
+	}
+}
+
+// Words that were once ours alone do not come back: the documentation has the field's.
+func TestTheDocumentationHasTheWordsOfTheField(t *testing.T) {
+	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|claimless|` +
+		`unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, pages, err)
+		}
+		for _, page := range pages {
+			for i, line := range strings.Split(read(t, page), "\n") {
+				if word := dialect.FindString(line); word != "" {
+					t.Errorf("%s:%d says %q", page, i+1, word)
+				}
+			}
+		}
+	}
+}

@@ -176,6 +176,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 }
 
 func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	first := start(t, "--speed=20", "--data-dir="+dir)
 	dashboard, _ := first.addresses(t)
@@ -209,6 +210,7 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 }
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
+	t.Parallel()
 	dev := start(t, "--no-demo", "--for=1s")
 	if err := dev.Wait(t); err != nil {
 		t.Error(err)
@@ -254,6 +256,7 @@ func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
 }
 
 func TestClientsWithoutGRPCCanUseItsEtcd(t *testing.T) {
+	t.Parallel()
 	dev := start(t, "--no-demo")
 	dev.addresses(t)
 	endpoint := regexp.MustCompile(`(?m)^ +etcd +(\S+)`).FindStringSubmatch(dev.said)
@@ -294,13 +297,14 @@ func program(t *testing.T, path, tmp, speed string, args ...string) (dev *procte
 }
 
 func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
+	t.Parallel()
 	bin, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
 	python := "#!/bin/sh\necho Python 3.13.0\n[ $# -gt 1 ] || exit 0\n" +
 		"echo runs >> " + notes + "\nread -r _\necho ended >> " + notes + "\n"
 	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dev, dashboard := program(t, bin, t.TempDir(), "1")
+	dev, dashboard := program(t, bin, t.TempDir(), "3") // its parts start one after the other
 	noted := func(want string) func() bool {
 		return func() bool {
 			got, err := os.ReadFile(notes)

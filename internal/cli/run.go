@@ -39,10 +39,10 @@ func newRun(a *app) *cobra.Command {
 		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
 While another process holds the lock, run waits in the queue (--wait) and reports on stderr who
-holds it and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the
-command runs, mutexctl extends the lock every 20 seconds or sooner, up to --max-hold. A command that
-runs longer than --expect raises an alert: extending the lock does not delay it, only "mutexctl alive"
-does.
+holds it, until when, and how many are ahead: whenever that changes, and every half minute. With
+--wait given, it also waits for an unreachable etcd. While the command runs, mutexctl extends the lock
+every 20 seconds or sooner, up to --max-hold. A command that runs longer than --expect raises an
+alert: extending the lock does not delay it, only "mutexctl alive" does.
 
 With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
 With --shared many may read at a time; with --exclusive one writes and nobody reads. All wait in the

@@ -29,13 +29,17 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 				return w, nil
 			},
 		}
-		at := func(second time.Duration) { time.Sleep(time.Until(began.Add(second * time.Second))); synctest.Wait() }
+		at := func(second time.Duration) {
+			time.Sleep(time.Until(began.Add(second * time.Second)))
+			synctest.Wait()
+		}
 		r.update(mutex.Waiting{Position: 3, At: time.Now()})
 		at(1)
 		r.update(mutex.Waiting{Position: 2, At: time.Now()})
 		r.update(mutex.Waiting{Position: 1, At: time.Now()})
 		at(60)
-		if want := began.Add(33*time.Second + time.Minute); !last.Holder.AutoUnlockAt.Equal(want) || last.Position != 1 {
+		want := began.Add(33*time.Second + time.Minute)
+		if !last.Holder.AutoUnlockAt.Equal(want) || last.Position != 1 {
 			t.Errorf("renewed to %v at position %d, want %v at 1", last.Holder.AutoUnlockAt, last.Position, want)
 		}
 		away = true
@@ -44,9 +48,9 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 		at(100)
 		r.stop()
 		at(200)
-		want := []time.Duration{0, 3 * time.Second, 33 * time.Second, 93 * time.Second}
-		if !slices.Equal(said, want) {
-			t.Errorf("reported after %v, want %v", said, want)
+		times := []time.Duration{0, 3 * time.Second, 33 * time.Second, 93 * time.Second}
+		if !slices.Equal(said, times) {
+			t.Errorf("reported after %v, want %v", said, times)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
@@ -186,6 +187,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	var a site.Answer
 	asJSON := d.wantsJSON(r)
+	if !asJSON {
+		p = d.wayBack(r, p)
+	}
 	if asJSON {
 		a.Type = "application/problem+json"
 		a.Body, err = json.Marshal(p)
@@ -202,6 +206,24 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
 	}
 	d.send(w, r, a)
+}
+
+// wayBack adds the page of its lock to what a form is answered with instead.
+func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
+	asked := r.URL.Query()
+	for _, c := range d.servers() {
+		for _, o := range c.actions.All() {
+			name := asked.Get("name")
+			if p.Link != "" || name == "" || r.URL.Path != d.route+c.path()+o.Page() {
+				continue
+			}
+			same := *p
+			same.Link = c.site.URLs.LockFrom(name, asked.Get("hold"), "")
+			same.LinkText = "Back to the lock " + text.Visible(name)
+			return &same
+		}
+	}
+	return p
 }
 
 // wantsJSON reports whether a program asked.

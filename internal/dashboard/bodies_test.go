@@ -79,6 +79,7 @@ func byHand(line, body string, headers ...string) string {
 func allowed(name string) bool { return strings.HasSuffix(name, "that nobody reads") }
 
 func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
+	t.Parallel()
 	s := crowd(60)
 	d, _ := operated(t, s, local(t))
 	form := []string{"Content-Type: application/x-www-form-urlencoded", "Content-Length: 999"}
@@ -132,6 +133,7 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 }
 
 func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
+	t.Parallel()
 	s := busy()
 	d, _ := operated(t, s, local(t))
 	server := served(t, d)

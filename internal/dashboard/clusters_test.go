@@ -145,7 +145,7 @@ func TestQueryChoosesClusters(t *testing.T) {
 			t.Errorf("no chip leads to %s", link)
 		}
 	}
-	if n := strings.Count(page, `class="cluster `); n != 3 {
+	if n := strings.Count(page, `<a class="cluster `); n != 3 {
 		t.Errorf("the list has %d chips for three clusters", n)
 	}
 	for _, path := range []string{"/waiting", "/owners", "/history", "/audit"} {
@@ -260,9 +260,18 @@ func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
 	if n := strings.Count(page, " away\" data-rev"); n != 2 {
 		t.Errorf("%d rows are of a cluster that is away, want 2", n)
 	}
+	if n := strings.Count(page, `<span class="cluster band-`); n != strings.Count(page, "<tbody") {
+		t.Errorf("%d rows have the colour of their cluster", n)
+	}
 	if !strings.Contains(page, `<body class="live"`) {
 		t.Error("the page is not live, though two clusters are")
 	}
+	wantWords(t, w.page(t, "ann", "/lock?name=nobody", http.StatusNotFound),
+		"No cluster that answers knows a lock nobody now. Whether it is held in another one is not known.")
+	wantWords(t, w.page(t, "ann", "/c/prod-us/lock?name=nobody", http.StatusOK),
+		"unknown nobody PROD-US This lock is not among the last known ones")
+	wantWords(t, w.page(t, "ann", "/c/staging/unlock?name=nightly/run", http.StatusOK),
+		"held Force unlock nightly/run STAGING", "Force unlock nightly/run in STAGING")
 	w.page(t, "ann", "/c/prod-us/unlock?name=nightly/run", http.StatusPreconditionFailed)
 	if status := w.act(t, "ann", "prod-us", "unlock"); status != http.StatusPreconditionFailed || len(w.forced) > 0 {
 		t.Errorf("a force unlock in the cluster that is away answers %d", status)

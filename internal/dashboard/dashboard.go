@@ -91,6 +91,7 @@ func (d *Dashboard) prefixes(config *setup.Config) error {
 	if config.RoutePrefix != "" {
 		d.route, err = normalPrefix(config.RoutePrefix)
 	}
+	d.urls.Route = d.route
 	return err
 }
 

@@ -146,7 +146,8 @@ func TestHeadersSortAndSaySo(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	page := ok(t, d, "/?sort=-host")
-	if !strings.Contains(page, `<th scope="col" aria-sort="descending"><a href="/?sort=host">Host:pid</a></th>`) {
+	if !strings.Contains(page, `<th scope="col" aria-sort="descending"><a href="/?sort=host" aria-current="true">`+
+		`Host:pid</a></th>`) {
 		t.Error("the head of the sorted column does not turn the order round")
 	}
 	for by, want := range map[string]string{

@@ -59,6 +59,7 @@ func TestASearchEndsWithItsReader(t *testing.T) {
 }
 
 func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
+	t.Parallel()
 	d := longNames().dashboard(t)
 	ok(t, d, "/")
 	begin := time.Now()

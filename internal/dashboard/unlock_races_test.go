@@ -209,6 +209,7 @@ func TestForceUnlockByTwoPeopleAtOnce(t *testing.T) {
 }
 
 func TestForceUnlockWhoseAnswerGotLostIsNotDoneTwice(t *testing.T) {
+	t.Parallel()
 	o := operate(t)
 	// leases are there
 	if w := o.unlock("chief", "warm", o.take("warm", two, "billing")); w.Code != http.StatusSeeOther {

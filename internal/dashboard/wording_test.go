@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,24 @@ func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
 		if !strings.Contains(w.Body.String(),
 			`href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
 			t.Errorf("%s: there is no way back to the lock", form)
+		}
+	}
+}
+
+func TestARefusedFormLeadsBack(t *testing.T) {
+	s := lived(t)
+	d, _ := operated(t, s, marking(t, s, &[]protocol.Action{}))
+	unknown := newScene()
+	unknown.fresh = protocol.Freshness{Cause: "connection refused"}
+	away, _ := operated(t, unknown, marking(t, unknown, &[]protocol.Action{}))
+	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+		for name, w := range map[string]*httptest.ResponseRecorder{
+			"somebody who may not": get(d, "/"+form+"?name="+stuck+"&hold=1", "X-Forwarded-User", "viewer"),
+			"nothing is known":     get(away, "/"+form+"?name="+stuck+"&hold=1", "X-Forwarded-User", "chief"),
+		} {
+			if !slices.Contains(attributes(w.Body.String(), "href"), "/lock?name="+stuck+"&hold=1") {
+				t.Errorf("%s, %s: there is no way back to the lock: %s", form, name, words(w.Body.String()))
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package etcdconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -172,6 +173,8 @@ type Trouble struct {
 	Well func() bool
 	Log  zerolog.Logger
 
+	every time.Duration // a test's instead of troubleEvery
+
 	mu    sync.Mutex
 	class Class
 	cause string
@@ -199,7 +202,7 @@ func (t *Trouble) Class() Class {
 
 // Run checks every second until ctx ends.
 func (t *Trouble) Run(ctx context.Context) error {
-	ticker := time.NewTicker(troubleEvery)
+	ticker := time.NewTicker(cmp.Or(t.every, troubleEvery))
 	defer ticker.Stop()
 	for {
 		t.look(ctx)

@@ -42,6 +42,7 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 	}
 	defer c.Close()
 	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
+	trouble.Every(50 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- trouble.Run(ctx) }()
@@ -50,7 +51,7 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 		told := log.count(`"class":"unreachable"`)
 		server.Stop()
 		until(t, func() bool { return strings.Contains(trouble.Cause(), "etcd is unreachable") })
-		time.Sleep(2500 * time.Millisecond) // looks twice more, and has nothing new to say
+		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
 		if n := log.count(`"class":"unreachable"`); n != told+1 {
 			t.Errorf("the log says %d times that etcd is away, want once", n-told)
 		}

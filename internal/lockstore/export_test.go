@@ -7,9 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// WithPulse makes a watch ask etcd for a sign of life this often, and end after four times as long without one.
-func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
-
 // Leases are leases that keys share.
 type Leases struct{ l *lease }
 

@@ -59,6 +59,10 @@ func WithRetention(d time.Duration) Option {
 // space: nothing else will tell of it.
 func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.unrecorded = f } }
 
+// WithPulse makes a watch ask etcd for a sign of life this often instead of every [Pulse], and end after four times as
+// long without one.
+func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
+
 // New returns a store that uses the client etcd, which the caller closes.
 func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	s := &Store{

@@ -41,7 +41,7 @@ func start(t *testing.T) store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store{t, etcdtest.Start(t).Client(t), l}
+	return store{t, etcdtest.Shared(t).Client(t), l}
 }
 
 func (s store) commit(t locktxn.Txn) *clientv3.TxnResponse {

@@ -32,8 +32,7 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 	return st
 }
 
-func stated(st metadata.Statement) op    { return put(layout.Death(st.UUID), protocol.Marshal(st)) }
-func suspected(st metadata.Statement) op { return put(layout.Suspicion(st.UUID), protocol.Marshal(st)) }
+func stated(st metadata.Statement) op { return put(layout.Death(st.UUID), protocol.Marshal(st)) }
 
 // alive is what the alive call of a holder writes.
 func alive(lock string, n int) []op {
@@ -116,97 +115,6 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 		if v.Lock("a").Death != nil {
 			t.Error("a statement that is gone is believed")
 		}
-	})
-}
-
-// A holder is just as dead if its statement was listed before its record.
-func TestAStatementInAListIsAttachedWhateverTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.do(lock(t, "+", uuid(1))...) // sorts before ".deaths", and the other after it
-		w.do(lock(t, "a", uuid(2))...)
-		w.do(stated(death(t, w, "+")), stated(death(t, w, "a")))
-		var d died
-		v := run(t, w.source(), lockview.Options{Died: d.add})
-		synctest.Wait()
-		if !v.Lock("+").Proven() || !v.Lock("a").Proven() {
-			t.Error("a death was not seen")
-		}
-		d.want(t, "+", "a")
-		seen := v.Lock("a").Death.Seen
-		time.Sleep(time.Second)
-		w.cut()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if got := v.Lock("a").Death.Seen; got != seen {
-			t.Errorf("after another list it was first seen at %v instead of %v", got, seen)
-		}
-		d.want(t)
-	})
-}
-
-func TestWhatIsNoStatementIsNotRead(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		st := death(t, w, "a")
-		large := st
-		large.How = strings.Repeat("x", 1<<20)
-		before := viewed(v, "a")
-		for _, value := range []string{"", "{", "[]", "null", `{"lock":7}`, "\xff", protocol.Marshal(large)} {
-			w.do(put(layout.Death(uuid(1)), value))
-			synctest.Wait()
-			if viewed(v, "a") != before {
-				t.Errorf("%.20q changed the lock", value)
-			}
-		}
-		w.do(stated(st))
-		synctest.Wait()
-		if !v.Lock("a").Proven() {
-			t.Error("then the true one is not believed")
-		}
-		w.do(put(layout.Death(uuid(1)), "{"))
-		synctest.Wait()
-		if v.Lock("a").Death != nil {
-			t.Error("a statement that was overwritten is believed")
-		}
-	})
-}
-
-func TestAHolderThatCallsAliveDisputesItsDeath(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.do(alive("a", 1)...)
-		w.do(stated(death(t, w, "a")))
-		synctest.Wait()
-		if r := v.Lock("a"); !r.Proven() || r.Disputed() {
-			t.Error("an alive of before disputes it")
-		}
-		w.do(alive("a", 2)...)
-		synctest.Wait()
-		if r := v.Lock("a"); r.Proven() || !r.Disputed() {
-			t.Error("an alive after it does not dispute it")
-		}
-		w.cut()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if r := v.Lock("a"); r.Proven() || !r.Disputed() {
-			t.Error("it is forgotten in a list")
-		}
-		d.want(t, "a")
-	})
-}
-
-func TestASuspicionIsNoProof(t *testing.T) {
-	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
-		w.do(suspected(death(t, w, "a"))) // not even with a cause that proves
-		synctest.Wait()
-		if r := v.Lock("a"); r.Suspicion == nil || r.Death != nil || r.Proven() {
-			t.Errorf("%+v", r)
-		}
-		w.do(stated(death(t, w, "a")), remove(layout.Suspicion(uuid(1))))
-		synctest.Wait()
-		if r := v.Lock("a"); r.Suspicion != nil || !r.Proven() {
-			t.Errorf("%+v", r)
-		}
-		d.want(t, "a")
 	})
 }
 

@@ -3,7 +3,6 @@ package lockview_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"slices"
@@ -233,23 +232,6 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 	})
 }
 
-// These times order the removals; everything from one read has the same time.
-func TestAListStampsAllLocksAlike(t *testing.T) {
-	w := newWorld()
-	for i := range 1000 {
-		w.do(lock(t, fmt.Sprint("lock-", i), uuid(i))...)
-	}
-	v := run(t, w.source(), lockview.Options{})
-	for changed := v.Changed(); len(v.Locks()) < 1000; changed = v.Changed() {
-		<-changed
-	}
-	for _, r := range v.Locks() {
-		if r.Seen != v.Locks()[0].Seen {
-			t.Fatalf("%s: %+v, the first one %+v", r.Name, r.Seen, v.Locks()[0].Seen)
-		}
-	}
-}
-
 // A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -301,44 +283,6 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 		w.do(remove(layout.Unlocker("u2")))
 		check("one that ended", running())
 	})
-}
-
-// The order must hold through thousands of insertions and deletions at random places.
-func TestLocksStaySorted(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld()
-	v := run(t, w.source(), lockview.Options{})
-	held := map[string]bool{}
-	for range 20 {
-		for range 500 {
-			name := fmt.Sprintf("%c-%d", 'a'+rune(random.IntN(26)), random.IntN(200))
-			if held[name] && random.IntN(3) > 0 {
-				w.do(removeAll(layout.Record(name)))
-				delete(held, name)
-				continue
-			}
-			w.do(put(layout.Field(name, metadata.FieldUUID), uuid(1)))
-			held[name] = true
-		}
-		settle(t, v, w)
-		var names []string
-		for _, r := range v.Locks() {
-			names = append(names, r.Name)
-			if !reflect.DeepEqual(v.Lock(r.Name), r) {
-				t.Fatalf("Lock(%q) is another record", r.Name)
-			}
-		}
-		if len(names) != len(held) || !slices.IsSorted(names) {
-			t.Fatalf("%d locks, want %d, sorted: %v", len(names), len(held), slices.IsSorted(names))
-		}
-	}
-	w.do(removeAll(layout.Prefix()))
-	settle(t, v, w)
-	if n := len(v.Locks()); n != 0 {
-		t.Errorf("%d locks are left", n)
-	}
 }
 
 func TestHostileLocksAreKeptSmall(t *testing.T) {

@@ -1,10 +1,8 @@
 package inspect_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -122,52 +119,4 @@ func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
 		}
 		s.AssertHeld("a")
 	})
-}
-
-func TestForceUnlockWithALostAnswerIsUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		st := inspector(t, s.Etcd())
-		s.Hold("a")
-		s.Hold("b")
-		a := get(t, st, "a").Holder()
-		b := get(t, st, "b").Holder()
-		if err := st.ForceUnlock(t.Context(), &a.Record, by, reason); err != nil { // has the leases from now on
-			t.Fatal(err)
-		}
-		s.Cut()
-		if err := st.ForceUnlock(t.Context(), &b.Record, by, reason); !errors.Is(err, inspect.ErrUnknown) {
-			t.Errorf("the error is %v", err)
-		}
-		s.Heal()
-	})
-}
-
-func TestForceUnlockInAFullEtcdIsLogged(t *testing.T) {
-	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	etcd := server.Client(t)
-	client, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	l, err := client.TryLock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	st, err := inspect.New(etcd, inspect.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Fill(t, "/fill/")
-	if err := st.ForceUnlock(t.Context(), &get(t, st, "a").Holder().Record, by, reason); err != nil {
-		t.Fatal(err)
-	}
-	<-l.Lost()
-	for _, want := range []string{"out of space", "lock=a", "uuid=" + l.UUID(), "actor=ann", reason} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q: %s", want, log.String())
-		}
-	}
 }

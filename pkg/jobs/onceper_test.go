@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -124,64 +123,6 @@ func TestBeginningsOfPeriods(t *testing.T) {
 				t.Errorf("%v, %v: the period began at %v, want %s", ran, err, p.Start, c.want)
 			}
 		})
-	}
-}
-
-// TestPeriodsWithManyReplicasAndSkewedClocks lets time pass in steps, at each of which all replicas call at once, each
-// with its own clock. Every period runs once, in order.
-func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	const every = 7 * time.Minute
-	begin := at("2026-08-29T10:00:00Z")
-	var mu sync.Mutex
-	now := begin
-	clock := func(skew time.Duration) func() time.Time {
-		return func() time.Time { mu.Lock(); defer mu.Unlock(); return now.Add(skew) }
-	}
-	skews := []time.Duration{0, time.Second, -time.Second, 20 * time.Second, -9 * time.Minute, -2 * time.Hour,
-		3 * time.Minute, -25 * time.Second}
-	var replicas []*mutex.Client
-	for _, skew := range skews {
-		replicas = append(replicas, replica(t, etcd, clock(skew)))
-	}
-	var runs []time.Time
-	// or one that is behind begins earlier
-	if ran, err := jobs.OncePer(t.Context(), replicas[6], "job", every, new(job).run); !ran || err != nil {
-		t.Fatal(err)
-	}
-	for step := range 60 {
-		mu.Lock()
-		now = begin.Add(time.Duration(step)*time.Minute + rand.N(time.Minute))
-		mu.Unlock()
-		var all sync.WaitGroup
-		for i, c := range replicas {
-			all.Go(func() {
-				_, err := jobs.OncePer(t.Context(), c, "job", every, func(context.Context) error {
-					p, err := jobs.LastPeriod(t.Context(), c, "job")
-					mu.Lock()
-					defer mu.Unlock()
-					runs = append(runs, p.Start)
-					return err
-				})
-				_, isHeld := errors.AsType[*mutex.HeldError](err)
-				behind, isPeriod := errors.AsType[*jobs.PeriodError](err)
-				if err != nil && !isHeld && !(isPeriod && skews[i] < time.Minute) {
-					t.Errorf("the replica with skew %v: %v", skews[i], err)
-				}
-				if isPeriod && behind.Taken.Start.Sub(behind.At) < 30*time.Second {
-					t.Errorf("a difference of %v is reported", behind.Taken.Start.Sub(behind.At))
-				}
-			})
-		}
-		all.Wait()
-	}
-	if len(runs) < 8 {
-		t.Errorf("only %d runs", len(runs))
-	}
-	for i, start := range runs[1:] {
-		if start.Sub(runs[i]) != every {
-			t.Errorf("the period after that of %v is that of %v", runs[i], start)
-		}
 	}
 }
 
@@ -375,35 +316,6 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 	}, jobs.PeriodBackOnError())
 	if !ran || !errors.Is(err, mutex.ErrNotHeld) || j.runs != 0 {
 		t.Errorf("%v, %v", ran, err)
-	}
-}
-
-func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
-	server := etcdtest.Shared(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	c := client(t, server.Through(t, proxy.Endpoint()))
-	take(t, c, "warm").Unlock()
-	etcd := server.Client(t)
-	var j job
-	done := make(chan bool)
-	proxy.Delay(20 * time.Millisecond) // so that the loss falls into the transaction and not into the read before
-	go func() {
-		ran, err := jobs.OncePer(context.Background(), c, "job", 24*time.Hour, j.run)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- ran
-	}()
-	etcdtest.Eventually(t, "the commit", func() bool {
-		if record(t, etcd, "job").Token == 0 {
-			return false
-		}
-		proxy.DropAnswers()
-		return true
-	})
-	proxy.Heal()
-	if ran := <-done; !ran || j.runs != 1 {
-		t.Errorf("%v, %d runs", ran, j.runs)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -148,43 +147,6 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
-	server := etcdtest.Shared(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	behind := server.Through(t, proxy.Endpoint())
-	etcd := server.Client(t)
-	s := set(t, behind, jobs.TaskOptions{})
-	near := set(t, etcd, jobs.TaskOptions{})
-	add(t, near, "1", "")
-	get(t, s, "1") // connects
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	proxy.Delay(20 * time.Millisecond) // so that the loss falls into the capture and not into the read before
-	failed := make(chan error)
-	go func() {
-		captured, err := s.Capture(ctx, 1)
-		if len(captured) > 0 {
-			err = errors.New("it was captured without an answer")
-		}
-		failed <- err
-	}()
-	etcdtest.Eventually(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
-	proxy.DropAnswers()
-	cancel()
-	if err := <-failed; !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if now := get(t, near, "1"); now.State != "in_progress" {
-		t.Errorf("the write came without the lock: %+v", now)
-	}
-	proxy.Heal()
-	etcdtest.Eventually(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
-	if captured := capture(t, near, 1); len(captured) != 1 || captured[0].Attempt() != 2 {
-		t.Errorf("captured %+v", captured)
 	}
 }
 

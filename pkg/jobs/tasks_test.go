@@ -261,6 +261,11 @@ func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("save: %v", err)
 	}
+	add(t, s, "1", "another of this name")
+	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
+		t.Errorf("save over another: %v", err)
+	}
+	etcd.Delete(t.Context(), layout(t).Task("invoices", "1"))
 	if err := task.Finish("done", ""); !errors.Is(err, jobs.ErrNoTask) || record(t, etcd, "invoices/1").Token != 0 {
 		t.Errorf("finish: %v", err)
 	}

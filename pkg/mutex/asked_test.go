@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -297,16 +296,4 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 			t.Errorf("told %s, want the first and the latest", got)
 		}
 	})
-}
-
-func TestWatchOfARealEtcdTellsOfARequest(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	l := take(t, newClient(t, etcd), "a")
-	asked := l.Asked()
-	etcdtest.Put(t, etcd, "/mutexes/a/asked", protocol.Marshal(request(read(t, etcd, "a"), "ann", "now")))
-	<-asked
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
 }

@@ -155,42 +155,6 @@ func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	locks := newClient(t, server.Through(t, proxy.Endpoint()))
-	take(t, locks, "warm").Unlock()
-	etcd := server.Client(t)
-
-	proxy.DropAnswers()
-	got := make(chan *mutex.Lock)
-	go func() {
-		l, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-		if err != nil {
-			t.Error(err)
-		}
-		got <- l
-	}()
-	etcdtest.Eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
-	first := read(t, etcd, "a")
-	proxy.Heal()
-	l := <-got
-	if l == nil {
-		return
-	}
-	if l.UUID() != first.UUID || l.Token() != first.Token {
-		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID,
-			first.Token)
-	}
-	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
-		t.Errorf("the state is %q since %d", value, revision)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
 // delayed holds back a client's first transaction, like a network that delivers it late.
 func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[heldTxn] {
 	var late atomic.Pointer[heldTxn]
@@ -201,51 +165,6 @@ func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[h
 		return txn.send(ctx)
 	}}
 	return &late
-}
-
-func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	etcd := server.Client(t)
-	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
-	locks := newClient(t, etcd)
-	l, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	etcdtest.Put(t, etcd, "/state", "done")
-	r, err := late.Load().send(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state, _ := value(t, etcd, "/state"); r.Succeeded || state != "done" || read(t, etcd, "a").Token != 0 {
-		t.Errorf("a late sending was committed: the state is %q", state)
-	}
-}
-
-func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	etcd := server.Client(t)
-	other := newClient(t, server.Client(t))
-	holder := take(t, other, "a")
-	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
-	locks := newClient(t, etcd)
-	_, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld {
-		t.Fatalf("got %v", err)
-	}
-	holder.Unlock()
-	r, err := late.Load().send(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state, _ := value(t, etcd, "/state"); r.Succeeded || state != "" {
-		t.Errorf("a sending of a refused acquisition was committed late: the state is %q", state)
-	}
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
@@ -316,27 +235,6 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 			t.Errorf("only %v are left of the hold", d)
 		}
 		l.Unlock()
-	})
-}
-
-func TestConditionsDoNotPassTheQueue(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		write := mutex.Then(clientv3.OpPut("/x", ""))
-		ticket := "00000000-0000-4000-8000-000000000001"
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), ticket)
-		_, err := c.TryLock(t.Context(), "a", write)
-		if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Position != 2 {
-			t.Errorf("while others queue: %v", err)
-		}
-		q.unlock(take(t, c, "a", write, mutex.WithoutQueue()))
-		q.delete(layout(t).Ticket("a", ticket)) // the tail is left behind
-		q.unlock(take(t, c, "a", write))
-		if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
 	})
 }
 

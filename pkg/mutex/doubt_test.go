@@ -156,33 +156,6 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
-// An unanswered attempt from before its waiter joined the queue must not overtake earlier waiters: it would wait for
-// them, and they for it.
-func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		holder := take(t, q.client(), "a")
-		etcd := q.connect(t)
-		first := stallFirst(etcd)
-		late := unhurried(t, etcd)
-		const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), dead)
-
-		one := q.wait(late)
-		two := q.wait(q.client())
-		two.cancel() // and takes the tail along
-		<-two.got
-		q.unlock(holder)
-		first.arrive(t)
-		if doc := read(t, q.etcd, "a"); doc.Token != 0 {
-			t.Errorf("the late sending took the lock, as %s", doc.UUID)
-		}
-		q.delete(layout(t).Ticket("a", dead))
-		q.unlock(q.turn(one))
-	})
-}
-
 // A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.
 func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()} {

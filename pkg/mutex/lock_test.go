@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -139,64 +137,6 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 	}
 	if err := second.Unlock(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestMutualExclusion(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	var mu sync.Mutex // not what keeps the holders apart: TryLock of it reports whether etcd did
-	var last int64
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 10 {
-				err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
-					if !mu.TryLock() {
-						return errors.New("two hold the lock")
-					}
-					defer mu.Unlock()
-					if token := mutex.FromContext(ctx).Token(); token <= last {
-						return errors.New("the tokens do not grow")
-					} else {
-						last = token
-					}
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
-}
-
-func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	now := time.Now().Truncate(time.Second) // the client truncates, too
-	var record []clientv3.Op
-	for field, value := range map[string]string{
-		"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e", "hostname": "cron-7", "purpose": "nightly copy",
-		"locked_at":      metadata.FormatTime(now.Add(-3 * time.Minute)),
-		"alert_at":       metadata.FormatTime(now.Add(-2 * time.Minute)),
-		"auto_unlock_at": metadata.FormatTime(now.Add(time.Hour + 90*time.Second)),
-	} {
-		record = append(record, clientv3.OpPut("/mutexes/a/"+field, value))
-	}
-	if _, err := etcd.Txn(context.Background()).Then(record...).Commit(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := locks.TryLock(context.Background(), "a")
-	want := `lock "a" is held by an unknown owner on cron-7, taken 3 minutes ago for "nightly copy"; ` +
-		`alerted 2 minutes ago, auto-unlock in 61 minutes`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 

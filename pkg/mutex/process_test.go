@@ -113,25 +113,6 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 	parent.Unlock()
 }
 
-func TestADetachedHoldIsNotAbandonedWhenItsProcessEnds(t *testing.T) {
-	t.Parallel()
-	for about, leave := range map[string]func(*testing.T, *mutex.Client){
-		"taken so": func(t *testing.T, c *mutex.Client) { take(t, c, "a", mutex.Detached()) },
-		"detached": func(t *testing.T, c *mutex.Client) { take(t, c, "a").Detach() },
-		"reserved": func(t *testing.T, c *mutex.Client) {
-			if _, err := c.TryReserve(t.Context(), "a", "maintenance", time.Hour); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		etcd := etcdtest.Shared(t).Client(t)
-		leave(t, newClient(t, etcd))
-		if !process(t, etcd).Detached { // which every reader of a statement checks
-			t.Errorf("%s: the record says %+v", about, process(t, etcd))
-		}
-	}
-}
-
 func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -20,35 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestFirstComeFirstServed(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		clients := []*mutex.Client{q.client(), q.client(), q.client()}
-		first := take(t, clients[0], "a")
-		var waiters []*waiter
-		for i := range 20 {
-			waiters = append(waiters, q.wait(clients[i%3], mutex.Purpose(fmt.Sprint(i))))
-		}
-		if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" ||
-			w[7].PID == 0 || w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
-			t.Errorf("the ticket says %+v", w[7].Ticket)
-		}
-		last := first
-		for i, w := range waiters {
-			q.unlock(last)
-			l := q.turn(w)
-			if l.Token() <= last.Token() || l.UUID() != w.ticket.UUID {
-				t.Errorf("turn %d: token %d after %d, uuid %s, want that of the ticket %s", i, l.Token(), last.Token(),
-					l.UUID(), w.ticket.UUID)
-			}
-			if n := len(q.waiting()); n != 19-i {
-				t.Errorf("%d wait after turn %d", n, i)
-			}
-			last = l
-		}
-		q.unlock(last)
-	})
-}
-
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
@@ -83,7 +54,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
-		for _, value := range []string{foreignUUID, "", "no uuid", strings.Repeat("x", 1<<19)} {
+		for _, value := range []string{foreignUUID, "", "no uuid", "tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
 				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
 				q.unlock(take(t, c, "a", o))
@@ -151,24 +122,6 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 		q.unlock(first)
 		q.unlock(q.turn(one))
 		q.unlock(q.turn(three))
-	})
-}
-
-func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		key := layout(t).Field("a", metadata.FieldUUID)
-		etcdtest.Put(t, q.etcd, key, "written by a shell")
-		one := q.wait(c)
-		two := q.wait(c)
-		q.delete(key)
-		l := q.turn(one)
-		q.delete(layout(t).Record("a")) // by a person: the one who held it sees that, and lets the next one in
-		if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("unlock of a hold that was deleted: %v", err)
-		}
-		q.unlock(q.turn(two))
 	})
 }
 

@@ -99,6 +99,12 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if err := third.Unlock(); err != nil || f.record(t, "a").Token != 0 || outer.Context().Err() == nil {
 			t.Errorf("the last unlock: %v", err)
 		}
+		reader := take(t, locks, "b", mutex.Shared())
+		_, err = locks.TryLock(reader.Context(), "b", mutex.Exclusive(), mutex.Reentrant())
+		if _, isHeld := errors.AsType[*mutex.AlreadyHeldError](err); !isHeld {
+			t.Errorf("a reader became a writer: %v", err)
+		}
+		reader.Unlock()
 	})
 }
 

@@ -4,16 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -39,46 +32,6 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 			}
 		}
 		q.unlock(writer)
-	})
-}
-
-func TestWriterIsNotStarvedByAStreamOfReaders(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var readers sync.WaitGroup
-		var reads atomic.Int64
-		for range 8 { // there is always one that reads, and another that comes
-			c := q.client()
-			readers.Go(func() {
-				for ctx.Err() == nil {
-					l, err := c.Lock(context.Background(), "a", mutex.Shared())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					reads.Add(1)
-					time.Sleep(rand.N(20 * time.Millisecond))
-					q.unlock(l)
-				}
-			})
-		}
-		c := q.client()
-		for turn := range 5 {
-			before := reads.Load()
-			etcdtest.Eventually(t, "more readers", func() bool { return reads.Load() > before+10 })
-			l, err := c.Lock(context.Background(), "a", mutex.Exclusive())
-			if err != nil {
-				t.Fatalf("turn %d: %v", turn, err)
-			}
-			q.unlock(l)
-		}
-		cancel()
-		readers.Wait()
-		h := history(t, q.etcd, "a", false)
-		if h.most < 2 || h.writers != 5 {
-			t.Errorf("%d readers at once, %d writers", h.most, h.writers)
-		}
 	})
 }
 
@@ -135,113 +88,4 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 			t.Errorf("%d came from the queue", h.fromQueue)
 		}
 	})
-}
-
-func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var light sync.WaitGroup
-		var taken atomic.Int64
-		for range 6 {
-			c := q.client()
-			light.Go(func() {
-				for ctx.Err() == nil {
-					l, err := c.Lock(context.Background(), "a", mutex.Semaphore(4))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					taken.Add(1)
-					time.Sleep(rand.N(10 * time.Millisecond))
-					q.unlock(l)
-				}
-			})
-		}
-		c := q.client()
-		for range 5 {
-			before := taken.Load()
-			etcdtest.Eventually(t, "more of the light ones", func() bool { return taken.Load() > before+10 })
-			l, err := c.Lock(context.Background(), "a", mutex.Semaphore(4), mutex.Weight(4))
-			if err != nil {
-				t.Fatal(err)
-			}
-			q.unlock(l)
-		}
-		cancel()
-		light.Wait()
-		if h := history(t, q.etcd, "a", false); h.most != 4 {
-			t.Errorf("at most %d permits were out at once, want 4", h.most)
-		}
-	})
-}
-
-// Holders of all kinds come and go: some queue, some do not wait, some skip the queue, some give up, some lose their
-// places. The audit checks the whole history.
-func TestKindsInDisorder(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		q.cutShort = true
-		var taken, refused atomic.Int64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		for i := range 16 {
-			c := q.client()
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					l, err := anyHold(ctx, c)
-					_, held := errors.AsType[*mutex.HeldError](err)
-					switch {
-					case err == nil:
-						taken.Add(1)
-						time.Sleep(rand.N(3 * time.Millisecond))
-						q.unlock(l)
-					case held, errors.Is(err, context.DeadlineExceeded):
-						refused.Add(1)
-						time.Sleep(time.Millisecond)
-					case ctx.Err() == nil:
-						t.Errorf("client %d: %v", i, err)
-					}
-				}
-			})
-		}
-		wg.Go(func() { // somebody who ends the leases of waiters
-			for ctx.Err() == nil {
-				if w := q.waiting(); len(w) > 0 {
-					if r, err := q.etcd.Get(ctx, layout(t).Ticket("a", w[rand.N(len(w))].ID)); err == nil &&
-						len(r.Kvs) == 1 {
-						q.etcd.Revoke(ctx, clientv3.LeaseID(r.Kvs[0].Lease))
-					}
-				}
-				time.Sleep(50 * time.Millisecond)
-			}
-		})
-		wg.Wait()
-		h := history(t, q.etcd, "a", true)
-		t.Logf("%d taken, %d refused, %d from the queue; %d readers, %d writers, at most %d at once", taken.Load(),
-			refused.Load(), h.fromQueue, h.readers, h.writers, h.most)
-		if refused.Load() == 0 || h.fromQueue == 0 || h.readers == 0 || h.writers == 0 || h.most < 3 {
-			t.Error("that was no disorder")
-		}
-	})
-}
-
-// anyHold takes lock "a" in a random way.
-func anyHold(ctx context.Context, c *mutex.Client) (*mutex.Lock, error) {
-	kinds := [][]mutex.Option{
-		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Semaphore(5)},
-		{mutex.Semaphore(5), mutex.Weight(4)},
-		{mutex.Shared()}, {mutex.Shared()}, {mutex.Exclusive()},
-	}
-	opts := append([]mutex.Option{mutex.BacktraceDepth(0)}, kinds[rand.N(len(kinds))]...)
-	if rand.N(8) == 0 {
-		opts = append(opts, mutex.WithoutQueue())
-	}
-	if rand.N(4) == 0 {
-		return c.TryLock(ctx, "a", opts...)
-	}
-	patience, cancel := context.WithTimeout(ctx, []time.Duration{5 * time.Millisecond, 50 * time.Millisecond,
-		2 * time.Second}[rand.N(3)])
-	defer cancel()
-	return c.Lock(patience, "a", opts...)
 }

@@ -225,25 +225,6 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 
 func second(_ *mutex.Lock, err error) error { return err }
 
-func TestPermitIsExtendedAndEndsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.Semaphore(2), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
-		time.Sleep(10 * time.Minute)
-		if err := l.Context().Err(); err != nil {
-			t.Fatal("lost in spite of its heartbeat")
-		}
-		if at := f.record(t, "a#1").AutoUnlockAt; time.Until(at) < 30*time.Second {
-			t.Errorf("the auto-unlock is due at %v, now is %v", at, time.Now())
-		}
-		f.set(func() { f.away = true })
-		<-l.Lost()
-		f.set(func() { f.away = false })
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A waiter notices the end of a hold even if its watches miss it.
 func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
@@ -283,47 +264,4 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 	if l.Name() != "a#1" {
 		t.Error(l.Name())
 	}
-}
-
-// A count from a moment without room is no proof of room later: neither for a client that tries again after a release,
-// nor for one that has to queue again.
-func TestOldCountIsNoRoom(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		one := take(t, c, "a", mutex.Semaphore(2))
-		two := take(t, c, "a", mutex.Semaphore(2))
-		lost := q.wait(c, mutex.Semaphore(2))
-		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
-			t.Fatal(err)
-		}
-		etcdtest.Eventually(t, "the new position", func() bool {
-			w := q.waiting()
-			return len(w) == 1 &&
-				w[0].UUID != lost.ticket.UUID
-		})
-		lost.cancel()
-		<-lost.got
-
-		heavy := make(chan *mutex.Lock)
-		told := make(chan mutex.Waiting, 100)
-		go func() {
-			l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(),
-				mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-			if err != nil {
-				t.Error(err)
-			}
-			heavy <- l
-		}()
-		<-told
-		q.unlock(one)
-		select {
-		case <-heavy:
-			t.Error("three of two permits are out")
-		case <-told: // it has looked again
-		}
-		q.unlock(two)
-		q.unlock(<-heavy)
-		history(t, q.etcd, "a", true)
-	})
 }

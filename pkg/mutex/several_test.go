@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,45 +179,6 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	}
 }
 
-func TestReversedOrdersNeverDeadlock(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		names := []string{"a", "b", "c", "d"}
-		var inside [4]atomic.Int32
-		var all sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		for range 4 {
-			c := q.client()
-			all.Go(func() {
-				for range 15 {
-					mine := rand.Perm(4)[:2+rand.IntN(2)] // any two or three, in any order
-					var wanted []string
-					for _, i := range mine {
-						wanted = append(wanted, names[i])
-					}
-					g, err := c.LockAll(ctx, wanted)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					for _, i := range mine {
-						if inside[i].Add(1) != 1 {
-							t.Errorf("two hold lock %s", names[i])
-						}
-					}
-					for _, i := range mine {
-						inside[i].Add(-1)
-					}
-					if err := g.Unlock(); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
 func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		b := take(t, locks, "b", mutex.AutoUnlockAfter(2*time.Hour))
@@ -316,38 +274,6 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 	}
 	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
-	}
-}
-
-func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	locks := newClient(t, server.Through(t, proxy.Endpoint()))
-	take(t, locks, "warm").Unlock()
-	etcd := server.Client(t)
-	proxy.DropAnswers()
-	got := make(chan *mutex.Locks)
-	go func() {
-		g, err := locks.TryLockAll(context.Background(), []string{"a", "b"})
-		if err != nil {
-			t.Error(err)
-		}
-		got <- g
-	}()
-	etcdtest.Eventually(t, "the commit", func() bool { return read(t, etcd, "b").Token != 0 })
-	first := read(t, etcd, "b")
-	proxy.Heal()
-	g := <-got
-	if g == nil {
-		return
-	}
-	if l := g.All()[1]; l.UUID() != first.UUID || l.Token() != first.Token {
-		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID,
-			first.Token)
-	}
-	if err := g.Unlock(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -74,42 +74,6 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 	}
 }
 
-func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				c := q.client()
-				first := take(t, c, "a", kind[0]...)
-				lease := q.standIn()
-				one := q.wait(c, kind[0]...)
-				two := q.wait(c, kind[1]...)
-				for _, w := range []struct {
-					*waiter
-					left  string
-					lease clientv3.LeaseID
-				}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
-					w.cancel()
-					<-w.got
-					// Giving up before its own answer was there leaves the queue in the background.
-					q.tailIs(w.left, w.lease)
-				}
-				// The one that is left takes its time. Nobody passes it meanwhile.
-				q.unlock(first)
-				for range 3 {
-					_, err := c.TryLock(context.Background(), "a", kind[1]...)
-					if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
-						t.Errorf("while one waits: %v", err)
-					}
-				}
-				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
-					t.Fatal(err)
-				}
-				q.unlock(take(t, c, "a", kind[1]...))
-			})
-		})
-	}
-}
-
 // stream is newcomers that try the lock again and again without queueing, so that a shared lock always has some holder.
 type stream struct{ taken, refused atomic.Int64 }
 
@@ -153,22 +117,6 @@ func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.O
 	q.unlock(l)
 }
 
-// The last in line gives up while others keep trying the lock without queueing: nobody overtakes the remaining waiter.
-func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[1]...)
-				one := q.wait(q.client(), kind[0]...)
-				two := q.wait(q.client(), kind[1]...)
-				two.cancel()
-				<-two.got
-				q.expectNobodyPasses(one, first, kind[1]...)
-			})
-		})
-	}
-}
-
 // The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
 func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
@@ -182,27 +130,6 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 				}
 				q.tailIs(one.ticket.UUID, q.leaseOf(one))
 				q.expectNobodyPasses(one, first, kind[1]...)
-			})
-		})
-	}
-}
-
-// Without a tail, newcomers overtake the first waiter until it notices and restores the tail.
-func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[1]...)
-				one := q.wait(q.client(), kind[0]...)
-				lease := q.standIn()
-				_, stop := q.stream(8, kind[1]...)
-				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-					t.Fatal(err)
-				}
-				q.unlock(first)
-				l := q.turn(one)
-				stop()
-				q.unlock(l)
 			})
 		})
 	}

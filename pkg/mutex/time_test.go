@@ -1,14 +1,17 @@
 package mutex_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -221,28 +224,6 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	})
 }
 
-func TestHeartbeatSurvivesAnOutageShorterThanItsLife(t *testing.T) {
-	for life, outage := range map[time.Duration]time.Duration{
-		time.Minute: 30 * time.Second, 10 * time.Minute: 9 * time.Minute,
-	} {
-		t.Run(life.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", mutex.AutoUnlockAfter(life), mutex.Heartbeat(6*time.Hour))
-				for range 5 {
-					time.Sleep(life)
-					f.set(func() { f.away = true })
-					time.Sleep(outage)
-					f.set(func() { f.away = false })
-				}
-				if err := context.Cause(l.Context()); err != nil {
-					t.Errorf("lost: %v", err)
-				}
-				l.Unlock()
-			})
-		})
-	}
-}
-
 func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers = 2
@@ -307,17 +288,19 @@ func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 }
 
 func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+	var log bytes.Buffer
+	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away = true
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		locks.Lock(ctx, "a")
-		time.Sleep(11 * time.Minute)
-		synctest.Wait()
-		n := len(f.sent)
-		time.Sleep(time.Hour)
-		if len(f.sent) != n {
-			t.Error("it goes on after 10 minutes")
+		for want, after := range []time.Duration{protocol.CancelledTTL - time.Minute, 2 * time.Minute} {
+			time.Sleep(after)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "not cleaned up"); n != want {
+				t.Errorf("%d lines say that it was given up, want %d: %s", n, want, &log)
+			}
 		}
 	})
 }

@@ -75,25 +75,6 @@ func TestReleaseIsNoLossToTheWatch(t *testing.T) {
 	})
 }
 
-func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a")
-	etcd.Delete(t.Context(), "/mutexes/a/", clientv3.WithPrefix())
-	next := take(t, locks, "a")
-	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
-	// The watch may have told of the loss before anybody else had the lock.
-	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain ||
-		lost.Holder != nil && lost.Holder.UUID != next.UUID() {
-		t.Errorf("got %v", err)
-	}
-	if state, _ := value(t, etcd, "/state"); state != "" || read(t, etcd, "a").UUID != next.UUID() {
-		t.Errorf("the state is %q", state)
-	}
-	next.Unlock()
-}
-
 func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""},
@@ -199,21 +180,6 @@ func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		second := q.wait(c)
-		third := q.wait(c)
-		q.unlock(first)
-		l := q.turn(second)
-		if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
-			t.Fatal(err)
-		}
-		q.unlock(q.turn(third))
-	})
-}
-
 func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
@@ -222,6 +188,15 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 			err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+		inner, err := locks.TryLock(l.Context(), "a", mutex.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "")})
+		if err == nil || !strings.Contains(err.Error(), "entered again") {
+			t.Errorf("below another handle: %v", err)
+		}
+		inner.Unlock()
 		l.Unlock()
 	})
 }

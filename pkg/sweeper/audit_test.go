@@ -26,6 +26,9 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 		s.take("billing/invoice/42", time.Minute, 2*time.Minute, func(r *metadata.Record) {
 			r.Alive = &metadata.Alive{At: r.LockedAt.Add(time.Second), Progress: "3 of 4"}
 			r.Attributes = map[string]any{"queue": "night", "shard": json.Number("7"), "retry": true}
+			r.Problems = []metadata.Problem{{Field: "pid", Reason: metadata.ReasonBadValue, Text: "no number"}}
+			r.Suspicion = &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: "lost", How: "it is away",
+				Witness: "kubernetes", By: "w-1", ExitCode: new(int), Signal: "KILL", Detail: "OOMKilled"}
 		})
 		r := s.locks["billing/invoice/42"]
 		s.wait(time.Hour)
@@ -41,6 +44,9 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 			"auto_unlock_at": "2000-01-01T00:02:00Z",
 			"alive":          "2000-01-01T00:00:01Z", "progress": "3 of 4",
 			"attributes": map[string]any{"queue": "night", "shard": 7., "retry": true},
+			"problems":   []any{r.Problems[0].String()},
+			"suspicion": map[string]any{"cause": "lost", "how": "it is away", "witness": "kubernetes", "by": "w-1",
+				"exit_code": 0., "signal": "KILL", "detail": "OOMKilled"},
 			"reason": "its auto_unlock_at 2000-01-01T00:02:00Z passed and its holder did not extend it; " +
 				"the lock alerted for at least 30s",
 		}
@@ -109,6 +115,11 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 		s.wait(11 * time.Minute)
 		if lines := n.log("the lock is alerting"); len(lines) != 2 {
 			t.Errorf("told %d times after an extension", len(lines))
+		}
+		s.take("a", 0, time.Hour)
+		s.wait(10 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 3 {
+			t.Errorf("told %d times after another hold", len(lines))
 		}
 	})
 }

@@ -177,38 +177,6 @@ func TestAJumpWhileMembersAreAskedSpoilsTheAnswer(t *testing.T) {
 	})
 }
 
-func TestTheTimeSinceAPeersRecordArrivedCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
-			c.Peers = func() []sweeper.Peer {
-				return []sweeper.Peer{{ID: "peer", Now: time.Now().Add(-10 * time.Second), Age: 10 * time.Second}}
-			}
-		})
-		s.wait(5 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Verified || got.Offset != 0 {
-			t.Errorf("%s by %v", got.WallClock, got.Offset)
-		}
-	})
-}
-
-func TestAWrongClockThatIsSetRightRemovesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		n := s.join(t, ahead(time.Hour))
-		s.take("a", time.Second, 2*time.Minute)
-		s.wait(10 * time.Minute)
-		s.mustHave(t, "a")
-		n.jump(-time.Hour)
-		right := time.Now()
-		s.wait(time.Hour)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(right) < minWarning || at[0].Sub(right) > minWarning+
-			time.Second {
-			t.Errorf("set right at %v, removed at %v", right, at)
-		}
-	})
-}
-
 func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

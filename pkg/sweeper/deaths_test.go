@@ -59,22 +59,6 @@ func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 	})
 }
 
-// A sweeper that was not told of a death finds it with the next scan.
-func TestAScanFindsTheAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		n := s.join(t, unlocksAbandoned(0))
-		n.watches = false
-		s.take("a", time.Hour, 2*time.Hour)
-		s.wait(time.Minute)
-		s.state("a")
-		s.wait(5 * time.Second)
-		if len(s.removals("a")) != 1 {
-			t.Error("it is still there")
-		}
-	})
-}
-
 func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -94,104 +78,6 @@ func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
 		if got := s.endings["a"]; got.Ended != metadata.EndedAutoUnlocked {
 			t.Errorf("the ending is %+v", got)
 		}
-	})
-}
-
-func TestALivingHolderIsNotFreedByWhatIsNoProof(t *testing.T) {
-	for name, state := range map[string]func(*store){
-		"a suspicion": func(s *store) {
-			s.state("a", func(st *metadata.Statement) { st.Cause = metadata.CausePodDeleted })
-		},
-		"a hold of before":      func(s *store) { s.state("a", func(st *metadata.Statement) { st.Token-- }) },
-		"a stranger's lock":     func(s *store) { s.state("a", func(st *metadata.Statement) { st.Lock = "b" }) },
-		"one that is retracted": func(s *store) { s.state("a"); s.wait(9 * time.Second); s.retract("a") },
-		"one that it disputes": func(s *store) {
-			s.state("a")
-			s.wait(9 * time.Second)
-			if held, err := s.alive("a", s.locks["a"].Token, time.Now(), 3*time.Hour); !held || err != nil {
-				panic("the holder could not call alive")
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.join(t, unlocksAbandoned(10*time.Second))
-				s.take("a", time.Hour, 2*time.Hour)
-				s.take("b", time.Hour, 2*time.Hour)
-				s.wait(time.Minute)
-				state(s)
-				s.wait(time.Minute)
-				s.mustHave(t, "a")
-				s.mustHave(t, "b")
-			})
-		})
-	}
-}
-
-// The commit notices what happened since the decision.
-func TestWhatChangesAtTheLastMomentKeepsTheLock(t *testing.T) {
-	for name, change := range map[string]func(*store){
-		"the holder extends":        func(s *store) { s.alive("a", s.locks["a"].Token, time.Now(), 3*time.Hour) },
-		"the witness takes it back": func(s *store) { s.retract("a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.join(t, unlocksAbandoned(0))
-				s.take("a", time.Hour, 2*time.Hour)
-				s.wait(time.Minute)
-				s.onRemove = func() { change(s) }
-				s.state("a")
-				s.wait(time.Minute)
-				s.mustHave(t, "a")
-				if s.tries["a"] == 0 {
-					t.Error("its removal was not even tried")
-				}
-			})
-		})
-	}
-}
-
-func TestWhatHoldsBackAnyRemovalHoldsBackThatOfTheDead(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*node, *sweeper.Config)
-		then   func(*store)
-	}{
-		"alerts only": {func(_ *node, c *sweeper.Config) { c.Mode = sweeper.AlertOnly }, func(*store) {}},
-		"dry run":     {func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun }, func(*store) {}},
-		"excluded":    {func(_ *node, c *sweeper.Config) { c.Exclude = []string{"a*"} }, func(*store) {}},
-		"no writes":   {func(*node, *sweeper.Config) {}, func(s *store) { s.set(func() { s.readOnly = true }) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.join(t, unlocksAbandoned(0), c.change)
-				s.take("a", time.Hour, 2*time.Hour)
-				s.wait(time.Minute)
-				c.then(s)
-				s.wait(10 * time.Second)
-				s.state("a")
-				s.wait(time.Minute)
-				s.mustHave(t, "a")
-			})
-		})
-	}
-}
-
-// A gap restarts the warning of living holders, but not of dead ones.
-func TestTheDeadNeedNoWarning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.join(t, unlocksAbandoned(10*time.Second), withoutMembers) // nor a verified clock
-		s.take("a", time.Hour, 2*time.Hour)
-		s.wait(time.Minute)
-		stated := time.Now()
-		s.state("a")
-		s.wait(time.Second)
-		s.set(func() { s.term++ })
-		s.wait(time.Minute)
-		s.mustBeRemovedOnceAt(t, "a", stated.Add(10*time.Second))
 	})
 }
 

@@ -34,35 +34,6 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 	})
 }
 
-func TestNothingIsRemovedRightAfterAStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.take("a", time.Second, time.Second)
-		s.wait(time.Hour)
-		s.join(t)
-		start := time.Now()
-		s.wait(minWarning - time.Millisecond)
-		s.mustHave(t, "a")
-		s.wait(time.Minute)
-		s.mustBeRemovedOnceAt(t, "a", start.Add(minWarning))
-	})
-}
-
-func TestAHolderThatExtendsKeepsItsLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.join(t)
-		h := s.hold(t, "a", 90*time.Second, 0)
-		s.wait(time.Hour)
-		h.mustHold(t)
-		h.die()
-		s.wait(90*time.Second + 2*skew)
-		if len(s.removals("a")) != 1 {
-			t.Error("the holder died, and its lock is still there after its deadline and two skews")
-		}
-	})
-}
-
 func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -117,20 +88,6 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 		if lines := len(first.log("lock removed")) + len(second.log("lock removed")); lines != len(names) {
 			t.Errorf("%d removals logged, want one a lock", lines)
 		}
-	})
-}
-
-func TestAReplicaThatDiesCostsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.join(t)
-		second := s.join(t)
-		s.take("a", time.Minute, 2*time.Minute)
-		deadline := time.Now().Add(2 * time.Minute)
-		s.wait(119 * time.Second)
-		second.leave()
-		s.wait(time.Minute)
-		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
 	})
 }
 
@@ -244,22 +201,6 @@ func TestAClockThatIsSlewedMovesTheMoment(t *testing.T) {
 		n.jump(-300 * time.Millisecond)
 		s.wait(time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew+300*time.Millisecond))
-	})
-}
-
-func TestTheMomentIsExactWithAShortWarning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.join(t, func(_ *node, c *sweeper.Config) { c.Policy.MinWarning = time.Second })
-		s.wait(time.Minute + 10*time.Millisecond)
-		for i := range 20 { // each is overdue from its beginning
-			s.wait(time.Duration(i) * 37 * time.Millisecond)
-			s.take("a", -time.Hour, -time.Hour)
-			taken := time.Now()
-			s.wait(3 * time.Second)
-			s.mustBeRemovedOnceAt(t, "a", taken.Add(time.Second))
-			delete(s.removed, "a")
-		}
 	})
 }
 

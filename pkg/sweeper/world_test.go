@@ -154,16 +154,6 @@ func (s *store) state(name string, change ...func(*metadata.Statement)) {
 	}
 }
 
-// retract deletes the statement.
-func (s *store) retract(name string) {
-	s.set(func() {
-		s.revision++
-		r := s.locks[name]
-		r.Heed(nil, nil)
-		s.locks[name] = r
-	})
-}
-
 func (s *store) release(name string) { s.set(func() { s.revision++; delete(s.locks, name) }) }
 
 func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error {

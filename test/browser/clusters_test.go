@@ -86,7 +86,8 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	b.picture("clusters")
 	for _, theme := range []string{"light", "dark"} {
 		b.theme(theme)
-		for _, page := range []string{"", "waiting", "history", "owners", "status", "lock?name=billing/invoice-run",
+		for _, page := range []string{"", "waiting", "timeline", "history", "owners", "status",
+			"lock?name=billing/invoice-run",
 			"c/prod-us/lock?name=orders/settle", "c/prod-eu/lock?name=billing/invoice-run"} {
 			b.size(1280, 800)
 			b.open(url + page)

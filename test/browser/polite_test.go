@@ -105,7 +105,7 @@ func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
 func TestDeadlineThatMovesSaysSo(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
-	const deadline = `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent`
+	const deadline = `document.querySelector("tbody:nth-of-type(1) .hold > :last-child").textContent`
 	b.watch(deadline)
 	s.put("a", metadata.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
 	b.until("the word", `seen.some((s) => s.value.startsWith("extended"))`)

@@ -1,8 +1,9 @@
-//go:build browser
+//go:build browser && recording
 
 package browser
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -21,53 +22,48 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// The recording: how wide it is, how much of that is below the line that says what is seen, and how large the file may
-// be.
+// The recording: its size and that of the line which says what is seen, as a page counts; how many points each of
+// these has, for screens that show more of them; and how large the file may be.
 const (
 	recordWidth  = 880
 	recordHeight = 500
 	captionLine  = 44
+	sharp        = 2
 	maxRecording = 1 << 20
 )
 
 // TestRecording makes the recording at the top of the README: the tutorial's job hangs, alerts, loses its lock, and
-// writes too late. All that it shows is real but the minutes, which -recording makes as long as the tutorial says.
+// writes too late. All that it shows is real.
 func TestRecording(t *testing.T) {
-	t.Parallel()
-	minute := 5 * time.Second
-	file := filepath.Join(t.TempDir(), "recording.gif")
-	if *pictures != "" {
-		minute = time.Minute
-		file = filepath.Join(*pictures, "recording.gif")
-	}
-	r := newRecording(t, minute)
+	r := newRecording(t)
 
 	r.caption("A nightly job takes a lock")
-	r.starts("monday prices")
-	r.job.Prints(t, "locked, token")
-	r.prints(r.job.Output(), 1200)
+	monday := r.starts("monday prices")
+	monday.Prints(t, "locked, token")
+	late := time.Now().Add(time.Minute)
+	over := time.Now().Add(3 * time.Minute)
+	r.prints(monday.Output(), 1000)
 	r.types("mutexctl list")
-	r.prints(r.mutexctl("list"), 2500)
+	r.prints(r.mutexctl("list"), 2000)
 
-	r.caption("It hangs. The alert comes")
-	alerts := r.began.Add(minute)
-	time.Sleep(time.Until(alerts) + time.Second)
+	r.caption("It hangs: the alert comes, and the next job waits")
+	time.Sleep(time.Until(late) + time.Second)
 	r.types("mutexctl list")
-	r.prints(r.mutexctl("list"), 3500)
+	r.prints(r.mutexctl("list"), 3000)
+	tuesday := r.starts("tuesday today")
+	r.keep(1000)
 
-	r.caption("The page says who holds it, and the line of code where it hangs")
-	r.page("lock?name=nightly/report", "nightly/report", "report.go")
-	r.keep(5000)
+	r.caption("The page says who holds it, and who waits")
+	r.page("lock?name=nightly/report", "the report of tuesday")
+	r.keep(3500)
+	r.caption("… and which line of code took it")
+	r.scroll(".first")
+	r.keep(3500)
 
 	r.caption("Past its deadline, the lock goes to the next in line")
-	monday := r.job
-	time.Sleep(time.Until(r.began.Add(3 * minute)))
-	r.clear()
-	r.starts("tuesday today")
-	r.job.Prints(t, "etcd took the report")
-	r.prints(r.job.Output(), 1500)
-	r.types("mutexctl history")
-	r.prints(r.mutexctl("history"), 3500)
+	time.Sleep(time.Until(over))
+	tuesday.Prints(t, "etcd took the report")
+	r.prints(tuesday.Output(), 3000)
 
 	r.caption("The hung job wakes up: its late write is refused")
 	before := monday.Output()
@@ -75,7 +71,7 @@ func TestRecording(t *testing.T) {
 	r.check(os.WriteFile(filepath.Join(r.home, "prices"), []byte("17\n"), 0o600))
 	monday.Prints(t, "was lost")
 	r.prints(strings.TrimPrefix(monday.Output(), before), 6000)
-	r.write(file)
+	r.write(filepath.Join(cmp.Or(*pictures, t.TempDir()), "recording.gif"))
 }
 
 // recording is what is done and seen so far.
@@ -83,18 +79,16 @@ type recording struct {
 	testing.TB
 	home, bin string
 	etcd, web string
-	job       *proctest.Process // started last
-	began     time.Time         // the first job
 
 	screen, browser *tab
-	said            string // the caption
-	lines           []string
+	said            string   // the caption
+	lines           []string // of the terminal
 	frames          []image.Image
 	delays          []int // hundredths of a second
 }
 
-// newRecording starts the bare mutexdev, and builds the tutorial's job with minutes as long as these.
-func newRecording(t *testing.T, minute time.Duration) *recording {
+// newRecording starts the bare mutexdev, and builds the tutorial's job.
+func newRecording(t *testing.T) *recording {
 	t.Helper()
 	tools, err := proctest.Build("mutexdev", "mutexctl")
 	if err != nil {
@@ -106,7 +100,6 @@ func newRecording(t *testing.T, minute time.Duration) *recording {
 	r.check(err)
 	_, code, _ := strings.Cut(string(page), "```go\n")
 	code, _, _ = strings.Cut(code, "```\n")
-	code = strings.ReplaceAll(code, "time.Minute", fmt.Sprintf("%d", minute))
 	source := filepath.Join(r.home, "report.go")
 	r.check(os.WriteFile(source, []byte(code), 0o600))
 	r.check(tools.Go("build", "-o", filepath.Join(r.home, "report"), source))
@@ -116,10 +109,10 @@ func newRecording(t *testing.T, minute time.Duration) *recording {
 		"--unlocker.listen-address="+proctest.FreeAddr(t), "--web.listen-address="+r.web))
 	dev.Prints(t, "  dashboard ")
 	r.screen = newTab(t)
-	r.screen.size(recordWidth, recordHeight)
+	r.screen.dense(recordWidth, recordHeight, sharp)
 	r.screen.open("data:text/html," + url.PathEscape(stageOfARecording))
 	r.browser = newTab(t)
-	r.browser.size(recordWidth, recordHeight-captionLine)
+	r.browser.dense(recordWidth, recordHeight-captionLine, sharp)
 	r.browser.theme("light")
 	return r
 }
@@ -130,7 +123,9 @@ body { margin: 0; background: #14181d; color: #d6dde6; overflow: hidden }
 h1 { margin: 0; height: 44px; line-height: 44px; padding: 0 16px; font: 600 19px/44px sans-serif; color: #fff;
 	background: #24476b; box-sizing: border-box }
 pre { margin: 14px 16px; font: 14px/21px monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-b { color: #7fd1ff; font-weight: 400 } i { color: #ffc24d; font-style: normal } u { color: #ff7b72; text-decoration: none }
+b { color: #7fd1ff; font-weight: 400 }
+i { color: #ffc24d; font-style: normal }
+u { color: #ff7b72; text-decoration: none }
 </style><h1></h1><pre></pre>`
 
 func (r *recording) check(err error) {
@@ -150,11 +145,9 @@ func (r *recording) command(line string) *exec.Cmd {
 }
 
 // starts types and starts the job in the background.
-func (r *recording) starts(arguments string) {
+func (r *recording) starts(arguments string) *proctest.Process {
 	r.types("./report " + arguments + " &")
-	if r.job = proctest.Start(r, r.command("exec ./report "+arguments)); r.began.IsZero() {
-		r.began = time.Now()
-	}
+	return proctest.Start(r, r.command("exec ./report "+arguments))
 }
 
 // mutexctl is what mutexctl prints on a terminal.
@@ -165,8 +158,6 @@ func (r *recording) mutexctl(arguments string) string {
 }
 
 func (r *recording) caption(words string) { r.said = words }
-
-func (r *recording) clear() { r.lines = nil }
 
 // types shows a command as it is typed.
 func (r *recording) types(command string) {
@@ -211,38 +202,54 @@ func (r *recording) stage(lines string) {
 func (r *recording) keep(milliseconds int) { r.delays[len(r.delays)-1] += milliseconds / 10 }
 
 // page takes a picture of a page of the dashboard that says these words.
-func (r *recording) page(path string, words ...string) {
+func (r *recording) page(path, words string) {
 	r.browser.open("http://" + r.web + "/" + path)
-	for _, w := range words {
-		r.browser.says(w)
-	}
+	r.browser.says(words)
+	r.look()
+}
+
+// scroll takes a picture of the same page with an element in the middle.
+func (r *recording) scroll(selector string) {
+	ask[bool](r.browser, fmt.Sprintf(`(document.querySelector(%q).scrollIntoView({ block: "center" }), true)`,
+		selector))
+	r.look()
+}
+
+// look takes a picture of the page below the caption.
+func (r *recording) look() {
 	r.stage("")
-	frame := image.NewRGBA(image.Rect(0, 0, recordWidth, recordHeight))
+	frame := image.NewRGBA(image.Rect(0, 0, recordWidth*sharp, recordHeight*sharp))
 	draw.Draw(frame, frame.Bounds(), r.screen.screen(), image.Point{}, draw.Src)
-	draw.Draw(frame, image.Rect(0, captionLine, recordWidth, recordHeight), r.browser.screen(), image.Point{}, draw.Src)
+	below := frame.Bounds()
+	below.Min.Y = captionLine * sharp
+	draw.Draw(frame, below, r.browser.screen(), image.Point{}, draw.Src)
 	r.frames = append(r.frames, frame)
 	r.delays = append(r.delays, 0)
 }
 
 // write writes the recording, each picture as what is new in it.
 func (r *recording) write(file string) {
-	all := image.NewRGBA(image.Rect(0, 0, recordWidth, recordHeight*len(r.frames)))
+	one := r.frames[0].Bounds()
+	at := func(i int) image.Rectangle { return one.Add(image.Pt(0, i*one.Dy())) }
+	all := image.NewRGBA(one.Union(at(len(r.frames) - 1)))
 	for i, frame := range r.frames {
-		draw.Draw(all, image.Rect(0, i*recordHeight, recordWidth, (i+1)*recordHeight), frame, image.Point{}, draw.Src)
+		draw.Draw(all, at(i), frame, image.Point{}, draw.Src)
 	}
-	strip := fewColours(all)
-	movie := &gif.GIF{Delay: r.delays, Config: image.Config{ColorModel: strip.Palette, Width: recordWidth,
-		Height: recordHeight}}
+	strip := fewColours(all) // one palette for all
+	movie := &gif.GIF{Delay: r.delays,
+		Config: image.Config{ColorModel: strip.Palette, Width: one.Dx(), Height: one.Dy()}}
 	total := 0
-	for i := range r.frames {
-		now := image.Rect(0, i*recordHeight, recordWidth, (i+1)*recordHeight)
+	for i, delay := range r.delays {
+		now := at(i)
 		if i > 0 {
 			now = changed(strip, now)
 		}
-		part := image.NewPaletted(now.Sub(image.Pt(0, i*recordHeight)), strip.Palette)
-		draw.Draw(part, part.Bounds(), strip, now.Min, draw.Src)
+		part := image.NewPaletted(now.Sub(at(i).Min), strip.Palette)
+		for y := range now.Dy() {
+			copy(part.Pix[y*part.Stride:], strip.Pix[strip.PixOffset(now.Min.X, now.Min.Y+y):][:now.Dx()])
+		}
 		movie.Image = append(movie.Image, part)
-		total += r.delays[i]
+		total += delay
 	}
 	out, err := os.Create(file)
 	r.check(err)
@@ -252,22 +259,29 @@ func (r *recording) write(file string) {
 	r.check(out.Close())
 	r.Logf("%d pictures, %.1f s, %d bytes", len(r.frames), float64(total)/100, size)
 	if size > maxRecording || total > 3000 {
-		r.Errorf("the recording has %d bytes and takes %d hundredths of a second, want at most %d and 3000", size, total,
-			maxRecording)
+		r.Errorf("the recording has %d bytes and takes %d hundredths of a second, want at most %d and 3000", size,
+			total, maxRecording)
 	}
 }
 
-// changed is where a picture in a strip differs from the one above it.
-func changed(strip *image.Paletted, now image.Rectangle) (area image.Rectangle) {
+// changed is where a picture in a strip differs from the one above it; a point where it does not.
+func changed(strip *image.Paletted, now image.Rectangle) image.Rectangle {
+	area := image.Rectangle{Min: now.Min, Max: now.Min.Add(image.Pt(1, 1))}
+	above := now.Dy() * strip.Stride
+	first := true
 	for y := now.Min.Y; y < now.Max.Y; y++ {
 		for x := now.Min.X; x < now.Max.X; x++ {
-			if strip.ColorIndexAt(x, y) != strip.ColorIndexAt(x, y-recordHeight) {
-				area = area.Union(image.Rect(x, y, x+1, y+1))
+			at := strip.PixOffset(x, y)
+			if strip.Pix[at] == strip.Pix[at-above] {
+				continue
 			}
+			point := image.Rect(x, y, x+1, y+1)
+			if first {
+				area = point
+			}
+			area = area.Union(point)
+			first = false
 		}
-	}
-	if area.Empty() {
-		return image.Rect(now.Min.X, now.Min.Y, now.Min.X+1, now.Min.Y+1)
 	}
 	return area
 }

@@ -98,7 +98,7 @@ const tooWide = `[...document.body.querySelectorAll("*")].filter((e) => e.getBou
 	.map((e) => e.outerHTML.slice(0, 200))`
 
 // cutOff are the times of lists that are not seen as a whole.
-const cutOff = `[...document.querySelectorAll(".locks td:nth-child(n+5) > time, .locks td:nth-child(n+5) > i")]
+const cutOff = `[...document.querySelectorAll(".locks .hold > :is(time, i), .locks td:nth-child(n+6) > time")]
 	.filter((e) => e.checkVisibility() && e.parentElement.scrollWidth > e.parentElement.clientWidth)
 	.map((e) => e.textContent)`
 
@@ -338,7 +338,7 @@ func TestSituationsOfClusters(t *testing.T) {
 		2*time.Minute)
 	const chips = `document.querySelectorAll(".cluster").length === 3`
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
-		"owners": "owners", "history": "history", "status": "status", "which": "lock?name=billing/invoice-run",
+		"timeline": "timeline", "owners": "owners", "history": "history", "status": "status", "which": "lock?name=billing/invoice-run",
 		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {
 		s.show("clusters-"+name, page, chips)
 	}

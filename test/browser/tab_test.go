@@ -214,8 +214,14 @@ func (b *tab) pass(d time.Duration) {
 // size sets the inside of the window.
 func (b *tab) size(width, height int64) {
 	b.t.Helper()
+	b.dense(width, height, 1)
+}
+
+// dense sets the inside of the window, on a screen with so many points for each that a page counts.
+func (b *tab) dense(width, height int64, points float64) {
+	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1,
+		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: points,
 			Mobile: width < 600})))
 }
 

@@ -165,6 +165,7 @@ func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 	b.size(360, 740)
 	b.open(s.url)
 	b.until("the page has loaded", `document.readyState === "complete"`)
+	b.click("#menu > summary")
 	const pressed = `document.querySelector("#zone[aria-label='Local time']").ariaPressed`
 	if got := ask[string](b, pressed); got != "false" {
 		t.Errorf("at first it is %s", got)
@@ -173,6 +174,7 @@ func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 	b.until("local", pressed+` === "true"`)
 	b.open(s.url + "history")
 	b.until("still local", pressed+` === "true" && document.querySelector(".clock").textContent.startsWith("local")`)
+	b.click("#menu > summary")
 	b.click("#zone")
 	b.until("UTC", pressed+` === "false" && document.querySelector(".clock").textContent.startsWith("UTC")`)
 }

@@ -160,7 +160,7 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 // The same role has the same name on all pages, and is made before somebody gets it.
 func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	known := map[string][]string{} // by what they may
-	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md"} {
+	for _, file := range []string{"docs/operations.md", "docs/howto/etcd-roles-and-tls.md"} {
 		text := page(t, file)
 		const prefix = `(?:--prefix=true )?`
 		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)
@@ -204,7 +204,8 @@ func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
 // Enabling authentication locks out every client without a login. Each page that does it warns first.
 func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md"} {
-		before, _, switches := strings.Cut(page(t, file), "etcdctl auth enable")
+		text := strings.ReplaceAll(page(t, file), "mutexctl etcd-setup --enable-auth", "etcdctl auth enable")
+		before, _, switches := strings.Cut(text, "\netcdctl auth enable")
 		_, section, _ := strings.Cut(before, "\n## ")
 		if !switches {
 			t.Errorf("%s does not switch authentication on", file)

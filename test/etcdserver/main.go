@@ -2,7 +2,7 @@
 // as the first line, and ends when its standard input does, so that it never outlives the test that started it.
 //
 // A test that kills it and starts it again with the same -data and -listen has an etcd that was restarted. One that
-// stops it with SIGSTOP has an etcd that hangs.
+// stops it with SIGSTOP has an etcd that hangs. Package etcdtest runs it, too, for tests with the race detector.
 package main
 
 import (
@@ -21,9 +21,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func main() {
+	etcdtest.Member()
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "etcdserver:", err)
 		os.Exit(1)

@@ -32,7 +32,7 @@ type kindsInput struct {
 	Limit, Weight, Share int
 	Queued               bool
 	Fields               fields
-	Of                   []struct {
+	Locks                []struct {
 		Lock, UUID string
 		Fields     fields
 	}
@@ -120,7 +120,7 @@ func jobFromGo(t *testing.T, l protocol.Layout, step string, i kindsInput, lease
 	switch step {
 	case "acquire_all":
 		var all []locktxn.BatchLock
-		for _, of := range i.Of {
+		for _, of := range i.Locks {
 			all = append(all, locktxn.BatchLock{Lock: of.Lock, UUID: of.UUID, Fields: of.Fields.record()})
 		}
 		return locktxn.Batch(l, all, nil, nil)

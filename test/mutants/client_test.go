@@ -9,6 +9,7 @@ func clientSuites() []suite {
 		in("pkg/mutex", deadlines(), acquisitions(), queues(), adoptions(), releases(), bounds()),
 		in("pkg/jobs", periods(), tasks()),
 		in("pkg/fencing", fences()),
+		in("test/fencing", fencedStatements()),
 		in("pkg/leader", leaders()),
 		in("pkg/locktest", fixtures()),
 	}
@@ -24,7 +25,6 @@ func transactions() []fault {
 			"TestRemovalTakesTheTicketOfTheHolderAlong"},
 		{"txn-foreign", "removal.go", `!r.Record.Foreign()`, `true`, "TestRemovalSparesForeignKeys"},
 		{"txn-nobody", "removal.go", `if «r.Record.Token != 0» {`, `true`, "TestRemovalOfNobodysRecord"},
-		{"txn-before", "queue.go", `metadata.IsUUID(string(tail.Value))`, `true`, "TestLine"},
 		{"txn-tail", "queue.go", `before.Revision == 0`, `true`, "TestTailIsPutBack"},
 		{"txn-late", "hold.go", `deadlines.Succeeded`, `true`, "TestAlive"},
 	}
@@ -80,7 +80,7 @@ func deadlines() []fault {
 			"TestAlertThatWasGrantedIsNotMovedBack"},
 		{"holder-asleep", "loss.go", `l.timeLeft() <= 0`, `false`, "TestAliveAfterASleepThatWasTooLongIsALoss"},
 		{"holder-another", "loss.go", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,
-			"TestAliveOfAHoldThatAnotherUUIDReplaced"},
+			"TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss"},
 	}
 }
 
@@ -101,8 +101,6 @@ func acquisitions() []fault {
 		{"attempt-reentrant", "acquire.go", `hold.set.kind.covers(a.set.kind)`, `true`,
 			"TestReentrantHoldIsGivenBackByTheLastUnlock"},
 		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`, "TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
-		{"together-own", "batch.go", `len(b.held(r)) > 0`, `false`,
-			"TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds"},
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
@@ -121,6 +119,8 @@ func acquisitions() []fault {
 // queues are waiters in line.
 func queues() []fault {
 	return []fault{
+		{"queue-hostile-tail", "../../internal/locktxn/queue.go", `metadata.IsUUID(string(tail.Value))`, `true`,
+			"TestTailThatDanglesHoldsNobodyUp"},
 		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost"},
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},
@@ -196,7 +196,6 @@ func periods() []fault {
 		{"period-reset", "onceper.go", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
 			"TestPeriodThatSomebodyResetIsNotGivenBack"},
 		{"period-shared", "onceper.go", `isShared(draft)`, `false`, "TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked"},
-		{"step-asked", "pipeline.go", `!time.Now().Before(p.lock.Deadline())`, `false`, "TestPipelineTellsWhyItStopped"},
 	}
 }
 
@@ -225,10 +224,17 @@ func fences() []fault {
 		{"fence-full", "memory.go", `len(m.resources) >= m.limit`, `false`,
 			"TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas"},
 		{"fence-header", "fence.go", `strconv.FormatInt(token, 10) != values[0]`, `false`, "TestTokenOfARequest"},
-		{"fence-sql-none", "sql.go", `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
+	}
+}
+
+// fencedStatements are those to a database.
+func fencedStatements() []fault {
+	const file = "../../pkg/fencing/sql.go"
+	return []fault{
+		{"fence-sql-none", file, `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
 			`false`, "TestStatementThatFencesNothingIsNotRun"},
-		{"fence-sql-refused", "sql.go", `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
-		{"fence-sql-many", "sql.go", `case «rows > 1»:`, `false`,
+		{"fence-sql-refused", file, `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
+		{"fence-sql-many", file, `case «rows > 1»:`, `false`,
 			"TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction"},
 	}
 }
@@ -239,8 +245,6 @@ func leaders() []fault {
 		{"leader-again", "leader.go", `again = «lost && ctx.Err() == nil»`, `false && lost`,
 			"TestLeaderThatIsDeposedStandsAgain"},
 		{"leader-unhealthy", "leader.go", `o.Check != nil`, `false`, "TestLeaderLeadsAsLongAsItIsHealthy"},
-		{"leader-hangs", "leader.go", `context.WithTimeout(ctx, «within»)`, `time.Hour`,
-			"TestLeaderWhoseCheckHangsIsReplaced"},
 	}
 }
 

@@ -228,8 +228,8 @@ func faultIf[T any](name string, wrong, right T) T {
 func build(t *testing.T, dir, overlay string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "test")
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+dir)
-	cmd.Dir = root
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary)
+	cmd.Dir = filepath.Join(root, dir) // it may be a module of its own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -62,7 +62,7 @@ function findTimes() {
   watcher.disconnect();
   times = all("time[data-k]").map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el) };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el), bar: el.previousElementSibling };
   });
   if (local) absolutes();
 }
@@ -71,13 +71,27 @@ const write = (el, text) => el.textContent === text || (el.textContent = text);
 
 function tick() {
   const t = now();
-  for (const { el, at, say, out, ears } of times) {
+  for (const { el, at, say, out, ears, bar } of times) {
     if (!onScreen.has(el) || el.extended > t) continue;
     write(out, still.matches ? calm(say(t - at)) : say(t - at));
     if (ears) write(ears, spoken(t - at));
+    if (bar?.matches(".hold svg")) move(bar, t - at, Date.parse(el.parentElement.lastChild.dateTime) - at);
   }
   write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
+  write($("day"), stamp(t).slice(0, 10));
   if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
+}
+
+// The bar of a hold ends at its auto-unlock, or grows. at is where a part begins, of 100 times its length.
+function move(bar, age, end) {
+  bar.length ??= bar.dataset.s * 1000 || end;
+  if (age < bar.next) return;
+  bar.next = age + bar.length / 500;
+  for (const part of bar.children) {
+    part.at ??= parseFloat(part.getAttribute("x")) * bar.length || 0;
+    if (part.matches(".n")) part.at = 100 * age;
+    part.setAttribute("x", part.at / Math.max(bar.length, age) + "%");
+  }
 }
 
 let timer;
@@ -275,7 +289,7 @@ function rows(live, fresh) {
 }
 
 function patch(mine, row) {
-  const deadline = (r) => r.rows[0].cells[6].firstElementChild, was = deadline(mine), is = deadline(row);
+  const deadline = (r) => one(".hold", r).lastChild, was = deadline(mine), is = deadline(row);
   if (was?.dateTime < is?.dateTime) {
     is.extended = now() + 2000;
     (one("[aria-hidden]", is) || is).textContent = "extended";
@@ -387,6 +401,17 @@ async function copy(text, button) {
   setTimeout(() => (button.textContent = button.was), 1500);
 }
 
+// The list has one button to copy a name, in the row that is pointed at.
+const copier = make("button", "", "copy");
+copier.className = "copy";
+function offer(el) {
+  const row = el.closest(".locks tbody");
+  if (!row) return copier.remove();
+  copier.ariaLabel = "copy " + named(row).textContent;
+  if (!row.contains(copier)) named(row).after(copier);
+  return copier;
+}
+
 // A button that does not say what it copies stands beside it.
 const near = (button) => all(".name, .trace li", button.closest("th, section")).map((e) => e.title || e.textContent).join("\n");
 
@@ -406,7 +431,7 @@ const keys = {
   "/": () => $("q").select(),
   j: () => step(1), k: () => step(-1),
   o: () => here() && open(here().href, "_blank", "noopener"),
-  c: () => (one(":focus ~ .copy") || one(".lock-head .copy"))?.click(),
+  c: () => (offer(document.activeElement) || one(".lock-head .copy"))?.click(),
   p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
   t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || one(".brand")).click(),
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
@@ -424,7 +449,7 @@ document.addEventListener("keydown", (e) => {
   e.preventDefault();
   keys[name]();
 });
-for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, () => (acted = Date.now()), { passive: true });
+for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, () => (acted = Date.now()));
 document.addEventListener("click", (e) => {
   const button = e.target.closest("button");
   keys[button?.dataset.key]?.();
@@ -435,6 +460,7 @@ document.addEventListener("change", (e) => {
   if (e.target.id === "keys") stored("keys", e.target.checked ? "" : "off");
 });
 document.addEventListener("mouseover", (e) => {
+  offer(e.target);
   const el = e.target.closest("time");
   if (el && !el.title) el.title = stamp(Date.parse(el.dateTime)) + (local ? "" : " UTC");
 });

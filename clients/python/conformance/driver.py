@@ -187,7 +187,7 @@ def transactions_of(r: Object) -> transactions.Transactions:
 def do_transaction(r: Object) -> Object:
     i = r["input"]
     if r["step"] == "acquire_all":
-        each = [(transactions_of({"input": one}), one["fields"]) for one in i["of"]]
+        each = [(transactions_of({"input": one}), one["fields"]) for one in i["locks"]]
         return {"body": transactions.together([one.acquire(fields) for one, fields in each])}
     t = transactions_of(r)
     arguments = {"acquire": ("fields", "claim"), "try": ("fields", "claim"), "join": ("ticket", "lease"),
@@ -209,7 +209,7 @@ def do_verdict(r: Object) -> Object:
     i, a = r["input"], r["answer"]
     answer = transactions.Answer(a.get("status", 0), a.get("body"), unanswered=bool(i.get("unanswered")))
     if r["step"] == "acquire_all":
-        each = [transactions_of({"input": one}) for one in i["of"]]
+        each = [transactions_of({"input": one}) for one in i["locks"]]
         got = next((v for v in transactions.verdicts(each, answer) if v.holders and v.holders.all),
                    transactions.verdicts(each, answer)[0])
     else:

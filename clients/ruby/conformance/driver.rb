@@ -60,7 +60,9 @@ class Driver
     { holder: facts, waiting: error.waiting, delayed: !error.delay.nil? }
   end
 
-  def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue] }
+  KINDS = %w[semaphore read-write together once leader].freeze
+
+  def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue kinds], kinds: KINDS }
 
   def do_open(request)
     options = %w[user password ca cert key].to_h { |name| [name.to_sym, request[name]] }
@@ -72,19 +74,44 @@ class Driver
 
   def do_acquire(request)
     options = %w[alert_after unlock_after purpose].to_h { |name| [name.to_sym, request[name]] }
-    lock = @client.lock(request["name"], wait: request["wait"], attributes: request["attributes"] || {},
-                                         heartbeat: request["heartbeat"] || false, **options)
+    options.merge!(wait: request["wait"], attributes: request["attributes"] || {},
+                   heartbeat: request["heartbeat"] || false)
+    lock, first = take(request, options)
     number = Thread.handle_interrupt(Object => :never) do
       @mutex.synchronize do
         @acquiring.delete(request["id"])
         (@locks.size + 1).tap { |free| @locks[free] = lock }
       end
     end
-    lock.on_lost { |error| say(event: "lost", lock: number, reason: error.reason) }
-    lock.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
-    { lock: number, uuid: lock.uuid, token: lock.token }
+    first.on_lost { |error| say(event: "lost", lock: number, reason: error.reason) }
+    first.on_asked { |asked| say(event: "asked", lock: number, by: asked.by, reason: asked.reason) }
+    { lock: number, uuid: first.uuid, token: first.token }
   ensure
     @mutex.synchronize { @acquiring.delete(request["id"]) }
+  end
+
+  # The lock, or all of several; and the first of them.
+  def take(request, options)
+    if request["names"]
+      locks = @client.lock_all(*request["names"], **options)
+      return locks, locks.all.first
+    end
+    case request["kind"]
+    when "semaphore" then options.merge!(semaphore: request["limit"], weight: request["weight"] || 1)
+    when String then options[request["kind"].to_sym] = true
+    end
+    return [@client.lock(request["name"], **options)] * 2 unless request["life"]
+
+    [@client.campaign(request["name"], life: request["life"], address: request["address"])] * 2
+  end
+
+  def do_once(request)
+    token = nil
+    ran = @client.once_per(request["name"], request["every"], offset: request["offset"]) do |lock|
+      token = lock.token
+      sleep(request["hold"])
+    end
+    { ran:, token: }
   end
 
   def lock(request) = @mutex.synchronize { @locks.fetch(request["lock"]) }
@@ -151,7 +178,9 @@ class Driver
     input = request["input"].transform_keys(&:to_sym)
     found = @transactions.verdict(request["step"], input, request["answer"])
     found[:delayed] = !found[:delay].nil?
-    found = found.slice(:verdict, :token, :reason, :position, :before, :watch, :restore, :older, :doubt, :delayed)
+    found[:holder] &&= { uuid: found[:holder].uuid }
+    found = found.slice(:verdict, :token, :reason, :position, :before, :watch, :restore, :older, :doubt, :delayed,
+                        :holder, :share).compact
     %i[token position].each { |name| found[name] = found[name].to_s if found[name] }
     found
   end

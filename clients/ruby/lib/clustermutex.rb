@@ -9,7 +9,10 @@ require_relative "clustermutex/errors"
 require_relative "clustermutex/threads"
 require_relative "clustermutex/document"
 require_relative "clustermutex/record"
+require_relative "clustermutex/kinds"
 require_relative "clustermutex/queue_steps"
+require_relative "clustermutex/shares"
+require_relative "clustermutex/job_steps"
 require_relative "clustermutex/transactions"
 require_relative "clustermutex/endpoint"
 require_relative "clustermutex/call"
@@ -20,8 +23,10 @@ require_relative "clustermutex/session"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
+require_relative "clustermutex/together"
+require_relative "clustermutex/periods"
 
 module ClusterMutex
-  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Identity, :QueueSteps, :Record,
-                   :Session, :Settings, :Threads, :Watch
+  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
+                   :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
 end

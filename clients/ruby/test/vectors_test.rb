@@ -9,7 +9,9 @@ class VectorsTest < Minitest::Test
   def self.read(file) = JSON.parse(File.read(File.expand_path("../../../docs/protocol/#{file}", __dir__)))
 
   VECTORS = read("vectors.json")
-  TRANSACTIONS = read("transactions.json")
+  TRANSACTIONS = read("transactions.json").merge(read("kinds.json")) do |_, all, of_kinds|
+    all.is_a?(Array) ? all + of_kinds : all
+  end
 
   def setup = @transactions = Transactions.new("/mutexes/")
 
@@ -87,7 +89,7 @@ class VectorsTest < Minitest::Test
       found = @transactions.verdict(step["step"], step["input"].transform_keys(&:to_sym), step["answer"])
       found[:delayed] = !found[:delay].nil?
       want = step.except("about", "step", "input", "answer")
-      got = want.to_h { |member, _| [member, plain(found[member.to_sym])] }
+      got = want.to_h { |member, _| [member, member == "share" ? found[:share] : plain(found[member.to_sym])] }
       assert_equal want, got, "#{step["step"]}: #{step["about"]}"
     end
   end

@@ -1,17 +1,21 @@
 /** The driver of this client for the conformance suite: JSON objects, one a line, on stdin and stdout. */
 
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
+import { Client, HeldError, Lock, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
-import type { Lock, LockOptions } from "../src/index.js";
+import type { LockOptions, Locks } from "../src/index.js";
 import { version } from "../src/identity.js";
 import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
-import { judge, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
+import { bodyOf, verdictOf } from "../src/shares.js";
+import { Keys, type Answer, type Input, type Step } from "../src/transactions.js";
 
 interface Request extends Record<string, unknown> { id: number; do: string }
 
-const locks = new Map<number, Lock>();
+const kinds = ["semaphore", "read-write", "together", "once", "leader"];
+
+const locks = new Map<number, Lock | Locks>();
 const acquiring = new Map<number, AbortController>();
 let client: Client | undefined;
 let made = 0;
@@ -26,6 +30,18 @@ function write(answer: object, token?: bigint) {
 function given(request: Request, ...names: string[]): Record<string, never> {
   const all = names.map((name) => [name.replace(/_./g, (c) => c.slice(1).toUpperCase()), request[name]] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== undefined && value !== null)) as Record<string, never>;
+}
+
+/** Takes a lock, or several together. */
+function take(client: Client, request: Request, options: LockOptions): Promise<Lock | Locks> {
+  const name = String(request.name);
+  if (request.names) return client.lockAll(request.names as string[], options);
+  if (request.life) return client.campaign(name, { ...given(request, "wait", "life", "address") });
+  if (request.kind === "semaphore") {
+    return client.lock(name, { ...options, semaphore: Number(request.limit), ...given(request, "weight") });
+  }
+  const kind = asText(request.kind);
+  return client.lock(name, kind ? { ...options, [kind]: true } : options);
 }
 
 const lockOf = (request: Request) => {
@@ -57,8 +73,11 @@ const textOf = (request: Request, name: string) => {
   }
 };
 
+/** The keys of what a step of the test transactions is about. */
+const keysOf = (input: Input) => new Keys("/mutexes/", input.locks?.[0]?.lock ?? input.lock);
+
 const commands: Record<string, (request: Request) => Promise<object> | object> = {
-  info: () => ({ client: `typescript/${version}`, levels: ["basic", "queue"] }),
+  info: () => ({ client: `typescript/${version}`, levels: ["basic", "queue", "kinds"], kinds }),
 
   open: (request) => {
     const endpoints = request.endpoints as string[];
@@ -79,9 +98,10 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       onAsked: ({ by, reason }) => write({ event: "asked", lock: number, by, reason }),
     };
     try {
-      const lock = await client.lock(String(request.name), options);
+      const lock = await take(client, request, options);
+      const first = lock instanceof Lock ? lock : lock.all[0];
       locks.set(number, lock);
-      write({ id: request.id, lock: number, uuid: lock.uuid }, lock.token);
+      write({ id: request.id, lock: number, uuid: first?.uuid }, first?.token);
       return {};
     } catch (error) {
       if (stop.signal.aborted && error === stop.signal.reason) return { error: "cancelled", message: "given up" };
@@ -89,6 +109,16 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     } finally {
       acquiring.delete(request.id);
     }
+  },
+
+  once: async (request) => {
+    let token = 0n;
+    const work = async (lock: Lock) => {
+      token = lock.token;
+      await sleep(Number(request.hold) * 1000);
+    };
+    const ran = await client?.oncePer(String(request.name), Number(request.every), work, given(request, "offset"));
+    return { ran, token: Number(token) };
   },
 
   alive: async (request) => {
@@ -102,7 +132,8 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   check: (request) => {
-    const { lost = null, asked } = lockOf(request);
+    const lock = lockOf(request);
+    const { lost = null, asked } = lock instanceof Lock ? lock : lock.all[0] ?? {};
     return { lost, asked: asked ? { by: asked.by, reason: asked.reason } : null };
   },
 
@@ -154,14 +185,14 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
 
   transaction: (request) => {
     const input = request.input as Input;
-    return { body: transactions[request.step as Step](new Keys("/mutexes/", input.lock), input) };
+    return { body: bodyOf(request.step as Step, keysOf(input), input) };
   },
 
   verdict: (request) => {
     const input = request.input as Input;
-    const keys = new Keys("/mutexes/", input.lock);
-    const { verdict, token, delayed } = judge(request.step as Step, keys, input, request.answer as Answer);
-    return { verdict, token, delayed };
+    const answer = request.answer as Answer;
+    const { verdict, token, delayed, share } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    return { verdict, token, delayed, share };
   },
 };
 

@@ -11,7 +11,8 @@ import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./e
 import type { Gateway, Outcome, Patience } from "./gateway.js";
 import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
 import type { Settings } from "./settings.js";
-import { base64, keysIn, readFields, text } from "./transactions.js";
+import { allOf, claimOf, hasRoom, nobody, watchedFor } from "./shares.js";
+import { keysIn, readFields, text } from "./transactions.js";
 import type { Input, Keys, KeyValue, Step, Ticket } from "./transactions.js";
 import type { Watch } from "./watch.js";
 
@@ -25,6 +26,8 @@ export interface Hold {
   queued: boolean;
   /** A send got no answer: the hold has to be cancelled when it ends. */
   doubt: boolean;
+  /** Whose record it has; 0 is that of the lock. */
+  share: number;
   /** The lock looks after itself from now on. */
   handedOver: () => void;
 }
@@ -34,10 +37,11 @@ type Taken = Omit<Hold, "handedOver">;
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
 const aftermath = 250; // milliseconds for what follows when the time of a call is over
+const maxRivals = 3; // how often a share is claimed at once past others who claim one at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 
 /** Why a lock was refused, as it was read last. */
-interface Refusal { holder: Holder | undefined; waiting: number; delay: Delay | undefined }
+interface Refusal { holder: Holder | undefined; waiting: number; delay: Delay | undefined; holders?: Holder[] }
 
 /** One call: how long it may take, and what it learned from its attempts. */
 class Call {
@@ -71,8 +75,8 @@ class Call {
   /** Who was in the way says more than that etcd fell silent afterwards. */
   failure(lock: string, error: unknown): unknown {
     if (!(error instanceof UnavailableError) || !this.refusal) return error;
-    const { holder, waiting, delay } = this.refusal;
-    return new WaitTimeoutError(lock, holder, waiting, delay, this.#seconds);
+    const { holder, waiting, delay, holders } = this.refusal;
+    return new WaitTimeoutError(lock, holder, waiting, delay, this.#seconds, holders);
   }
 }
 
@@ -110,6 +114,7 @@ class Attempt {
   #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
+  #holders = nobody; // of a lock that several can hold, as they were read last
   #before: string | undefined; // the ticket ahead, empty for the first; undefined: not known
 
   constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, call: Call) {
@@ -118,18 +123,42 @@ class Attempt {
 
   /** Returns undefined if this attempt can no longer succeed, but another one may. */
   async take(): Promise<Taken | undefined> {
-    const began = moment();
-    const step = this.settings.wait === 0 ? "acquire" : "try";
-    const input = this.#input({ fields: this.#record(began) });
-    const r = await this.#send(step, input, began);
-    if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r.token, began, false);
-    if (r.verdict === "unanswered") return this.#mayGoOn(r);
-    this.call.refusal = { holder: this.#read(keysIn(r.body, 0)), waiting: 0, delay: this.#delay(keysIn(r.body, 1)) };
-    if (this.settings.wait === 0) {
-      const { holder, waiting, delay } = await this.#survey(this.call.refusal, true);
-      throw new HeldError(this.k.lock, holder, waiting, delay);
+    const { wait, need } = this.settings;
+    for (let rivals = 0; ; rivals++) {
+      const began = moment();
+      const input = this.#input({ fields: this.#record(began), ...this.#claim(rivals) });
+      const r = await this.#send(wait === 0 ? "acquire" : "try", input, began);
+      if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, false);
+      if (r.verdict === "unanswered") return this.#mayGoOn(r);
+      this.#holders = r.holders ?? nobody;
+      this.call.refusal = this.#refusal(r);
+      const again = r.verdict === "again" && !this.#doubt && (rivals < maxRivals || (wait === 0 && !this.call.isOver));
+      if (!again) break;
+      if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
+    if (wait === 0) {
+      const { holder, waiting, delay, holders } = await this.#survey(this.call.refusal, true);
+      throw new HeldError(this.k.lock, holder, waiting, delay, "", holders);
+    }
+    if (need.kind && this.#doubt) return undefined; // a late claim could stand beside the one that comes in its turn
     return this.#queue();
+  }
+
+  /** What of a lock that several can hold is to be claimed. Readers need no count, only a number of their own. */
+  #claim(rivals = 0): Partial<Input> {
+    const { need } = this.settings;
+    const spread = need.kind === "shared" && rivals > 1 ? Math.floor(Math.random() * 2 ** Math.min(rivals, 6)) : 0;
+    return need.kind ? claimOf(this.#holders, need, spread) : {};
+  }
+
+  /** Why it was refused, as far as that answer says. */
+  #refusal(r: Outcome): Refusal {
+    if (!this.settings.need.kind) {
+      return { holder: this.#read(keysIn(r.body, 0)), waiting: 0, delay: this.#delay(keysIn(r.body, 1)) };
+    }
+    const holders = r.holders ?? nobody;
+    const delay = hasRoom(holders, this.settings.need) ? undefined : holders.delay ?? [...holders.delays.values()][0];
+    return { holder: allOf(holders)[0], waiting: 0, delay, holders: allOf(holders) };
   }
 
   /** Sends what may take the lock. */
@@ -141,7 +170,9 @@ class Attempt {
     return r;
   }
 
-  #input(more: Partial<Input> = {}): Input { return { lock: this.k.lock, uuid: this.#uuid, ...more }; }
+  #input(more: Partial<Input> = {}): Input {
+    return { lock: this.k.lock, uuid: this.#uuid, ...this.settings.need, ...more };
+  }
 
   #record({ wall }: Moment) {
     const { alertAfter, unlockAfter } = this.settings;
@@ -154,13 +185,14 @@ class Attempt {
     return { until: Math.min(most, this.call.lastSend), signal: this.settings.signal, causes: this.call.causes };
   }
 
-  #hold(token: string | undefined, began: Moment, queued: boolean): Taken | undefined {
+  #hold({ token, share }: Outcome, input: Input, began: Moment, queued: boolean): Taken | undefined {
     const { unlockAfter, margin } = this.settings;
     if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
       this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
       return undefined;
     }
-    return { uuid: this.#uuid, token: token ?? "0", began, queued, doubt: this.#doubt };
+    const taken = { token: token ?? "0", share: share ?? input.share ?? 0 };
+    return { uuid: this.#uuid, ...taken, began, queued, doubt: this.#doubt };
   }
 
   /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
@@ -185,11 +217,11 @@ class Attempt {
     const r = await this.gateway.transact("survey", this.k, this.#input(), { until: this.call.answerBy });
     if (r.verdict !== "answered") return refusal;
     const isKnown = counts && (refusal.holder ?? refusal.delay);
-    const holder = isKnown ? refusal.holder : this.#read(keysIn(r.body, 0));
-    const delay = isKnown ? refusal.delay : this.#delay(keysIn(r.body, 1));
-    const waiting = keysIn(r.body, 2).map((kv) => text(kv.key).slice(this.k.queue.length))
-      .filter((ticket) => ticket !== this.#uuid && ticket !== holder?.uuid); // some keep their ticket while they hold
-    return { holder, waiting: waiting.length, delay };
+    const known = isKnown ? refusal : this.#refusal(r);
+    const waiting = keysIn(r.body, this.settings.need.kind ? 3 : 2)
+      .map((kv) => text(kv.key).slice(this.k.queue.length))
+      .filter((ticket) => ticket !== this.#uuid && ticket !== known.holder?.uuid); // some keep their ticket as holders
+    return { ...known, waiting: waiting.length };
   }
 
   async #queue(): Promise<Taken | undefined> {
@@ -242,7 +274,7 @@ class Attempt {
     for (;;) {
       const r = await this.#look();
       if (r.restore) await this.#restoreTail(r.restore);
-      if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? moment(), true);
+      if (r.verdict === "held_by_earlier_send") return this.#hold(r, {} as Input, this.#doubtful ?? moment(), true);
       if (r.verdict === "lost") return undefined;
       this.settings.signal?.throwIfAborted();
       if (r.error instanceof RefusedError) throw r.error;
@@ -266,14 +298,14 @@ class Attempt {
     const input = this.#input({ position: this.#position, before: this.#before });
     const step = this.#before === undefined ? "scan" : "look";
     const r = await this.gateway.transact(step, this.k, input, this.#patience());
-    if (r.verdict !== "unanswered") this.#before = r.before;
+    if (r.verdict !== "unanswered") [this.#before, this.#holders] = [r.before, r.holders ?? nobody];
     return r;
   }
 
   async #giveUp(): Promise<never> {
-    const nobody = { holder: undefined, waiting: 0, delay: undefined };
-    const { holder, waiting, delay } = await this.#survey(this.call.refusal ?? nobody, false);
-    throw new WaitTimeoutError(this.k.lock, holder, waiting, delay, this.settings.wait / 1000);
+    const unknown = { holder: undefined, waiting: 0, delay: undefined };
+    const { holder, waiting, delay, holders } = await this.#survey(this.call.refusal ?? unknown, false);
+    throw new WaitTimeoutError(this.k.lock, holder, waiting, delay, this.settings.wait / 1000, holders);
   }
 
   #restoreTail(older: Ticket) {
@@ -282,20 +314,19 @@ class Attempt {
 
   async #turn(): Promise<Taken | "again" | undefined> {
     const began = moment();
-    const input = this.#input({ position: this.#position, fields: this.#record(began) });
+    const input = this.#input({ position: this.#position, fields: this.#record(began), ...this.#claim() });
     const r = await this.#send("turn", input, began);
     if (r.doubt) this.#doubtful ??= began;
-    if (r.verdict === "held") return this.#hold(r.token, began, true);
-    if (r.verdict === "held_by_earlier_send") return this.#hold(r.token, this.#doubtful ?? began, true);
+    if (r.verdict === "held") return this.#hold(r, input, began, true);
+    if (r.verdict === "held_by_earlier_send") return this.#hold(r, input, this.#doubtful ?? began, true);
     if (r.error instanceof RefusedError) throw r.error;
     return r.verdict === "again" ? "again" : undefined; // the times of an unanswered turn are too old to send it again
   }
 
   /** Watches for the deletion of a key, and of my ticket. */
   async #watch(key: string): Promise<Watch | undefined> {
-    const gone = [key, this.k.ticket(this.#uuid)].map((key) => ({ key: base64(key), filters: ["NOPUT"] }));
     try {
-      return await this.gateway.watch(gone, this.#patience());
+      return await this.gateway.watch(watchedFor(this.k, this.#input(), key), this.#patience());
     } catch (error) {
       if (error instanceof RefusedError) throw error;
       await sleep(100 + 400 * Math.random());

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Gateway, Outcome, Patience } from "./gateway.js";
+import { shareName } from "./kinds.js";
 import { visible } from "./record.js";
 import { Keys, type Input } from "./transactions.js";
 
@@ -88,6 +89,11 @@ async function cancel(gateway: Gateway, k: Keys, input: Input, patience: Patienc
   const send = (lease: string) => gateway.transact("cancel", k, { ...input, lease }, patience);
   const done = await withTombstone(gateway, patience, send);
   if (done.verdict === "withdraw") await gateway.transact("withdraw", k, input, patience);
+  if (done.share !== undefined) {
+    const lock = shareName(input.lock, done.share);
+    const record = await gateway.transact("withdraw", new Keys(k.prefix, lock), { lock, uuid: input.uuid }, patience);
+    if (record.error) return false;
+  }
   return done.verdict === "cancelled";
 }
 

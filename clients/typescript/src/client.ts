@@ -4,10 +4,13 @@ import { acquire } from "./acquire.js";
 import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
+import { attributesOf, needOf, shareName, type KindOptions } from "./kinds.js";
 import { Lock } from "./lock.js";
-import type { Members } from "./record.js";
-import { settle, type LockOptions } from "./settings.js";
-import { Keys } from "./transactions.js";
+import { takePeriod } from "./periods.js";
+import { readRecord, type Attributes, type Facts, type Holder, type Members } from "./record.js";
+import { settle, type LockOptions, type Settings } from "./settings.js";
+import { takeAll, type Locks } from "./together.js";
+import { Keys, keysIn, readFields } from "./transactions.js";
 
 /** Options of all locks of a client. */
 export interface ClientOptions {
@@ -32,6 +35,19 @@ export interface ClientOptions {
   releaseAtExit?: boolean;
 }
 
+/** Options of locks that one holds. */
+export type SoleOptions = Omit<LockOptions, keyof KindOptions>;
+
+/** Options of a leader. */
+export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "unlockAfter" | "heartbeat"> {
+  /** Seconds that the leadership outlasts the last sign of life. Default 60. */
+  life?: number;
+  /** Where others reach this process, see {@link Client.leader}. */
+  address?: string;
+  /** Called before each sign of life. While it resolves to nothing true, none is given. */
+  check?: () => unknown;
+}
+
 /** Takes locks. One client serves a whole process; it has no connection that would have to be closed. */
 export class Client {
   readonly #gateway: Gateway;
@@ -54,11 +70,58 @@ export class Client {
    * RefusedError, an UnavailableError, or the reason of `options.signal`. Release it, or take it with `await using`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
-    const { purpose, attributes = {} } = options;
-    const facts = { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes };
+    const need = needOf(name, options);
+    return this.#lock(name, settle(options, need), this.#facts(options, attributesOf(need)));
+  }
+
+  #facts({ purpose, attributes = {} }: Pick<LockOptions, "purpose" | "attributes">, more: Attributes = {}): Facts {
+    return { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes: { ...more, ...attributes } };
+  }
+
+  async #lock(name: string, settings: Settings, facts: Facts): Promise<Lock> {
+    const keys = new Keys(this.#prefix, name);
+    const hold = await acquire(this.#gateway, keys, settings, facts);
+    return Lock.of(this.#gateway, new Keys(this.#prefix, shareName(name, hold.share)), settings, hold);
+  }
+
+  /** Takes several locks, all or none: in one transaction, or else in the order of their names. */
+  lockAll(names: readonly string[], options: SoleOptions = {}): Promise<Locks> {
+    return takeAll(this.#gateway, this.#prefix, names, settle(options), this.#facts(options));
+  }
+
+  /**
+   * Runs `work` under the lock once in each period of so many seconds over all replicas, and resolves to whether this
+   * call did. Periods are multiples of `every` since 1970 in UTC, later by `offset`. false: the period is taken.
+   * Rejects with a HeldError if somebody holds the lock: then the period is not used up. Otherwise it is when `work`
+   * begins.
+   */
+  async oncePer(
+    name: string, every: number, work: (lock: Lock) => unknown, options: SoleOptions & { offset?: number } = {},
+  ): Promise<boolean> {
     const keys = new Keys(this.#prefix, name);
     const settings = settle(options);
-    return Lock.of(this.#gateway, keys, settings, await acquire(this.#gateway, keys, settings, facts));
+    const facts = this.#facts(options);
+    const hold = await takePeriod(this.#gateway, keys, settings, facts, every, options.offset ?? 0);
+    if (!hold) return false;
+    await under(Lock.of(this.#gateway, keys, settings, hold), work);
+    return true;
+  }
+
+  /** Waits until this process leads. The lock is kept alive until it is released: that resigns. */
+  campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
+    const { life = 60, address, check = () => true, ...rest } = options;
+    const settings = settle({ ...rest, alertAfter: life, unlockAfter: life });
+    return this.#lock(name, { ...settings, check }, this.#facts(options, address === undefined ? {} : { address }));
+  }
+
+  /** Who leads: its record has its `address`. undefined if nobody does. */
+  async leader(name: string): Promise<Holder | undefined> {
+    const keys = new Keys(this.#prefix, name);
+    const patience = { until: performance.now() + this.#gateway.timeout * 1000 };
+    const r = await this.#gateway.transact("survey", keys, { lock: name, uuid: "" }, patience);
+    if (r.error) throw r.error;
+    const { fields, token, uuid } = readFields(keys, keysIn(r.body, 0));
+    return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
   }
 
   /**
@@ -69,15 +132,19 @@ export class Client {
   with<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   async with<T>(name: string, ...rest: unknown[]): Promise<T> {
     const work = rest.pop() as (lock: Lock) => T | Promise<T>;
-    const lock = await this.lock(name, rest[0] as LockOptions | undefined);
-    let result: T;
-    try {
-      result = await work(lock);
-    } catch (error) {
-      await lock.release().catch(() => undefined);
-      throw lock.lost && error instanceof Error && error.name === "AbortError" ? lock.signal.reason : error;
-    }
-    await lock.release();
-    return result;
+    return under(await this.lock(name, rest[0] as LockOptions | undefined), work);
   }
+}
+
+/** Runs work while the lock is held, and releases it. */
+async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  let result: T;
+  try {
+    result = await work(lock);
+  } catch (error) {
+    await lock.release().catch(() => undefined);
+    throw lock.lost && error instanceof Error && error.name === "AbortError" ? lock.signal.reason : error;
+  }
+  await lock.release();
+  return result;
 }

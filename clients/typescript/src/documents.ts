@@ -22,6 +22,8 @@ export interface Delay {
   hostname?: string;
   /** When the delay ends, by the clock of whoever ended the hold. */
   until?: Date;
+  /** Of a semaphore: how many permits it keeps; all of them if that is not known. */
+  permits?: number;
 }
 
 const maxNote = 2048;
@@ -56,12 +58,14 @@ export function readEnding(value: Buffer, token: string | undefined): Ending | u
 /** Reads the delay of a lock. @internal */
 export function readDelay(value: Buffer, lock: string): Delay {
   const document = value.length <= maxDelay ? parse(value) : {};
-  const { at, seconds } = document;
+  const { at, seconds = 0, permits } = document;
   const texts = readTexts(document, ["owner", "hostname"]);
-  const isReadable = texts && document.lock === lock && isTime(at) && Number.isSafeInteger(seconds);
+  const areWhole = [seconds, permits ?? 1].every((number) => Number.isSafeInteger(number));
+  const isReadable = texts && document.lock === lock && isTime(at) && areWhole;
   if (!isReadable) return {};
   const until = isGiven(at) && new Date(dateOf(at).getTime() + Number(seconds) * 1000);
-  return { ...texts, ...(until && !isNaN(until.getTime()) && { until }) };
+  const kept = Math.max(Number(permits ?? 1), 1);
+  return { ...texts, ...(until && !isNaN(until.getTime()) && { until }), permits: kept };
 }
 
 /** A lock delay in words. */

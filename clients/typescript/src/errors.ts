@@ -17,14 +17,20 @@ export class HeldError extends MutexError {
   readonly waiting: number;
   /** The lock delay that keeps the lock back although nobody holds it. */
   readonly delay: Delay | undefined;
+  /** All holders of a semaphore or a read-write lock, the oldest first. */
+  readonly holders: readonly Holder[];
 
-  constructor(lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, prefix = "") {
+  constructor(
+    lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, prefix = "",
+    holders: readonly Holder[] = holder ? [holder] : [],
+  ) {
     const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
     super(prefix + (holder
-      ? `lock ${plain(lock)} is held by ${describe(holder)}`
+      ? `lock ${plain(lock)} is held by ${describe(holder)}` +
+        (holders.length > 1 ? ` and ${holders.length - 1} more` : "")
       : `nobody holds lock ${plain(lock)}${delay ? `, but there is ${describeDelay(delay)}` : ""}`) +
       (waiting || !(holder ?? delay) ? `; ${queue}` : ""));
-    [this.lock, this.holder, this.waiting, this.delay] = [lock, holder, waiting, delay];
+    [this.lock, this.holder, this.waiting, this.delay, this.holders] = [lock, holder, waiting, delay, holders];
   }
 }
 
@@ -34,8 +40,9 @@ export class WaitTimeoutError extends HeldError {
 
   constructor(
     lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, seconds: number,
+    holders?: readonly Holder[],
   ) {
-    super(lock, holder, waiting, delay, `gave up after ${seconds} s: `);
+    super(lock, holder, waiting, delay, `gave up after ${seconds} s: `, holders);
   }
 }
 

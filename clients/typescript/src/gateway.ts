@@ -7,7 +7,8 @@ import { Causes, parseEndpoint } from "./endpoint.js";
 import { RefusedError, UnavailableError } from "./errors.js";
 import { atExit } from "./exit.js";
 import { asText } from "./record.js";
-import { errorIn, judge, judgeFault, transactions } from "./transactions.js";
+import { bodyOf, verdictOf } from "./shares.js";
+import { errorIn, judgeFault } from "./transactions.js";
 import type { Answer, Input, Keys, Step, TxnAnswer, Verdict } from "./transactions.js";
 import { reasonOf, Transport, UnsentError, UntrustedError, type Files } from "./transport.js";
 import { Watch } from "./watch.js";
@@ -76,9 +77,9 @@ export class Gateway {
 
   /** Sends a transaction until its outcome is known. */
   transact(step: Step, k: Keys, input: Input, patience: Patience): Promise<Outcome> {
-    const body = JSON.stringify(transactions[step](k, input));
+    const body = JSON.stringify(bodyOf(step, k, input));
     return this.#send("/v3/kv/txn", body, patience, (answer, unanswered) =>
-      judge(step, k, { ...input, unanswered }, answer));
+      verdictOf(step, k, { ...input, unanswered }, answer));
   }
 
   /** Sends any other request until it is answered. It belongs to a step whose errors have a meaning of their own. */

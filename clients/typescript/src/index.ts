@@ -2,10 +2,12 @@
 
 import "./node.js"; // first: it refuses to run on a Node that is too old
 
-export { Client, type ClientOptions } from "./client.js";
+export { Client, type ClientOptions, type LeaderOptions, type SoleOptions } from "./client.js";
 export type { Delay } from "./documents.js";
 export { HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 export type { Reason } from "./errors.js";
+export type { KindOptions } from "./kinds.js";
 export { Lock } from "./lock.js";
 export type { Attributes, Holder } from "./record.js";
 export type { LockOptions, Request } from "./settings.js";
+export { Locks } from "./together.js";

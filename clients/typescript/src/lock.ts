@@ -78,6 +78,7 @@ export class Lock {
     this.#arm();
     setTimeout(() => void this.#follow(), watchAfter).unref();
     if (settings.heartbeat) void this.#beat();
+    if (settings.check) void this.#lead(settings.check);
   }
 
   /** Why the lock is lost; undefined while it is held, and after a release. It looks at the clock. */
@@ -129,7 +130,8 @@ export class Lock {
     const now = moment();
     const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // never back
     const beat = progress === undefined;
-    const unlockAt = beat ? Math.min(wall + unlockAfter, began.wall + heartbeat) : wall + unlockAfter;
+    const most = heartbeat ? began.wall + heartbeat : Infinity;
+    const unlockAt = beat ? Math.min(wall + unlockAfter, most) : wall + unlockAfter;
     if (!beat) [this.#progress, this.#alertTarget] = [progress, wall + alertAfter];
     const alertAt = Math.max(Math.min(this.#alertTarget, unlockAt), this.#alertGranted);
     const fields = {
@@ -196,6 +198,30 @@ export class Lock {
       await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
       if (this.#isOver()) return;
       failed = await this.#inTurn(() => this.#extend(undefined)).then(() => false, () => true);
+    }
+  }
+
+  /** Gives a sign of life each third of the life of a leader, while it can work. */
+  async #lead(check: () => unknown) {
+    let failed = false;
+    while (!this.#isOver()) {
+      const third = this.#durations.unlockAfter / 3;
+      await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
+      if (this.#isOver()) return;
+      const live = async () => { if (await check()) await this.#inTurn(() => this.#extend(this.#progress)); };
+      failed = await live().then(() => false, () => true);
+    }
+  }
+
+  /** Has the next extension say which lock keeps the holder from working. @internal */
+  waitsFor(name: string) { this.#progress = `waits for lock ${plain(name)}`; }
+
+  /** Extends the lock while its caller waits for others. @internal */
+  async keep(done: AbortSignal) {
+    const over = () => done.aborted || this.#isOver();
+    while (!over()) {
+      await sleep(Math.min(this.#durations.unlockAfter / 4, 2000), undefined, { ref: false });
+      if (!over()) await this.#inTurn(() => this.#extend(undefined)).catch(() => undefined);
     }
   }
 

@@ -136,6 +136,10 @@ export interface Holder {
   alertAt?: Date;
   /** After this, an unlocker may remove the lock. */
   unlockAt?: Date;
+  /** Of a leader: where others reach it. */
+  address?: string;
+  /** Of a semaphore: how many permits it has, as it wrote that; one without it. */
+  permits?: string;
 }
 
 /** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. @internal */
@@ -157,6 +161,7 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
     uuid: own.get("uuid")?.toString(), token, owner: text("owner"), hostname: text("hostname"),
     pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: time(text("locked_at")),
     alertAt: time(own.get("alert_at")?.toString()), unlockAt: time(own.get("auto_unlock_at")?.toString()),
+    address: text("address"), permits: text("permits"),
   };
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
 }

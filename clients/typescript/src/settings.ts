@@ -2,6 +2,7 @@
 
 import type { LostError } from "./errors.js";
 import { RefusedError } from "./errors.js";
+import type { KindOptions, Need } from "./kinds.js";
 import type { Attributes } from "./record.js";
 
 declare global {
@@ -14,7 +15,7 @@ declare global {
 }
 
 /** Options of one lock. Durations are in seconds. */
-export interface LockOptions {
+export interface LockOptions extends KindOptions {
   /** How long to wait for the lock: 0 tries once. Without it there is no limit. */
   wait?: number | undefined;
   /** Gives the wait up when it fires. The lock, once held, does not depend on it. */
@@ -57,16 +58,19 @@ export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "
   wait: number;
   /** For how long the heartbeat goes on, in milliseconds; 0 without one. */
   heartbeat: number;
+  need: Need;
+  /** Of a leader: whether it can work. */
+  check?: (() => unknown) | undefined;
 }
 
 const tenYears = 10 * 365 * 86400;
 
 /** Checks the options and fills in the defaults. */
-export function settle(options: LockOptions): Settings {
+export function settle(options: LockOptions, need: Need = {}): Settings {
   const { wait = Infinity, heartbeat = false } = options;
   if (typeof wait !== "number" || !(wait >= 0)) throw new RefusedError(`wait is ${wait}, it must be 0 or more seconds`);
   const most = heartbeat === true ? 3600 : heartbeat === false ? 0 : duration("heartbeat", heartbeat) ?? 0;
-  return { ...options, ...durations(options, most), wait: wait * 1000, heartbeat: most * 1000 };
+  return { ...options, ...durations(options, most), wait: wait * 1000, heartbeat: most * 1000, need };
 }
 
 /** Checks the durations of a hold. `heartbeat` is in seconds, 0 without one. */

@@ -2,6 +2,7 @@
 
 import { readEnding, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
+import type { Holders } from "./kinds.js";
 import { segment, type Field } from "./record.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
@@ -50,6 +51,17 @@ export interface Input {
   seen?: string;
   /** An earlier send of the same transaction got no answer. */
   unanswered?: boolean;
+  /** What is wanted of a lock that several can hold. */
+  kind?: "semaphore" | "shared" | "exclusive";
+  limit?: number;
+  weight?: number;
+  /** Whose record is claimed, 0 for that of the lock, by a count at this revision. */
+  share?: number;
+  counted?: string;
+  /** Several locks that are taken together. */
+  locks?: Input[];
+  /** The value of a period that is taken. */
+  taken?: string;
 }
 
 /** What an answer means, and what it says. */
@@ -73,6 +85,9 @@ export interface Verdict {
   /** The key whose deletion is waited for. */
   watch?: string;
   restore?: Ticket;
+  /** The share whose record is mine, 0 for that of the lock. */
+  share?: number | undefined;
+  holders?: Holders;
   older?: Ticket | null;
 }
 
@@ -96,6 +111,7 @@ export class Keys {
   get tail() { return this.queue + ".tail"; }
   cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
   history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
+  get period() { return `${this.prefix}.periods/${segment(this.lock)}`; }
   get delay() { return `${this.prefix}.delays/${segment(this.lock)}`; }
   /** The range of the record's keys. */
   get all() { return { key: base64(this.record), range_end: base64(endOf(this.record)) }; }
@@ -109,7 +125,7 @@ export const text = (value: string | undefined) => Buffer.from(value ?? "", "bas
 /** The end of the range of a prefix that ends with "/": "0" is the byte after it. */
 const endOf = (prefix: string) => prefix.slice(0, -1) + "0";
 
-const created = (key: string, revision = "0") =>
+export const created = (key: string, revision = "0") =>
   ({ key: base64(key), target: "CREATE", result: "EQUAL", create_revision: revision });
 const valued = (key: string, value: string, result = "EQUAL") =>
   ({ key: base64(key), target: "VALUE", result, value: base64(value) });
@@ -122,23 +138,24 @@ const replace = (key: string, value: string, lease?: string) => {
   const { request_put } = put(key, value, lease);
   return { request_put: { ...request_put, prev_kv: true } };
 };
-const get = (key: string) => ({ request_range: { key: base64(key) } });
+export const get = (key: string) => ({ request_range: { key: base64(key) } });
 const remove = (key: string) => ({ request_delete_range: { key: base64(key) } });
 const removeAll = (k: Keys) => ({ request_delete_range: k.all });
-const readAll = (k: Keys) => ({ request_range: k.all });
-const newest = (k: Keys, limit: string, below?: string) => ({
+export const readAll = (k: Keys) => ({ request_range: k.all });
+export const newest = (k: Keys, limit: string, below?: string) => ({
   request_range: {
     ...k.tickets, limit, sort_order: "DESCEND", sort_target: "CREATE",
     ...(below && { max_create_revision: String(BigInt(below) - 1n) }),
   },
 });
-const record = (k: Keys, i: Input) => Object.entries(i.fields ?? {}).map(([name, value]) => put(k.field(name), value));
+export const record = (k: Keys, i: Input) =>
+  Object.entries(i.fields ?? {}).map(([name, value]) => put(k.field(name), value));
 const held = (k: Keys, i: Input) => [valued(k.field("uuid"), i.uuid), created(k.field("uuid"), i.token)];
 const free = (k: Keys) => created(k.field("uuid"));
 const undelayed = (k: Keys) => created(k.delay);
-const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
-const tombstone = (k: Keys, i: Input) => put(k.cancelled(i.uuid), i.lock, i.lease);
-const dequeue = (k: Keys, i: Input) => [
+export const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
+export const tombstone = (k: Keys, i: Input) => put(k.cancelled(i.uuid), i.lock, i.lease);
+export const dequeue = (k: Keys, i: Input) => [
   remove(k.ticket(i.uuid)),
   { request_txn: { compare: [valued(k.tail, i.uuid)], success: [remove(k.tail)] } },
 ];
@@ -218,6 +235,29 @@ export const transactions = {
     compare: [created(k.tail), ...(i.older ? [created(k.ticket(i.older.ticket), i.older.create_revision)] : [])],
     success: i.older ? [tailTo(k, i.older)] : [],
   }),
+  /** Takes several locks, all or none. */
+  acquire_all: (k: Keys, { locks = [] }: Input) => {
+    const all = locks.map((one) => transactions.acquire(new Keys(k.prefix, one.lock), one));
+    return {
+      compare: all.flatMap(({ compare }) => compare), success: all.flatMap(({ success }) => success),
+      failure: all.flatMap(({ failure }) => failure),
+    };
+  },
+  /** Reads which period was taken last, and what time it is for the unlockers. */
+  read_period: (k: Keys) => {
+    const unlockers = `${k.prefix}.unlockers/`;
+    const clocks = { key: base64(unlockers), range_end: base64(endOf(unlockers)), limit: "100" };
+    return { success: [get(k.period), { request_range: clocks }] };
+  },
+  acquire_once: (k: Keys, i: Input) => {
+    const { compare, success, failure } = transactions.acquire(k, i);
+    return {
+      compare: [...compare, unchanged(k.period, i.seen ?? "0")],
+      success: [...success, put(k.period, i.taken ?? "")], failure: [...failure, get(k.period)],
+    };
+  },
+  /** Finds out whether a send that got no answer took the lock. No later one can. */
+  settle: (k: Keys, i: Input) => ({ success: [tombstone(k, i), readAll(k), get(k.history(i.uuid))] }),
   /** Reads who holds the lock, what delays it, and the names of the tickets. */
   survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), { request_range: { ...k.tickets, keys_only: true } }] }),
 };
@@ -289,7 +329,7 @@ export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: 
   return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
 }
 
-type Meaning = (k: Keys, i: Input, answer: TxnAnswer) => Verdict;
+export type Meaning = (k: Keys, i: Input, answer: TxnAnswer) => Verdict;
 
 const taken: Meaning = (k, i, answer) => {
   if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
@@ -322,7 +362,7 @@ const given = (n: number): Meaning => (k, i, answer) => {
   return byEarlierSend ? { verdict: "released" } : end;
 };
 
-const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
+export const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
   ({ ticket: text(key).slice(k.queue.length), create_revision, ...(lease && { lease }) });
 
 const joined: Meaning = (_, __, answer) => {
@@ -387,4 +427,23 @@ const meanings: Record<Step, Meaning> = {
   leave_as_tail: (_, __, answer) => ({ verdict: answer.succeeded ? "left" : "again" }),
   restore_tail: () => ({ verdict: "again" }),
   survey: () => ({ verdict: "answered" }),
+  acquire_all: (k, { locks = [] }, answer) => {
+    if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
+    const each = locks.map((one, n) => {
+      const responses = answer.responses?.slice(2 * n) ?? [];
+      return taken(new Keys(k.prefix, one.lock), one, { ...answer, responses });
+    });
+    const refused = each.filter(({ verdict }) => verdict === "refused");
+    return refused.find(({ holder }) => holder) ?? refused[0] ?? each[0] ?? { verdict: "refused" };
+  },
+  read_period: () => ({ verdict: "answered" }),
+  acquire_once: (k, i, answer) => {
+    const verdict = taken(k, i, answer);
+    const seen = keysIn(answer, 2)[0]?.mod_revision ?? "0";
+    return verdict.verdict === "refused" && seen !== (i.seen ?? "0") ? { verdict: "again" } : verdict;
+  },
+  settle: (k, i, answer) => {
+    const { uuid, token } = readFields(k, keysIn(answer, 1));
+    return uuid === i.uuid ? { verdict: "held_by_earlier_send", token: String(token) } : { verdict: "again" };
+  },
 };

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
 import { RefusedError } from "../src/index.js";
 import { fields, formatTime, nameOf, parseTime, readRecord, reserved, segment } from "../src/record.js";
-import { judge, judgeFault, Keys, transactions, type Answer, type Input, type Step } from "../src/transactions.js";
+import { bodyOf, verdictOf } from "../src/shares.js";
+import { judgeFault, Keys, type Answer, type Input, type Step } from "../src/transactions.js";
 
 const protocol = process.env.PROTOCOL ?? join(__dirname, "..", "..", "..", "..", "docs", "protocol");
 const read = (file: string): unknown => JSON.parse(readFileSync(join(protocol, file), "utf8"));
@@ -109,13 +110,15 @@ test("transactions have exactly the bodies, and answers the meaning, that the pr
     transactions: (Case & { step: Step; input: Input; body: object })[];
     verdicts: (Case & { step: Step; input: Input; answer: Answer; verdict: string; doubt?: boolean })[];
   };
-  for (const c of all.transactions) {
+  const kinds = read("kinds.json") as typeof all;
+  const keysOf = (input: Input) => new Keys(all.prefix, input.locks?.[0]?.lock ?? input.lock);
+  for (const c of [...all.transactions, ...kinds.transactions]) {
     const { step, input, about } = c;
-    const body = transactions[step](new Keys(all.prefix, input.lock), input);
+    const body = bodyOf(step, keysOf(input), input);
     assert.deepEqual(JSON.parse(JSON.stringify(body)), c.body, about);
   }
-  for (const { about, step, input, answer, ...want } of all.verdicts) {
-    const got: Record<string, unknown> = { ...judge(step, new Keys(all.prefix, input.lock), input, answer) };
+  for (const { about, step, input, answer, ...want } of [...all.verdicts, ...kinds.verdicts]) {
+    const got: Record<string, unknown> = { ...verdictOf(step, keysOf(input), input, answer) };
     for (const [name, value] of Object.entries(want)) assert.deepEqual(got[name], value, `${step}: ${about}: ${name}`);
   }
   assert.ok(all.transactions.length > 20 && all.verdicts.length > 100);

@@ -163,7 +163,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Look: row.Display,
 		Purpose: row.Purpose, Host: locks.HostPID(row.Hostname, row.PID),
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Do: "Force unlock " + text.Visible(row.Name), Kept: "the history"}}
+			Hold: row.UUID, Do: "Force unlock " + h.site.Named(row.Name), Kept: "the history"}}
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}

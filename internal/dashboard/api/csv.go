@@ -68,17 +68,22 @@ func (a *API) ServeTimeline(r *site.Request) (site.Answer, error) {
 				if err != nil {
 					return err
 				}
-				i := &past.All[n]
-				kind, hold, ended := "hold", i.ID, i.Ended
-				if i.Wait {
-					kind, hold, ended = "wait", "", waitEnded(i)
-				}
-				line = appendCells(line[:0], i.Cluster, i.Lock, i.Name, kind, i.Owner, i.Host, phrase.Known(i.PID),
-					hold, phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), ended)
+				line = appendCells(line[:0], intervalCells(&past.All[n])...)
 				_, err = w.Write(line)
 			}
 			return err
 		}}, nil
+}
+
+func intervalCells(i *intervals.Interval) []string {
+	cells := []string{i.Cluster, i.Lock, i.Name, "hold", i.Owner, i.Host, phrase.Known(i.PID), i.ID,
+		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), i.Ended}
+	if i.Wait {
+		cells[3] = "wait"
+		cells[7] = "" // a ticket is no hold
+		cells[12] = waitEnded(i)
+	}
+	return cells
 }
 
 // waitEnded is how a wait ended; empty while it lasts.

@@ -185,7 +185,6 @@ func (p *Picture) fill(plan Plan) {
 }
 
 func (l *Lane) fill(of Span, narrow float64) (bars int) {
-	l.Rows, l.Lines, l.Beyond = nil, nil, nil
 	var rows, lines, beyond stack
 	rows.most = MaxRows
 	lines.most = MaxLines
@@ -197,7 +196,9 @@ func (l *Lane) fill(of Span, narrow float64) (bars int) {
 			beyond.crowd(bar, narrow)
 		}
 	}
-	l.Rows, l.Lines = rows.rows, lines.rows
+	l.Rows = rows.rows
+	l.Lines = lines.rows
+	l.Beyond = nil
 	if len(beyond.rows) > 0 {
 		l.Beyond = beyond.rows[0]
 	}

@@ -79,7 +79,7 @@ type pastView struct {
 	Word        string // how it ended
 	Name        string
 	URL         string
-	Cluster     string // where there are several
+	Cluster     *clusterMark // where there are several
 	Owner, Host string
 	Purpose     string
 	Began       *phrase.Moment
@@ -129,7 +129,7 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 		hold := &found.List[i]
 		view := p.pastView(hold.Ending, r.At(hold.Cluster))
 		view.URL = p.site.URLs.In(hold.Cluster).Lock(hold.Lock, hold.HistoryID())
-		view.Cluster = p.clusterOf(r, hold.Cluster)
+		view.Cluster = p.markIn(r, hold.Cluster)
 		v.Endings = append(v.Endings, view)
 	}
 	for _, part := range r.Each() {
@@ -138,7 +138,7 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 			v.Since = v.Viewpoint.Since(since)
 		}
 		if len(asked.Query.Terms) == 0 {
-			v.Endings = withGaps(v.Endings, p.clusterOf(r, part.Site.URLs.Cluster), gaps, asked.After.At, found.Next.At)
+			v.Endings = withGaps(v.Endings, p.markIn(r, part.Site.URLs.Cluster), gaps, asked.After.At, found.Next.At)
 		}
 	}
 	if found.Next != (history.Cursor{}) {
@@ -148,7 +148,7 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, cluster string, gaps []history.Gap, newest, oldest time.Time) []pastView {
+func withGaps(list []pastView, cluster *clusterMark, gaps []history.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
 			list = append(list, pastView{Gap: true, Cluster: cluster, From: phrase.UTC(g.From),
@@ -176,7 +176,7 @@ type actionView struct {
 	Agent          string // the person's program
 	What           string
 	Name, URL      string
-	Cluster        string // where there are several
+	Cluster        *clusterMark // where there are several
 	Holder         string
 	Reason, Ticket string
 	Result         string
@@ -205,7 +205,7 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
 			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
-			What:  actionWords(a.Action), Cluster: p.clusterOf(r, a.Cluster),
+			What:  actionWords(a.Action), Cluster: p.markIn(r, a.Cluster),
 			Name:   text.Clip(a.Lock, site.MaxNameShown),
 			URL:    p.site.URLs.In(a.Cluster).Lock(a.Lock, hold.HistoryID()),
 			Holder: text.Clip(a.Holder, 2*site.MaxLineShown),

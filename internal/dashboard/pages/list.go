@@ -136,8 +136,11 @@ type (
 	chip     struct{ Text, Remove string }
 	choice   struct{ Text, URL string }
 	lockLink struct{ Name, URL string }
-	column   struct{ Title, URL, Aria string }
-	toggle   struct {
+	column   struct {
+		Title, URL, Aria string
+		Of               []column // what one can sort by, where that is not one thing
+	}
+	toggle struct {
 		Text, URL string
 		On        bool
 	}

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,10 +30,7 @@ type rowView struct {
 	OwnerURL  string
 	Host      string
 	HostURL   string
-	Held      *phrase.Moment
-	Alert     *phrase.Moment
-	Late      bool // the alert is past
-	Unlock    *phrase.Moment
+	Hold      holdView
 	Waiters   string
 	Longest   *phrase.Moment
 	Share     string // what the holder has of a lock that several can hold
@@ -55,14 +53,12 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
-		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
-		Unlock: at.Unlock(r.UnlockAt()), Waiters: "–", Longest: at.Lasting(r.Longest),
+		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: r.Share.Words(), Clock: clockOff(r.Verdict().ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.Display != locks.Held && !r.Verdict().AlertAt.IsZero() && !r.Verdict().AlertAt.After(at.AsOf)
 	v.cutName(r.Share != nil)
 	if r.Owner != "" {
 		v.OwnerURL = l.link(p.site.URLs,
@@ -157,7 +153,7 @@ func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) tabl
 		t.Rows[i].URL = at.urls.LockFrom(row.Name, row.UUID, view)
 		if r.Several() {
 			t.Rows[i].Away = at.point.Stale
-			t.Rows[i].Extra = append(t.Rows[i].Extra, extra{Title: "cluster", Text: at.cluster})
+			t.Rows[i].Extra = append(t.Rows[i].Extra, extra{Title: "cluster", Cluster: &at.cluster})
 		}
 	}
 	return t
@@ -168,30 +164,47 @@ type look struct {
 	caller  access.Caller
 	point   phrase.Viewpoint
 	urls    site.URLs
-	cluster string // for people, where there are several
+	cluster clusterMark
 }
+
+// clusterMark is a cluster as it stands beside what belongs to it, where there are several.
+type clusterMark struct{ Label, Colour string }
 
 func (p *Pages) lookAt(r *site.Request, cluster string) *look {
 	part := r
 	if r.Several() {
 		part, _ = r.Part(cluster)
 	}
-	return &look{part.Caller, part.Viewpoint(), part.Site.URLs, part.Site.Config.Cluster.Shown()}
+	return &look{part.Caller, part.Viewpoint(), part.Site.URLs, markOf(part)}
+}
+
+func markOf(part *site.Request) clusterMark {
+	c := part.Site.Config.Cluster
+	return clusterMark{c.Shown(), site.ColourOf(c)}
 }
 
 // clusterOf is a cluster for people; empty where there is only one.
 func (p *Pages) clusterOf(r *site.Request, cluster string) string {
-	if !r.Several() {
-		return ""
+	if mark := p.markIn(r, cluster); mark != nil {
+		return mark.Label
 	}
-	return p.lookAt(r, cluster).cluster
+	return ""
+}
+
+// markIn is the mark of a cluster; nil where there is only one.
+func (p *Pages) markIn(r *site.Request, cluster string) *clusterMark {
+	if !r.Several() {
+		return nil
+	}
+	return &p.lookAt(r, cluster).cluster
 }
 
 // extra is a cell of a column that was asked for.
 type extra struct {
-	Title string
-	Text  string
-	Time  *phrase.Moment
+	Title   string
+	Text    string
+	Time    *phrase.Moment
+	Cluster *clusterMark
 }
 
 // extraColumns are the columns that a list can have on top of its own.
@@ -252,26 +265,37 @@ func toggled(cols []string, name string) []string {
 	return parseColumns(strings.Join(append(slices.Clone(cols), name), ","))
 }
 
-// columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
+// columns are the heads of the table; each is a link that sorts by it, and the other way round the second time. A hold
+// is one column, by whose three times one can sort.
 func (p *Pages) columns(l ListRequest) []column {
-	columns := []struct{ title, by string }{
-		{"State", "urgency"}, {"Lock", "name"}, {"Owner", "owner"}, {"Host:pid", "host"}, {"Held", "held"},
-		{"Alert", "alert"}, {"Auto-unlock", "unlock"}, {"Waiting", "waiters"},
-	}
-	out := make([]column, 0, len(columns)+len(l.cols))
-	for _, c := range columns {
-		o := lockorder.Order{By: c.by}
+	sorted := func(title, by string) column {
+		o := lockorder.Order{By: by}
 		aria := ""
-		if l.Order.By == c.by {
+		if l.Order.By == by {
 			aria, o.Reverse = "ascending", !l.Order.Reverse
 			if l.Order.Reverse {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, l.link(p.site.URLs, func(l *ListRequest) { l.Order = o }), aria})
+		return column{Title: title, URL: l.link(p.site.URLs, func(l *ListRequest) { l.Order = o }), Aria: aria}
 	}
+	hold := column{Title: "Hold", Of: []column{sorted("Held", "held"), sorted("Alert", "alert"),
+		sorted("Auto-unlock", "unlock")}}
+	for _, time := range hold.Of {
+		hold.Aria = cmp.Or(hold.Aria, time.Aria)
+	}
+	out := []column{sorted("State", "urgency"), sorted("Lock", "name"), sorted("Owner", "owner"),
+		sorted("Host:pid", "host"), hold, sorted("Waiting", "waiters")}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})
 	}
 	return out
+}
+
+// unlink makes the head of a column plain text.
+func (c *column) unlink() {
+	c.URL, c.Aria = "", ""
+	for i := range c.Of {
+		c.Of[i].unlink()
+	}
 }

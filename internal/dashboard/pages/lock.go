@@ -38,7 +38,7 @@ type lockPage struct {
 	Whole     *WholeLock      // that lock
 	Purpose   string
 	Progress  string
-	Timeline  *timeline
+	Hold      holdView
 	Facts     []fact
 	Times     []timeFact
 	Problems  []metadata.Problem
@@ -119,7 +119,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	if row.Alive != nil {
 		v.Progress = row.Alive.Progress
 	}
-	v.Timeline = newTimeline(row, at)
+	v.Hold = newHoldView(row, at)
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {

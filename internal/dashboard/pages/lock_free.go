@@ -15,7 +15,7 @@ import (
 // it was ever held or not.
 type freePage struct {
 	lockFrame
-	Look     locks.DisplayState // a class of the header: unclaimed or free
+	Look     locks.DisplayState // a class of the header: unclaimed, unknown or free
 	Sentence phrase.Sentence    // who holds it: nobody; and who waits
 	Last     phrase.Sentence    // the hold before
 	Known    phrase.Sentence    // how far back the dashboard knows
@@ -29,11 +29,17 @@ type freePage struct {
 	Commands []Command
 }
 
+// stateUnknown is that of a lock that nobody held when etcd was last heard.
+const stateUnknown locks.DisplayState = "unknown"
+
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
 		Unread: lock.Unread, Delays: p.delayViews(r, lock.Name)}
 	at := lock.Viewpoint(r.Viewpoint())
+	if at.Stale || lock.Unread != "" {
+		v.Look = stateUnknown
+	}
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)

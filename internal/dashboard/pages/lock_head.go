@@ -81,7 +81,7 @@ func commandWord(line string) string {
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
 func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	lines := []string{v.Verdict.String()}
-	if environment := p.site.Config.Environment; environment != "" {
+	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
 	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis} {

@@ -47,7 +47,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
-		v.Table.Columns[i] = column{Title: v.Table.Columns[i].Title} // no link: they are in one order
+		v.Table.Columns[i].unlink() // they are in one order
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)
@@ -82,15 +82,16 @@ type whichPage struct {
 	Name    string
 	Choices []whichChoice
 	Known   int  // clusters that know the name
-	Silent  bool // there is a cluster of which nothing is known
+	Silent  bool // there is a cluster of which it is not known whether it does
 }
 
 type whichChoice struct {
-	Cluster, URL string
-	Look         locks.DisplayState // of the lock there; empty: nobody holds it
-	Waiters      int
-	Unknown      bool   // what is there
-	Problem      string // of the cluster
+	Cluster clusterMark
+	URL     string
+	Look    locks.DisplayState // of the lock there; empty: nobody holds it
+	Waiters int
+	Unknown bool   // what is there
+	Problem string // of the cluster
 }
 
 // ServeWhich leads to the lock in the only cluster that knows it, or offers the clusters. path is the page of the lock
@@ -110,7 +111,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 	v := whichPage{Page: p.site.Page(r, name), Name: name}
 	v.Here = "list"
 	for _, part := range r.Each() {
-		c := whichChoice{Cluster: part.Site.Config.Cluster.Shown(), URL: part.Site.URLs.Own(path) + asked}
+		c := whichChoice{Cluster: markOf(part), URL: part.Site.URLs.Own(path) + asked}
 		s, err := part.Loaded()
 		if err != nil {
 			c.Problem = "no data"
@@ -127,6 +128,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 		}
 		if part.Viewpoint().Stale {
 			c.Problem = "as of " + part.Viewpoint().AsOf.UTC().Format("15:04:05") + " UTC"
+			v.Silent = v.Silent || c.Look == ""
 		}
 		v.Choices = append(v.Choices, c)
 	}

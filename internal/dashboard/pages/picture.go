@@ -41,7 +41,8 @@ type picture struct {
 type laneView struct {
 	Name, URL string
 	Cluster   string
-	Note      string // what was lost in it
+	Mark      *clusterMark // of it, where there are several
+	Note      string       // what was lost in it
 	Height    int
 	Unknown   []stretchView
 	Away      []stretchView // what is not known now: over all that is drawn

@@ -79,7 +79,7 @@ func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
 	})
 	v.Picture.forgot(past.Forgot)
 	for n := range v.Picture.Lanes {
-		v.Picture.Lanes[n].Cluster = p.clusterOf(r, v.Picture.Lanes[n].Cluster)
+		v.Picture.Lanes[n].Mark = p.markIn(r, v.Picture.Lanes[n].Cluster)
 	}
 	return p.site.Render("timeline", v)
 }

@@ -15,9 +15,13 @@ import (
 // MarkLink leads to what an operator can do without taking anything away.
 type MarkLink struct{ Text, URL string }
 
-// MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense.
+// MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense: a holder that has ended
+// neither finishes nor needs time.
 func MarkLinks(s *site.Site, r *site.Request, row *locks.Row) []MarkLink {
 	var links []MarkLink
+	if row.Proven() {
+		return nil
+	}
 	for _, l := range []struct {
 		verb protocol.Verb
 		text string

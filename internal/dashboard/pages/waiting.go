@@ -31,7 +31,7 @@ type waitingPage struct {
 type contention struct {
 	Look        locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
-	Cluster     string // where there are several
+	Cluster     *clusterMark // where there are several
 	Owner, Host string
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
@@ -142,7 +142,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 	for _, one := range all[:len(all)-v.More] {
 		at := one.in.Viewpoint()
 		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
-		c.Cluster = p.clusterOf(r, one.in.Site.URLs.Cluster)
+		c.Cluster = p.markIn(r, one.in.Site.URLs.Cluster)
 		c.Longest = at.Lasting(one.longest)
 		if l, is := free[one.key()]; is {
 			c.Free = at.Lasting(l.Since)

@@ -40,9 +40,13 @@ type Page struct {
 	Least       float64       // the shortest time between two looks of the page, in seconds
 	Caller      string
 	Origin      string // by which the caller reached the page
+	Address     string // of the page, for its print
 	Inside      bool   // the caller may view locks
 	Audits      bool   // the caller may see the audit trail
 }
+
+// maxAddress is how much of its address a print has, in bytes.
+const maxAddress = 300
 
 // freshView is how current the page is.
 type freshView struct {
@@ -76,6 +80,7 @@ func (s *Site) Page(r *Request, title string) Page {
 		Least:       s.Config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
+		Address:     text.Clip(c.Origin+s.URLs.self(r), maxAddress),
 		Inside:      c.May(access.View),
 		Audits:      c.May(access.Audit),
 		Title:       joinTitle(title, s.Config.Title, s.Config.Environment),
@@ -101,7 +106,7 @@ func (s *Site) Page(r *Request, title string) Page {
 	if c := s.Config.Cluster; c.Name != "" {
 		p.Title = joinTitle(title, s.Config.Title, c.Shown())
 		p.Environment = c.Shown()
-		p.Band = colourOf(c)
+		p.Band = ColourOf(c)
 	}
 	if r.Several() && p.Inside {
 		p.Banner, p.About = severalBanner(r, p.Viewpoint)
@@ -167,8 +172,8 @@ func Colour(all []setup.Config) {
 // shade is a number below five that a name decides.
 func shade(name string) int { return int(xxhash.Sum64String(strings.ToLower(name)) >> 16 % 5) }
 
-// colourOf is the class that colours a cluster.
-func colourOf(c setup.Cluster) string {
+// ColourOf is the class that colours a cluster.
+func ColourOf(c setup.Cluster) string {
 	switch i := slices.Index(setup.Colours(), c.Colour); i {
 	case -1:
 		return band(c.Name)

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io/fs"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -67,6 +68,7 @@ func functions(u URLs) template.FuncMap {
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,
+		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    phrase.Thousands,
 		"plural":       phrase.Plural,
 		"capital":      phrase.Capital[metadata.State],

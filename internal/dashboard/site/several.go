@@ -209,7 +209,7 @@ func (s *Site) Clusters(r *Request, q *locks.Query, link func(query string) stri
 	var chips []ClusterChip
 	for _, part := range parts {
 		c := part.Site.Config.Cluster
-		chip := ClusterChip{Name: c.Name, Label: c.Shown(), Colour: colourOf(c), Level: part.Level(),
+		chip := ClusterChip{Name: c.Name, Label: c.Shown(), Colour: ColourOf(c), Level: part.Level(),
 			State: stateWords(part), On: slices.Contains(chosen, c.Name)}
 		switch {
 		case here != "":

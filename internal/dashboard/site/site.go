@@ -45,6 +45,14 @@ func (s *Site) Here(query string) string {
 	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
 }
 
+// Named is a lock in a sentence, in visible characters: with its cluster, where there are several.
+func (s *Site) Named(lock string) string {
+	if s.URLs.Cluster == "" {
+		return text.Visible(lock)
+	}
+	return text.Visible(lock) + " in " + s.Config.Cluster.Shown()
+}
+
 // Fresh is how current the view of the cluster is.
 func (s *Site) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
 

@@ -13,10 +13,16 @@ import (
 // URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
 type URLs struct {
 	Prefix string // begins and ends with "/"
+	Route  string // the same of the paths that arrive: a proxy in front may change it
 	Origin string // scheme and host; empty when the external URL does not name them
 	Assets string // fingerprint of the embedded assets
 	// Cluster is the one whose locks the links below are about; empty where there is only one.
 	Cluster string
+}
+
+// self is the address of what was asked for.
+func (u URLs) self(r *Request) string {
+	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
 }
 
 // In builds the links to locks of a cluster.

@@ -40,18 +40,6 @@ func TestALongCycleIsToldAlongTheWay(t *testing.T) {
 	w.wants(t, "a>lock-c:c c>lock-b:b b>lock-d:d d>lock-a:a @10")
 }
 
-func TestThoseWhoOnlyStandBehindACycleAreNoPartOfIt(t *testing.T) {
-	w := newWorld()
-	w.holds("x", "a", 1)
-	w.holds("y", "b", 1)
-	w.holds("z", "c", 1)
-	w.waits("a", "y", 2)
-	w.waits("b", "x", 2)
-	w.waits("c", "x", 3) // holds z, for which d waits
-	w.waits("d", "z", 4)
-	w.wants(t, "a>y:b b>x:a @2")
-}
-
 func TestTwoCyclesAreTwoAndTheOlderOneComesFirst(t *testing.T) {
 	w := newWorld()
 	for _, pair := range []struct {
@@ -64,18 +52,6 @@ func TestTwoCyclesAreTwoAndTheOlderOneComesFirst(t *testing.T) {
 		w.waits(pair.other, "of-"+pair.one, pair.since)
 	}
 	w.wants(t, "c>of-d:d d>of-c:c @4", "a>of-b:b b>of-a:a @9")
-}
-
-func TestCyclesThatShareAProcessAreOne(t *testing.T) {
-	w := newWorld()
-	w.holds("x", "a", 1)
-	w.holds("y", "b", 1)
-	w.holds("z", "c", 1)
-	w.waits("a", "y", 2)
-	w.waits("b", "x", 3)
-	w.waits("a", "z", 4)
-	w.waits("c", "x", 6)
-	w.wants(t, "a>y:b b>x:a a>z:c c>x:a @6")
 }
 
 func TestAProcessThatWaitsForItselfIsNoCycle(t *testing.T) {
@@ -147,31 +123,6 @@ func TestPermitsAreKeptForEverOnlyWhenAllWhoHaveThemAreStuck(t *testing.T) {
 	w.wants(t, "a>x:c c>pool:a+b b>x:c @6")
 }
 
-// Although a waits for c, they form no cycle: c proceeds when b does, and b and d are in a cycle of their own.
-func TestACycleThatEndsWhenAnotherOneDoesIsNoneOfItsOwn(t *testing.T) {
-	w := newWorld()
-	w.share("pool", "a", metadata.HoldsPermits, 1)
-	w.share("pool", "b", metadata.HoldsPermits, 1)
-	w.holds("x", "c", 1)
-	w.waits("a", "x", 2)
-	w.waits("c", "pool", 2)
-	w.holds("y", "d", 1)
-	w.holds("z", "b", 1)
-	w.waits("b", "y", 3)
-	w.waits("d", "z", 3)
-	w.wants(t, "b>y:d d>z:b @3")
-}
-
-func TestSeveralPermitsOfOneProcessGoWithIt(t *testing.T) {
-	w := newWorld()
-	w.share("pool", "a", metadata.HoldsPermits, 5)
-	w.share("pool", "a", metadata.HoldsPermits, 1)
-	w.holds("x", "b", 1)
-	w.waits("a", "x", 2)
-	w.waits("b", "pool", 2)
-	w.wants(t, "a>x:b b>pool:a @5")
-}
-
 func TestAPermitOfSomebodyUnknownMayBeGivenBackAtAnyTime(t *testing.T) {
 	w := newWorld()
 	w.share("pool", "a", metadata.HoldsPermits, 1)
@@ -180,15 +131,6 @@ func TestAPermitOfSomebodyUnknownMayBeGivenBackAtAnyTime(t *testing.T) {
 	w.waits("a", "x", 2)
 	w.waits("b", "pool", 2)
 	w.wants(t)
-}
-
-func TestWhoHasASemaphoreToHimselfKeepsEverybodyOut(t *testing.T) {
-	w := newWorld()
-	w.holds("pool", "a", 1).Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsExclusive}
-	w.holds("x", "b", 1)
-	w.waits("a", "x", 2)
-	w.waits("b", "pool", 3)
-	w.wants(t, "a>x:b b>pool:a @3")
 }
 
 func TestALockWhoseNameLooksLikeAShareIsNone(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -225,13 +224,7 @@ func (m *Members) launch(i int) {
 
 func (m *Members) listens(i int) {
 	m.t.Helper()
-	eventually(m.t, "member "+m.confs[i].Name, func(context.Context) error {
-		c, err := net.Dial("tcp", m.confs[i].Client)
-		if err == nil {
-			c.Close()
-		}
-		return err
-	})
+	eventually(m.t, "member "+m.confs[i].Name, func(context.Context) error { return listens(m.confs[i]) })
 }
 
 func (m *Members) end() {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestClusterSurvivesTheDeathOfItsLeader(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	put(t, m.Client(t), "a", "1")
 	old := m.Leader(t)
@@ -24,6 +25,7 @@ func TestClusterSurvivesTheDeathOfItsLeader(t *testing.T) {
 }
 
 func TestPausedMemberIsSilentUntilResumed(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 1)
 	c := m.Client(t)
 	put(t, c, "a", "1")

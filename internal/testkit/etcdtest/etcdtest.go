@@ -10,6 +10,8 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,11 +29,16 @@ import (
 // timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const timeout = 2 * time.Minute
 
+// serverVariable is the environment variable that names a program which calls Member and was built without the race
+// detector. Members are processes of it then: the detector would make etcd many times slower, and finds nothing of ours
+// there.
+const serverVariable = "ETCDTEST_SERVER"
+
 // Server is one etcd member inside the test's process. It is stopped at the end of the test.
 type Server struct {
 	conf etcdembed.Config
 	opts options
-	etcd *etcdembed.Server
+	etcd interface{ Stop() }
 	ca   *CA
 }
 
@@ -104,11 +111,48 @@ func (s *Server) Restart(t testing.TB) {
 	})
 }
 
-func (s *Server) start() (err error) {
+func (s *Server) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	s.etcd, err = etcdembed.Start(ctx, s.conf)
+	if os.Getenv(serverVariable) != "" {
+		return s.startProcess(ctx)
+	}
+	etcd, err := etcdembed.Start(ctx, s.conf)
+	if err == nil {
+		s.etcd = etcd
+	}
 	return err
+}
+
+func (s *Server) startProcess(ctx context.Context) error {
+	p, err := launch(s.conf, "")
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil && p.Running() {
+		if listens(s.conf) == nil {
+			s.etcd = process{p}
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.Kill()
+	return fmt.Errorf("start etcd on %s: %s", s.conf.Client, p.Output())
+}
+
+// process is a member outside of the test's process.
+type process struct{ *proctest.Process }
+
+// Stop kills it.
+func (p process) Stop() { p.Kill() }
+
+// listens returns nil when the member takes connections. It may not be ready: what is sent waits.
+func listens(conf etcdembed.Config) error {
+	c, err := net.Dial("tcp", conf.Client)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 func endpoint(c etcdembed.Config) string {
@@ -214,7 +258,7 @@ func (o options) clientTLS(t testing.TB, ca *CA, commonName string) *tls.Config 
 	return conf
 }
 
-// launch runs a member as a process: this test binary again, or another etcd.
+// launch runs a member as a process: this test binary again, the program of the environment, or another etcd.
 func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
@@ -223,7 +267,11 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proctest.Launch(proctest.Self(memberVariable, string(config)))
+	cmd := proctest.Self(memberVariable, string(config))
+	if other := os.Getenv(serverVariable); other != "" {
+		cmd.Path = other
+	}
+	return proctest.Launch(cmd)
 }
 
 // flags returns the command line of an etcd for a Config, except for TLS, users and limits.

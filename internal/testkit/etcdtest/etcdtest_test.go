@@ -16,6 +16,7 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 func TestServerKeepsItsDataOverARestart(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	c := s.Client(t)
 	put(t, c, "a", "1")
@@ -64,6 +65,7 @@ func TestStopCutsAWatchOffAtOnce(t *testing.T) {
 }
 
 func TestUserIsHeldToItsPrefix(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]etcdtest.Option{
 		"plain":               {etcdtest.Auth()},
 		"TLS":                 {etcdtest.Auth(), etcdtest.TLS()},
@@ -96,6 +98,7 @@ func TestUserIsHeldToItsPrefix(t *testing.T) {
 }
 
 func TestFilledStoreRefusesWritesUntilDrained(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	c := s.Client(t)
 	s.Fill(t, "fill")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestProxyIsABadNetworkUntilHealed(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop()})

@@ -479,6 +479,7 @@ func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
 	}
 	defer c.Close()
 	far := on(t, c)
+	far.pulse = 300 * time.Millisecond // it is noticed sooner that etcd is away
 	one := far.witness(func(one *Witness) { one.pauses.retry = 50 * time.Millisecond })
 	defer one.stop()
 	process, released := direct.sleeper(), direct.sleeper()

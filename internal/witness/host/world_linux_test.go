@@ -46,6 +46,7 @@ type world struct {
 	etcd    *clientv3.Client
 	layout  protocol.Layout
 	machine Machine
+	pulse   time.Duration                                                                    // of watches
 	watch   func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error // nil: that of the store
 }
 
@@ -61,7 +62,7 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{TB: t, etcd: etcd, layout: layout, machine: m}
+	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.Pulse}
 }
 
 // output is what a witness logs.
@@ -91,7 +92,7 @@ type witness struct {
 
 func (w *world) witness(change ...func(*Witness)) witness {
 	w.Helper()
-	store := lockstore.New(w.etcd, w.layout)
+	store := lockstore.New(w.etcd, w.layout, lockstore.WithPulse(w.pulse))
 	log := &output{}
 	source := lockview.Source{List: store.List, Watch: store.Watch}
 	if w.watch != nil {

@@ -11,6 +11,7 @@ module ClusterMutex
     KEEP = 3 # seconds between two extensions of its lease
     RECHECK = 10 # seconds after which a waiter reads although no event came
     GRACE = 0.3 # seconds, after the wait, to leave the queue and to read who holds the lock
+    RIVALS = 3 # how often a share is claimed at once past others who claim one at the same time
     TOMBSTONE = 3600 # seconds after which no send can still be on its way
 
     def initialize(session, name, settings, wait)
@@ -54,6 +55,26 @@ module ClusterMutex
       Threads.to_the_end(Ending.till(failed)) { undo(Ending.till(failed)) } unless acquired
     end
 
+    # -- Of several locks that are taken together: what is sent, and what came of it.
+
+    def bid
+      @claimed = true
+      stamp
+      @input
+    end
+
+    def took(found, doubt)
+      @doubt = doubt.dup
+      hold(found)
+      @lock
+    end
+
+    def gave_up(doubt)
+      @doubt = doubt.dup
+      @claimed = false
+      give_up(Clock.now)
+    end
+
     private
 
     def undo(ending)
@@ -71,7 +92,7 @@ module ClusterMutex
 
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
-      found = claim(@wait&.zero? ? :acquire : :try) or return
+      found = ask or return
       @holder, @delay = found.values_at(:holder, :delay)
       @refused = true
       raise held(HeldError) if @wait&.zero?
@@ -89,14 +110,29 @@ module ClusterMutex
       sleep(rand(0.05..0.2))
     end
 
+    # Of shares it counts again while there is room: others came between.
+    def ask
+      rivals = 0
+      while (found = claim(@wait&.zero? ? :acquire : :try)) && found[:verdict] == :again && !@doubt.unanswered
+        rivals += 1
+        return found if rivals > RIVALS && (@wait.nil? || @wait.positive? || Call.over?(limit))
+
+        @skip = rivals > 1 ? rand(2**[rivals, 6].min) : 0
+        sleep(rand(0.01..0.1)) if rivals > RIVALS
+      end
+      found
+    end
+
     # Sends what takes the lock. The bid is good for a third of the time that it asks for. Returns what refused it, nil
     # when the lock is held.
     def claim(step)
       stamp
+      @input.merge!(@holders.claim(**@settings.need.input, skip: @skip)) if @settings.need.kind
       @claimed = true
       found = send_step(step, [limit, Clock.now + (@settings.unlock_after / 3)].min)
       return hold(found) if found[:token]
 
+      @holders = found[:holders] || Holders.none
       @claimed = false
       found
     rescue Error # then @doubt knows whether anything was sent
@@ -106,7 +142,9 @@ module ClusterMutex
 
     def hold(found)
       unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
-      @lock = Lock.new(@session, @input.merge(token: found[:token]), @settings,
+      share = found[:share] || @input[:share] # whose record is that of the hold
+      name = @session.transactions.share_name(@name, share)
+      @lock = Lock.new(@session, @input.except(:kind).merge(token: found[:token], lock: name), @settings,
                        sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
       leave_lease
       nil
@@ -154,7 +192,7 @@ module ClusterMutex
       case found[:verdict]
       when :scan then nil # at once
       when :lost then throw :lost
-      when :held_by_earlier_send then hold(read(found))
+      when :held_by_earlier_send then hold(found[:fields] ? found : read(found))
       when :turn then take_turn
       else wait_for(found)
       end
@@ -170,6 +208,7 @@ module ClusterMutex
     # Scans the queue only where it does not know who is ahead.
     def look
       found = @session.settle(@input[:before] ? :look : :scan, @input, till: soon)
+      @holders = found[:holders] || Holders.none
       @input[:before] = found[:before] # the ticket ahead, empty for the first; nil: not known
       found
     end
@@ -185,7 +224,7 @@ module ClusterMutex
 
     def wait_for(found)
       @session.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]
-      keys = [[found[:watch]], [@session.transactions.ticket(@name, @input[:uuid])]]
+      keys = @session.transactions.watched(@name, found[:watch], @input)
       return await if @watch&.standing? && @watch.keys == keys
 
       # Open first, then read, then trust: what comes next is another look.
@@ -233,7 +272,9 @@ module ClusterMutex
 
     # @claimed: a claim is under way, and its answer not understood yet. @doubt: a send of this uuid got no answer.
     def begin_anew
-      @input = { lock: @name, uuid: SecureRandom.uuid }
+      @input = { lock: @name, uuid: SecureRandom.uuid, **@settings.need.input }
+      @holders = Holders.none
+      @skip = 0
       @doubt = Gateway::Doubt.new(false)
       @claimed = false
     end
@@ -258,7 +299,9 @@ module ClusterMutex
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
       found = @session.settle(:standing, @input, till: @till + GRACE)
-      kind.new(@name, found[:holder], found[:waiting], found[:delay])
+      holders = found[:holders]
+      delay = holders ? (holders.any_delay unless holders.room?(**@settings.need.input)) : found[:delay]
+      kind.new(@name, found[:holder], found[:waiting], delay, holders ? holders.all : [*found[:holder]])
     rescue Error
       kind.new(@name, @holder, nil, @delay)
     end

@@ -12,6 +12,7 @@ module ClusterMutex
     FORMS = {
       "lock" => TEXT, "uuid" => TEXT, "owner" => TEXT, "hostname" => TEXT, "by" => TEXT, "source" => TEXT,
       "reason" => TEXT, "why" => TEXT, "at" => TIME, "auto_unlock_at" => TIME, "token" => WHOLE, "seconds" => WHOLE,
+      "permits" => WHOLE,
       "ended" => ->(value) { value.is_a?(String) && value.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
     }.freeze
     LARGEST = 2048 # bytes of what is written for a holder

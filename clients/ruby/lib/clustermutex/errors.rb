@@ -20,14 +20,17 @@ module ClusterMutex
     # The name of the lock; the Holder, nil if nobody holds it; how many wait for it, nil if that is not known; the
     # Delay that keeps the lock back although nobody holds it, nil without one.
     attr_reader :lock, :holder, :waiting, :delay
+    # All holders of a semaphore or a read-write lock, the oldest first.
+    attr_reader :holders
 
-    def initialize(lock, holder, waiting, delay = nil)
+    def initialize(lock, holder, waiting, delay = nil, holders = [*holder])
       @lock = lock
       @holder = holder
       @waiting = waiting
       @delay = delay
+      @holders = holders
       ahead = delay ? "there is #{delay}" : "others are ahead"
-      who = holder || "nobody, but #{ahead}"
+      who = holder ? "#{holder}#{" and #{holders.size - 1} more" if holders.size > 1}" : "nobody, but #{ahead}"
       super("lock #{lock.inspect} is held by #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
     end
   end

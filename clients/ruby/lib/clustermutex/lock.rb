@@ -231,7 +231,7 @@ module ClusterMutex
     # -- The thread that notices what happens to the hold, and extends it if that was wanted.
 
     def keep
-      beat_at = @settings.heartbeat ? @since + beat_every : Float::INFINITY
+      beat_at = @since + beat_every
       check_at = @since + WATCH_AFTER
       until @over || lost
         rung = @bell.wait([[@deadline, beat_at, check_at, Clock.now + SLEEP].min - Clock.now, 0].max)
@@ -247,8 +247,10 @@ module ClusterMutex
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3
 
-    # One extension that says nothing about progress. Returns when the next is due.
+    # One extension that says nothing about progress; of a leader, a sign of life. Returns when the next is due.
     def beat
+      return @settings.leads ? lead : Float::INFINITY unless @settings.heartbeat
+
       held = Clock.now - @since
       return Float::INFINITY if held >= @settings.heartbeat - @settings.margin
 
@@ -260,6 +262,15 @@ module ClusterMutex
       complain(e) unless e.is_a?(Error)
       Clock.now + [beat_every, rand(1.0..2.0)].min
     end
+
+    # A leader's sign of life, while it can work.
+    def lead
+      extend_by(@progress.to_s, @settings.alert_after, @settings.unlock_after) if @settings.leads.call
+      Clock.now + beat_every
+    end
+
+    # The name of the lock that keeps its holder from working, as its progress.
+    def waits_for(name) = @progress = "waits for lock #{name.inspect}"
 
     # Opens the watch if there is none, then reads. Returns when to read again.
     def check(rung)

@@ -184,10 +184,13 @@ module ClusterMutex
     # The owner and the host of that hold; when the delay ends: a Time, by the clock of whoever ended the hold. nil for
     # what cannot be read.
     attr_reader :owner, :hostname, :until
+    # Of a semaphore: how many it keeps; nil for all of them, for all one knows.
+    attr_reader :permits
 
     def initialize(document, lock)
       note = Document.delay(document, lock) or return
       @owner, @hostname, seconds = note.values_at("owner", "hostname", "seconds")
+      @permits = [note["permits"] || 1, 1].max
       at = Clock.parse(note["at"].to_s)
       @until = at + seconds if at && seconds
     end

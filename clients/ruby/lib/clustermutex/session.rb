@@ -40,6 +40,9 @@ module ClusterMutex
       tombstone = grant(3600, till)
       found = settle(:cancel, input.merge(lease: tombstone), till:)
       raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
+
+      name = found[:share] && @transactions.share_name(input[:lock], found[:share]) or return
+      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:)
     rescue Gateway::FullError
       settle(:withdraw, input, till:)
       raise

@@ -7,6 +7,8 @@ module ClusterMutex
   # Nothing here does I/O.
   class Transactions
     include QueueSteps
+    include Shares
+    include JobSteps
 
     attr_reader :prefix
 
@@ -23,8 +25,11 @@ module ClusterMutex
     def ticket(lock, uuid) = "#{@prefix}.queue/#{Name.segment(lock)}/#{uuid}"
     def delay(lock) = "#{@prefix}.delays/#{Name.segment(lock)}"
 
-    # The body of a step.
-    def body(step, input) = public_send(step, **input)
+    # The body of a step. Of locks that several hold, some have a form of their own.
+    def body(step, input)
+      own = :"share_#{step}"
+      public_send(input[:kind] && respond_to?(own) ? own : step, **input)
+    end
 
     # -- Bodies. Arguments that a step does not need are ignored, so that an attempt can be passed whole.
 
@@ -121,7 +126,9 @@ module ClusterMutex
 
     # What the answer to a step means. +unanswered+ in the input: an earlier send of the same got no answer.
     def verdict(step, input, answer)
-      error = Transactions.error(answer) or return send(:"#{step}_verdict", input, answer["body"])
+      own = "share_#{step}_verdict"
+      own = "#{step}_verdict" unless input[:kind] && respond_to?(own, true)
+      error = Transactions.error(answer) or return send(own, input, answer["body"])
       case error[:verdict]
       when :full then error.merge(verdict: FULL.fetch(step.to_sym, :resend), full: true)
       when :lease then error.merge(verdict: LEASE.fetch(step.to_sym, :lease))

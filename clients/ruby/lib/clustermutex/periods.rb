@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require "time"
+
+module ClusterMutex
+  # A job that runs once per period over all replicas: the first write of a period's start has it.
+  class Job < Attempt
+    PERIODS = (1..10 * 365 * 86_400)
+    TOLERANCE = 30 # seconds that clocks may differ before a call complains
+    PRESENCE = 15
+
+    # When the period began in which a time lies.
+    def self.began(now, every, offset)
+      raise RefusedError, "the period is #{every.inspect}: want seconds, from 1 to ten years" unless
+        every.is_a?(Numeric) && PERIODS.cover?(every)
+      raise RefusedError, "the offset is #{offset.inspect}: want seconds, less than the period" unless
+        offset.is_a?(Numeric) && offset >= 0 && offset < every
+
+      now = (now.to_r * 1000).floor
+      Time.at((now - ((now - (offset * 1000).round) % (every * 1000).round)) / 1000r)
+    end
+
+    def initialize(session, name, settings, every, offset)
+      Job.began(Clock.wall, every, offset)
+      @every = every
+      @offset = offset
+      super(session, name, settings, 0)
+    end
+
+    # The lock, or nil if the period is taken.
+    def acquire
+      super
+    rescue StopIteration
+      nil
+    end
+
+    private
+
+    def go_on
+      now = Clock.wall
+      start = Job.began(now, @every, @offset)
+      due(start, now)
+      @members = @members.merge("period" => start.utc.iso8601(3))
+      @input[:taken] = "#{Clock.format(start)} taken #{now.utc.iso8601(3)} by #{Text.plain(@session.owner)} " \
+                       "on #{@members["hostname"]}, every #{@every} s"
+      found = claim(:acquire_once) or return
+      raise held(HeldError) if found[:verdict] == :refused
+      raise UnavailableError, "others take the periods of #{@name.inspect}" if Call.over?(limit)
+
+      begin_anew
+      sleep(rand(0.02..0.1))
+    end
+
+    # A late commit would write the period again, so a send without an answer is settled.
+    def send_step(step, till)
+      found = super
+      @doubt.unanswered ? settled : found
+    rescue UnavailableError
+      raise unless @doubt.unanswered
+
+      settled
+    end
+
+    def settled
+      lease = @session.grant(TOMBSTONE, @session.patience)
+      found = @session.settle(:settle, @input.merge(lease:), till: @session.patience)
+      @doubt = Gateway::Doubt.new(false)
+      found
+    end
+
+    # Ends the call unless the period is to be taken.
+    def due(start, now)
+      found = @session.settle(:read_period, @input, till: limit)
+      @input[:seen] = found[:seen]
+      taken, _, note = found[:value].to_s.partition(" ")
+      last = Clock.parse(taken)
+      refuse("the last period cannot be read: #{Text.plain(taken)}") if found[:value] && !last
+      if last && start <= last
+        raise StopIteration if last <= now + TOLERANCE
+
+        refuse("the period of #{last.utc.iso8601} is ahead of this machine's clock, and it was #{Text.plain(note)}; " \
+               "no earlier one runs any more, unless its key is deleted")
+      end
+      latest = found[:clocks].max or return
+      return if start <= latest + PRESENCE + TOLERANCE
+
+      refuse("by the clock of an unlocker it is #{latest.utc.iso8601}, and the period of #{start.utc.iso8601} has " \
+             "not begun")
+    end
+
+    def refuse(why) = raise(RefusedError, "once #{@name.inspect}: #{why}")
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# Semaphores, read-write locks, several locks, jobs once per period, and leaders, as their callers see them.
+class KindsTest < LockTest
+  def test_a_semaphore_has_so_many_permits
+    held = Array.new(3) { client.lock("pool", wait: 0, semaphore: 3) }
+    assert_equal %w[pool#1 pool#2 pool#3], held.map(&:name)
+    error = assert_raises(HeldError) { client.lock("pool", wait: 0, semaphore: 3) }
+    assert_equal held.map(&:uuid), error.holders.map(&:uuid)
+    held[1].release
+    assert_equal "pool#2", client.lock("pool", wait: 0, semaphore: 3).name
+    assert_raises(WaitTimeoutError) { client.lock("pool", wait: 0.3, semaphore: 3, weight: 3) }
+  end
+
+  def test_what_contradicts_itself_is_refused
+    [{ semaphore: 0 }, { semaphore: 2, weight: 3 }, { weight: 2 }, { shared: true, exclusive: true },
+     { semaphore: 1.5 }, { shared: true, attributes: { kind: "mine" } }].each do |options|
+      assert_raises(RefusedError, options) { client.lock("pool", **options) }
+    end
+    assert_raises(RefusedError) { client.lock("pool#2", shared: true) }
+    assert_raises(RefusedError) { client.lock_all("a", "a") }
+    assert_raises(RefusedError) { client.once_per("a", 60, offset: 60) { flunk } }
+  end
+
+  def test_several_locks_are_taken_all_or_none
+    client.lock_all("b", "a", wait: 0) do |both|
+      assert_equal %w[a b], both.all.map(&:name)
+      assert_equal 1, both.all.map(&:token).uniq.size
+      assert_equal "a", assert_raises(HeldError) { client.lock_all("a", "b", wait: 0) }.lock
+    end
+    one = client.lock("b")
+    assert_raises(WaitTimeoutError) { client.lock_all("a", "b", wait: 0.5) }
+    assert_nothing_left "a"
+    waiting = Thread.new { client.lock_all("a", "b", unlock_after: 3, alert_after: 1).release }
+    eventually("why it does not work") { keys["#{prefix}a/alive"].to_s.include?("waits for lock \"b\"") }
+    one.release
+    waiting.join
+    assert_nothing_left "b"
+  end
+
+  def test_a_job_runs_once_per_period
+    ran = 0
+    client.lock("job") { assert_raises(HeldError) { client.once_per("job", 86_400) { flunk } } }
+    assert_equal [true, false], (Array.new(2) { client.once_per("job", 86_400) { ran += 1 } })
+    assert_equal 1, ran
+    etcd.put("#{prefix}.periods/job", "#{Time.now.to_i + 200_000} taken by a clock that is ahead")
+    error = assert_raises(RefusedError) { client.once_per("job", 60) { flunk } }
+    assert_match "ahead of this machine's clock", error.message
+  end
+
+  def test_a_leader_that_cannot_work_is_lost
+    assert_nil client.leader("search")
+    fit = true
+    lead = client.campaign("search", life: 1.5, address: "10.0.0.1:80", check: -> { fit })
+    assert_equal [lead.token, "10.0.0.1:80"], client.leader("search").then { [_1.token, _1.attributes["address"]] }
+    eventually("a sign of life") { keys.key?("#{prefix}search/alive") }
+    fit = false
+    eventually("its end") { lead.lost }
+    assert_equal "deadline", lead.lost
+  end
+end

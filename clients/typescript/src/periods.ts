@@ -1,0 +1,104 @@
+/** Jobs that run once per period over all replicas: the first write of a period's start has it. */
+
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import type { Hold } from "./acquire.js";
+import { cancelLater, tombstoneTTL } from "./cleanup.js";
+import { moment } from "./clock.js";
+import { readDelay } from "./documents.js";
+import { HeldError, RefusedError, UnavailableError } from "./errors.js";
+import type { Gateway } from "./gateway.js";
+import { asText, fields, formatTime, parseObject, parseTime, plain, readRecord, visible } from "./record.js";
+import type { Facts, Holder } from "./record.js";
+import type { Settings } from "./settings.js";
+import { keysIn, readFields, text, type Keys, type TxnAnswer } from "./transactions.js";
+
+const longest = 10 * 365 * 86400; // seconds
+const tolerance = 30_000; // milliseconds that clocks may differ before a call complains
+const presence = 15_000;
+
+/** When the period began in which a time lies, in milliseconds. Throws a RefusedError if there are no such periods. */
+export function began(now: number, every: number, offset: number): number {
+  if (!(every >= 1 && every <= longest)) throw new RefusedError(`the period is ${every} s, want 1 s to ten years`);
+  if (!(offset >= 0 && offset < every)) throw new RefusedError(`the offset is ${offset} s, want less than the period`);
+  return now - (now - Math.round(offset * 1000)) % Math.round(every * 1000);
+}
+
+/** Takes the period and the lock in one transaction; undefined if the period is taken. */
+export async function takePeriod(
+  gateway: Gateway, k: Keys, settings: Settings, facts: Facts, every: number, offset: number,
+): Promise<Hold | undefined> {
+  const patience = { until: performance.now() + gateway.timeout * 1000 };
+  for (;;) {
+    const at = moment();
+    const start = began(Math.floor(at.wall), every, offset);
+    const uuid = randomUUID();
+    const input = { lock: k.lock, uuid };
+    const read = await gateway.transact("read_period", k, input, patience);
+    if (read.error) throw read.error;
+    if (!isDue(k, read.body, start, at.wall)) return undefined;
+    const by = `${visible(String(facts.members.owner))} on ${visible(hostname())}`;
+    const taken = `${formatTime(start)} taken ${instant(at.wall)} by ${by}, every ${every} s`;
+    const all = { ...facts, attributes: { period: instant(start), ...facts.attributes } };
+    const { alertAfter, unlockAfter } = settings;
+    const record = fields(uuid, all, at.wall, at.wall + Math.min(alertAfter, unlockAfter), at.wall + unlockAfter);
+    const seen = keysIn(read.body, 0)[0]?.mod_revision ?? "0";
+    const cleanup = { prefix: k.prefix, input, doubt: true };
+    const handedOver = gateway.atExit(() => cleanup);
+    let r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
+    if (r.doubt) r = await settleOutcome(gateway, k, uuid); // a late commit would write the period again
+    if (r.token) return { uuid, token: r.token, began: at, queued: false, doubt: false, share: 0, handedOver };
+    if (r.doubt) void cancelLater(gateway, cleanup);
+    handedOver();
+    if (r.error) throw r.error;
+    if (r.verdict === "refused") throw heldBy(k, r.body);
+    if (performance.now() > patience.until) throw new UnavailableError(`others take the periods of ${plain(k.lock)}`);
+    await sleep(20 + 80 * Math.random());
+  }
+}
+
+/** Finds out what came of a send that got no answer. No later one can be committed. */
+async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
+  const patience = { until: performance.now() + 15_000 };
+  const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience);
+  if (lease.error) return { ...lease, doubt: true };
+  const r = await gateway.transact("settle", k, { lock: k.lock, uuid, lease: String(lease.body.ID) }, patience);
+  return { ...r, doubt: r.error !== undefined };
+}
+
+function heldBy(k: Keys, answer: TxnAnswer): HeldError {
+  const { fields, token, uuid } = readFields(k, keysIn(answer, 0));
+  const delay = keysIn(answer, 1)[0];
+  return new HeldError(k.lock, uuid === undefined ? undefined : readRecord(fields, token) as Holder, 0,
+    delay && readDelay(Buffer.from(delay.value ?? "", "base64"), k.lock));
+}
+
+/** Reports whether the period is to be taken. Throws a RefusedError if a clock is wrong. */
+function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean {
+  const value = keysIn(answer, 0)[0];
+  const refuse = (why: string) => new RefusedError(`once ${plain(k.lock)}: ${why}`);
+  if (value) {
+    const [time = "", ...note] = text(value.value).split(" ");
+    const last = milliseconds(time);
+    if (!last) throw refuse(`the last period cannot be read: ${plain(time)}`);
+    if (start <= last && last > now + tolerance) {
+      throw refuse(`the period of ${instant(last)} is ahead of this machine's clock, and it was ` +
+        `${plain(note.join(" "))}; no earlier one runs any more, unless its key is deleted`);
+    }
+    if (start <= last) return false;
+  }
+  const clocks = keysIn(answer, 1).filter((kv) => kv.lease) // without one it may be left over
+    .map((kv) => milliseconds(asText(parseObject(text(kv.value)).now) ?? ""));
+  const latest = Math.max(0, ...clocks);
+  if (!latest || start <= latest + presence + tolerance) return true;
+  throw refuse(`by the clock of an unlocker it is ${instant(latest)}, the period of ${instant(start)} has not begun`);
+}
+
+const instant = (at: number) => new Date(at).toISOString();
+
+const milliseconds = (time: string) => {
+  const at = parseTime(time);
+  return at ? at.seconds * 1000 + Math.floor(at.nanoseconds / 1e6) : 0;
+};

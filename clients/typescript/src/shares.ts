@@ -1,0 +1,172 @@
+/** The transactions of locks that several hold: each share is a record of its own, beside those of the others. */
+
+import { readDelay } from "./documents.js";
+import { claimOf, hasRoom, mineOf, nobody, shareName, shareOf, allOf, type Holders, type Need } from "./kinds.js";
+import { nameOf, readRecord, type Holder } from "./record.js";
+import {
+  base64, created, dequeue, get, judge, judgeFault, Keys, keysIn, newest, notCancelled, readAll, readFields, record,
+  text, ticketOf, tombstone, transactions,
+} from "./transactions.js";
+import type { Answer, Input, KeyValue, Meaning, Step, TxnAnswer, Verdict } from "./transactions.js";
+
+export { allOf, claimOf, hasRoom, nobody, shareName, type Holders, type Need };
+
+/** The body of a step. */
+export function bodyOf(step: Step, k: Keys, i: Input): object {
+  return ((i.kind && shares[step]) ?? transactions[step])(k, i);
+}
+
+/** What the answer to a step means. */
+export function verdictOf(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
+  const own = i.kind && meanings[step];
+  return own && !judgeFault(answer, step) ? own(k, i, answer.body as TxnAnswer) : judge(step, k, i, answer);
+}
+
+const ofShare = (k: Keys, share?: number) => new Keys(k.prefix, shareName(k.lock, share));
+const range = (from: string, end: string) => ({ request_range: { key: base64(from), range_end: base64(end) } });
+const shareRange = (k: Keys) => [`${k.record.slice(0, -1)}#1`, `${k.record.slice(0, -1)}#:`] as const;
+const delayRange = (k: Keys) => [`${k.delay}#1`, `${k.delay}#:`] as const;
+const noneSince = (revision = "0", [from, end]: readonly [string, string]) =>
+  ({ ...created(from, String(BigInt(revision) + 1n)), range_end: base64(end), result: "LESS" });
+const who = (k: Keys) => [readAll(k), range(...shareRange(k)), range(k.delay, delayRange(k)[1])] as const;
+
+/** Nobody has what is claimed, and no share came since they were counted. */
+const free = (k: Keys, i: Input) => {
+  const own = ofShare(k, i.share);
+  return [
+    created(own.field("uuid")), notCancelled(k, i), created(own.delay),
+    ...(i.share ? [created(k.field("uuid")), created(k.delay)] : []),
+    ...(i.kind === "shared" ? [] : [noneSince(i.counted, shareRange(k)), noneSince(i.counted, delayRange(k))]),
+  ];
+};
+const attempt = (k: Keys, i: Input) => ({
+  compare: [...free(k, i), created(k.tail), created(k.ticket(i.uuid))],
+  success: record(ofShare(k, i.share), i),
+  failure: [...who(k), get(k.tail)],
+});
+const place = (k: Keys, i: Input) => {
+  const [own, shares, delays] = who(k);
+  return [get(k.ticket(i.uuid)), own, get(k.tail), delays, shares];
+};
+const withdrawal = (k: Keys, i: Input) => [...who(k), ...(i.queued ? dequeue(k, i) : [])];
+
+const shares: Partial<Record<Step, (k: Keys, i: Input) => object>> = {
+  acquire: attempt,
+  try: attempt,
+  look: (k, i) => ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] }),
+  scan: (k, i) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
+  turn: (k, i) => ({
+    compare: [...free(k, i), created(k.ticket(i.uuid), i.position)],
+    success: [...record(ofShare(k, i.share), i), ...dequeue(k, i)],
+    failure: [...who(k), get(k.ticket(i.uuid))],
+  }),
+  cancel: (k, i) => ({ success: [tombstone(k, i), ...withdrawal(k, i)] }),
+  withdraw: (k, i) => ({ success: withdrawal(k, i) }),
+  survey: (k) => ({ success: [...who(k), { request_range: { ...k.tickets, keys_only: true } }] }),
+};
+
+/** What a waiter watches that is to await the deletion of a key: as the first for a share, all holders and delays. */
+export function watchedFor(k: Keys, i: Input, key: string): object[] {
+  const first = i.kind && key === k.field("uuid") ? [shareRange(k), [k.delay, delayRange(k)[1]] as const] : [];
+  return [
+    ...[key, k.ticket(i.uuid)].map((key) => ({ key: base64(key) })),
+    ...first.map(([from, end]) => ({ key: base64(from), range_end: base64(end) })),
+  ].map((range) => ({ ...range, filters: ["NOPUT"] }));
+}
+
+type Three = readonly [number, number, number];
+
+/** Who holds the lock, by what these operations read. */
+function holdersIn(k: Keys, answer: TxnAnswer, [own, shares, delays]: Three = [0, 1, 2]): Holders {
+  const found = nobodyAt(answer.header.revision);
+  found.whole = holderIn(k, keysIn(answer, own));
+  for (const [segment, kvs] of bySegment(k, keysIn(answer, shares))) {
+    const number = numberOf(k, segment);
+    const holder = number ? holderIn(ofShare(k, number), kvs) : undefined;
+    if (holder) found.shares.set(number, holder);
+  }
+  for (const kv of keysIn(answer, delays)) {
+    const name = k.lock + text(kv.key).slice(k.delay.length);
+    const delay = readDelay(Buffer.from(kv.value ?? "", "base64"), name);
+    if (name === k.lock) found.delay = delay;
+    else if (shareOf(k.lock, name)) found.delays.set(shareOf(k.lock, name), delay);
+  }
+  return found;
+}
+
+const nobodyAt = (revision: string): Holders => ({ revision, shares: new Map(), delays: new Map() });
+
+function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
+  const { fields, token, uuid } = readFields(k, kvs);
+  return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
+}
+
+function bySegment(k: Keys, kvs: KeyValue[]): Map<string, KeyValue[]> {
+  const all = new Map<string, KeyValue[]>();
+  for (const kv of kvs) {
+    const segment = text(kv.key).slice(k.prefix.length).split("/")[0] ?? "";
+    all.set(segment, [...all.get(segment) ?? [], kv]);
+  }
+  return all;
+}
+
+/** The number of a share by the segment of its name; 0 for another lock with such a name. */
+function numberOf(k: Keys, segment: string): number {
+  try {
+    return shareOf(k.lock, nameOf(segment));
+  } catch {
+    return 0;
+  }
+}
+
+function earlier(holders: Holders, uuid: string): Verdict | undefined {
+  const share = mineOf(holders, uuid);
+  if (share === undefined) return undefined;
+  const holder = share ? holders.shares.get(share) : holders.whole;
+  return { verdict: "held_by_earlier_send", token: String(holder?.token), share };
+}
+
+const taken = (otherwise: (k: Keys, i: Input, answer: TxnAnswer, holders: Holders) => Verdict): Meaning =>
+  (k, i, answer) => {
+    if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
+    const holders = holdersIn(k, answer);
+    return earlier(holders, i.uuid) ?? { ...otherwise(k, i, answer, holders), holders };
+  };
+
+const tried = taken((_, i, answer, holders) => ({
+  verdict: !keysIn(answer, 3).length && hasRoom(holders, i) ? "again" : "refused",
+  holder: allOf(holders)[0]?.uuid ?? null,
+}));
+
+const placed = (k: Keys, i: Input, answer: TxnAnswer): Verdict => {
+  const holders = holdersIn(k, answer, [1, 4, 3]);
+  const mine = earlier(holders, i.uuid);
+  if (mine) return mine;
+  const ahead = keysIn(answer, 5)[0];
+  if (!keysIn(answer, 0).length) return { verdict: "lost" };
+  if (ahead) return { verdict: "wait", watch: text(ahead.key), before: ticketOf(k, ahead).ticket };
+  if (hasRoom(holders, i)) return { verdict: "turn", before: "", holders };
+  return { verdict: "wait", watch: k.field("uuid"), before: "", holders };
+};
+
+const meanings: Partial<Record<Step, Meaning>> = {
+  acquire: tried,
+  try: tried,
+  turn: taken((_, i, answer) =>
+    ({ verdict: keysIn(answer, 3)[0]?.create_revision === i.position ? "again" : "lost" })),
+  look: (k, i, answer) => {
+    const verdict = placed(k, i, answer);
+    const took = mineOf(verdict.holders ?? nobody, i.before ?? "") !== undefined;
+    const lostSight = i.before && verdict.before === "" && !took;
+    const noTail = verdict.verdict === "wait" && !keysIn(answer, 2).length;
+    return lostSight || noTail ? { verdict: "scan" } : verdict;
+  },
+  scan: (k, i, answer) => {
+    const verdict = placed(k, i, answer);
+    const [tail, last] = [2, 6].map((n) => keysIn(answer, n)[0]);
+    return verdict.verdict === "wait" && !tail && last ? { ...verdict, restore: ticketOf(k, last) } : verdict;
+  },
+  cancel: (k, i, answer) => ({ verdict: "cancelled", share: mineOf(holdersIn(k, answer, [1, 2, 3]), i.uuid) }),
+  withdraw: (k, i, answer) => ({ verdict: "again", share: mineOf(holdersIn(k, answer), i.uuid) }),
+  survey: (k, _, answer) => ({ verdict: "answered", holders: holdersIn(k, answer) }),
+};

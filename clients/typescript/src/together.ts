@@ -1,0 +1,136 @@
+/** Several locks at once, all of them or none. */
+
+import { randomUUID } from "node:crypto";
+
+import { acquire, type Hold } from "./acquire.js";
+import { cancelLater } from "./cleanup.js";
+import { moment } from "./clock.js";
+import { readDelay } from "./documents.js";
+import { HeldError, RefusedError, UnavailableError } from "./errors.js";
+import type { Gateway } from "./gateway.js";
+import { Lock } from "./lock.js";
+import { fields, readRecord, type Facts, type Holder } from "./record.js";
+import type { Settings } from "./settings.js";
+import { Keys, keysIn, readFields, type Input, type TxnAnswer } from "./transactions.js";
+
+const most = 24; // as many as fit into one transaction of etcd's
+
+/** Several locks that are held. Each is a lock of its own. */
+export class Locks {
+  /** In the order of their names. */
+  readonly all: readonly Lock[];
+
+  constructor(all: readonly Lock[]) { this.all = all; }
+
+  /** Reports progress for each of them. */
+  async alive(progress = ""): Promise<void> { await Promise.all(this.all.map((lock) => lock.alive(progress))); }
+
+  /** Gives all of them back. Rejects as {@link Lock.release} does, for the first. */
+  async release(): Promise<void> {
+    const done = await Promise.allSettled(this.all.map((lock) => lock.release()));
+    for (const one of done) if (one.status === "rejected") throw one.reason;
+  }
+
+  /** For `await using`. */
+  [Symbol.asyncDispose](): Promise<void> { return this.release(); }
+}
+
+interface Wanted { k: Keys; facts: Facts }
+
+/** Takes them in one transaction, or one after the other where that needs a wait. */
+export async function takeAll(
+  gateway: Gateway, prefix: string, names: readonly string[], settings: Settings, facts: Facts,
+): Promise<Locks> {
+  if (!names.length || names.length > most || new Set(names).size < names.length) {
+    throw new RefusedError(`${names.length} locks, it must be 1 to ${most}, each once`);
+  }
+  const sorted = [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  const wanted = sorted.map((name) => ({ k: new Keys(prefix, name), facts: withOthers(facts, sorted, name) }));
+  try {
+    return new Locks(await atOnce(gateway, wanted, settings));
+  } catch (error) {
+    const mayWait = error instanceof HeldError || error instanceof UnavailableError;
+    if (!mayWait || settings.wait === 0) throw error;
+  }
+  return new Locks(await inOrder(gateway, wanted, settings));
+}
+
+async function atOnce(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Lock[]> {
+  const began = moment();
+  const { alertAfter, unlockAfter } = settings;
+  const locks: Input[] = wanted.map(({ k, facts }) => {
+    const uuid = randomUUID();
+    const record = fields(uuid, facts, began.wall, began.wall + Math.min(alertAfter, unlockAfter),
+      began.wall + unlockAfter);
+    return { lock: k.lock, uuid, fields: record };
+  });
+  const cleanups = wanted.map(({ k }, n) =>
+    ({ prefix: k.prefix, input: { lock: k.lock, uuid: locks[n]?.uuid ?? "" }, doubt: true }));
+  const handedOver = cleanups.map((cleanup) => gateway.atExit(() => cleanup));
+  const until = performance.now() + Math.min(gateway.timeout * 1000, unlockAfter / 3);
+  const [first] = wanted as [Wanted];
+  const input = { lock: first.k.lock, uuid: "", locks };
+  const r = await gateway.transact("acquire_all", first.k, input, { until, signal: settings.signal });
+  if (r.token) {
+    return wanted.map(({ k }, n) => Lock.of(gateway, k, settings, {
+      uuid: locks[n]?.uuid ?? "", token: r.token ?? "0", began, queued: false, doubt: r.doubt, share: 0,
+      handedOver: () => handedOver[n]?.(),
+    } satisfies Hold));
+  }
+  for (const [n, cleanup] of cleanups.entries()) {
+    if (r.doubt) void cancelLater(gateway, cleanup);
+    handedOver[n]?.();
+  }
+  if (r.error) throw r.error;
+  throw refusal(wanted, r.body);
+}
+
+/** Why they were refused: the first that is held or delayed, or else others are ahead. */
+function refusal(wanted: Wanted[], answer: TxnAnswer): HeldError {
+  const each = wanted.map(({ k }, n) => {
+    const { fields, token, uuid } = readFields(k, keysIn(answer, 2 * n));
+    const delay = keysIn(answer, 2 * n + 1)[0];
+    return {
+      lock: k.lock, holder: uuid === undefined ? undefined : readRecord(fields, token) as Holder,
+      delay: delay && readDelay(Buffer.from(delay.value ?? "", "base64"), k.lock),
+    };
+  });
+  const { lock, holder, delay } = each.find(({ holder, delay }) => holder ?? delay) ?? each[0] ?? { lock: "" };
+  return new HeldError(lock, holder, 0, delay);
+}
+
+/** Keeps what it has while it waits for the next. */
+async function inOrder(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Lock[]> {
+  const end = performance.now() + settings.wait;
+  const taken: Lock[] = [];
+  const stop = new AbortController();
+  const signal = settings.signal ? AbortSignal.any([settings.signal, stop.signal]) : stop.signal;
+  const done = new AbortController();
+  try {
+    for (const { k, facts } of wanted) {
+      for (const lock of taken) lock.waitsFor(k.lock);
+      const left = Math.max(end - performance.now(), 1);
+      const hold = await acquire(gateway, k, { ...settings, signal, wait: left }, facts);
+      const lock = Lock.of(gateway, k, settings, hold);
+      taken.push(lock);
+      lock.signal.addEventListener("abort", () => stop.abort(lock.signal.reason));
+      void lock.keep(done.signal);
+    }
+    await Promise.all(taken.map((lock) => lock.alive()));
+    return taken;
+  } catch (error) {
+    await Promise.allSettled(taken.map((lock) => lock.release()));
+    throw error;
+  } finally {
+    done.abort();
+  }
+}
+
+/** Names in the record of one lock those that are taken with it, as far as there is room. */
+function withOthers(facts: Facts, names: string[], name: string): Facts {
+  const others = names.filter((other) => other !== name);
+  if (!others.length) return facts;
+  const all = others.join(", ");
+  const together_with = Buffer.byteLength(all) > 1000 ? `${others.length} others` : all;
+  return { ...facts, attributes: { together_with, ...facts.attributes } };
+}
