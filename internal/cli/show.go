@@ -48,6 +48,10 @@ A process:
 
 ` + lockjson.ProcessShape().Help() + `
 
+A verdict:
+
+` + lockjson.VerdictShape().Help() + `
+
 A diagnosis, from the record, what its holder's process waits for, and past holds that others than
 their holders ended; the dashboard compares with those that were released, too:
 

@@ -33,11 +33,11 @@ func TestAHealthyHeartbeatIsNotUrgent(t *testing.T) {
 		"held short/job o unknown 5s in 0:15",
 		"3 locks 3 held 0 alerting 0 expiring")
 	wantWords(t, ok(t, d, "/lock?name=search/reindex"),
-		"Held by search for 10m. Extended every 20s, last 3s ago. If it stays silent, alert and auto-unlock in 0:57 "+
-			"under a minute.",
+		"search/reindex is held in time, its process lives (3s ago). If it falls silent, alert and auto-unlock in "+
+			"0:57 under a minute. Held by search for 10m.",
 		"alert if silent 2026-11-21 03:13:38 UTC", "auto-unlock in 0:57 under a minute 2026-11-21 03:13:38 UTC")
 	wantWords(t, ok(t, d, "/lock?name=just/taken"),
-		"Held by o for 1s. Unless it is extended, alert and auto-unlock in 0:59 under a minute.")
+		"just/taken is held in time. Alert and auto-unlock in 0:59 under a minute. Held by o for 1s.")
 	for _, l := range first(fetch[[]lock](t, d, "/api/v1/locks")) {
 		if l["expiring"] != false || l["state"] != "held" {
 			t.Errorf("the API says of %s: %s, expiring %v", l["name"], l["state"], l["expiring"])

@@ -311,7 +311,11 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	d := s.dashboard(t, withAudit)
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
 		page := ok(t, d, path)
-		wantWords(t, page, "etcd has not answered since 03:08:41 UTC (4m): no leader. What you see is from then")
+		want := "etcd has not answered since 03:08:41 UTC (4m): no leader. What you see is from then"
+		if path == "/" {
+			want = "etcd has not answered for 4m: no leader. What you see is from 03:08:41 UTC."
+		}
+		wantWords(t, page, want)
 		if !strings.Contains(page, `<body class="stale"`) {
 			t.Errorf("%s does not look old", path)
 		}

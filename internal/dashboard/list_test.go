@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
@@ -33,115 +33,70 @@ func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
 	}
 }
 
-func TestAnswerNamesTheLockThatIsMostInTheWay(t *testing.T) {
-	expired := hold{name: "reports", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute}
-	const lead = "billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c, silent for 1m. "
-	throng := func(s *scene, lock string, n int, longest time.Duration) {
-		for range n {
-			s.wait(lock, "web", longest)
-		}
+// TestTheListBeginsWithTheVerdict: which sentence it is is tested where it is decided.
+func TestTheListBeginsWithTheVerdict(t *testing.T) {
+	form := func(name, lock string) string {
+		return `class="step" href="/` + name + "?name=" + lock + "&amp;hold=" + uuid(lock)
 	}
 	for name, c := range map[string]struct {
-		change func(*scene)
-		level  string
-		says   string
+		change      func(*scene)
+		class, says string
+		step        string
 	}{
-		"one alerting, and some wait": {func(*scene) {}, "alerting",
-			lead + "Auto-unlock in 1:42 under 2 minutes. 1 more alerting, 1 malformed. 5 locks"},
-		"many wait, and nothing is wrong": {func(s *scene) {
-			s.locks = s.locks[2:4]
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-		}, "calm", "No locks alerting. 2 held; 12 wait, the longest for 5m behind drm/rotate-keys: web on web-0. " +
-			"Held by drm on drm-9 for 4m. Alert in 6m. 2 locks"},
-		"somebody has waited longest for a lock whose holder lives": {func(s *scene) {
-			s.locks = s.locks[2:4]
-			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour, alive: "42"})
-			throng(s, "drm/rotate-keys", 12, 5*time.Minute)
-			s.wait("heart", "crm", 20*time.Minute)
-		}, "calm", "No locks alerting. 3 held; 13 wait, the longest for 20m behind heart: crm on crm-0. " +
-			"Held by o; its holder works (42, 1m ago). If it falls silent, alert in 1h. 3 locks"},
-		"its process lives, and nobody knows how far it is": {func(s *scene) {
-			s.locks = nil
-			s.add(hold{name: "heart", owner: "o", held: time.Hour, alert: time.Hour, unlock: time.Hour,
-				attributes: map[string]string{"alive": metadata.FormatTime(s.now.Add(-time.Minute))}})
-			s.wait("heart", "w", time.Minute)
-		}, "calm", "No locks alerting. 1 held; 1 waits for 1m behind heart: w on w-0. Held by o; its process lives " +
-			"(1m ago). If it falls silent, alert in 1h. 1 lock"},
-		"the holder is dead, and nobody unlocks it": {func(s *scene) {
-			s.state("billing/invoice-run", 40*time.Second)
-		}, "abandoned",
-			"billing/invoice-run blocks 2 (longest 9m). Held by billing on billing-7f9c; its container ended 40s ago " +
-				"with exit code 137 (OOMKilled). Unlockers only report it: unlock it by hand. 1 alerting, " +
-				"1 malformed."},
-		"several hold it": {func(s *scene) {
-			shared := pool()
-			s.locks, s.queues = shared.locks, shared.queues
-		}, "alerting", "pool blocks 2 (longest 3m). 4 of 5 permits taken by 3 holders, 1 free; one alerting, held by " +
-			"media on media-0. Auto-unlock in 1h."},
-		"several hold it, and nothing is wrong": {func(s *scene) {
-			shared := pool()
-			s.locks, s.queues = shared.locks[:2], shared.queues
-		}, "calm", "No locks alerting. 2 held; 1 waits for 2m behind catalogue: writer on writer-0. 2 readers. " +
-			"Alert in 1h."},
-		"about to be unlocked": {func(s *scene) {
-			s.locks = nil
-			s.add(hold{name: "soon", owner: "o", held: time.Hour, alert: time.Minute, unlock: time.Minute})
-		}, "expiring", "soon is about to be auto-unlocked; nobody waits. Held by o for 1h. Auto-unlock in 1:00"},
-		"no unlocker": {func(s *scene) { s.unlockers = nil }, "bad",
-			"No unlocker has announced itself: none runs, or none can write to etcd, so nothing is removed. " + lead},
-		"auto-unlock is paused": {func(s *scene) { s.unlockers[0].HeldBack = []string{string(staleness.Clock)} },
-			"alerting", lead + "Auto-unlock is paused: the unlocker's clock cannot be trusted. 1 more"},
-		"the unlocker only watches": {func(s *scene) { s.unlockers[0].Mode = "alert-only" }, "alerting",
-			lead + "The unlocker only watches (alert-only): nothing is removed. 1 more"},
-		"expired, and some wait": {func(s *scene) {
-			s.add(expired)
-			throng(s, "reports", 3, time.Hour)
-		}, "expired", "reports blocks 3 (longest 1h). Held for 1h. It should have been removed. 2 alerting, " +
-			"1 malformed."},
-		"two expired": {func(s *scene) {
-			s.queues = map[string][]metadata.Waiter{}
-			s.add(expired)
-			second := expired
-			second.name = "reports-2"
-			s.add(second)
-		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. It should have been removed. " +
-			"1 more expired, 2 alerting,"},
-		"expired, and an unlocker says why": {func(s *scene) {
-			s.add(expired)
-			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
-		}, "expired", "reports expired 2m ago; nobody waits. Held for 1h. Auto-unlock is paused: its clock " +
-			"disagrees. " +
-			"2 alerting,"},
-		"expired, in its warning time": {func(s *scene) {
-			late := expired
-			late.unlock = -10 * time.Second
-			s.add(late)
-		}, "alerting", lead + "Auto-unlock in 1:42 under 2 minutes. 1 expired, 1 more alerting, 1 malformed."},
+		"late": {func(s *scene) { s.locks = slices.Delete(s.locks, 1, 2) }, "late",
+			"billing/invoice-run is 14m late, its holder works (1842 of 2210, 1m ago). 2 wait, the longest for 9m. " +
+				"Auto-unlock in 1:42 under 2 minutes. Give more time… Also: 1 malformed. 4 locks",
+			form("extend", "billing/invoice-run")},
+		"silent": {func(*scene) {}, "silent", "catalog/sync/eu is 3m late, and its holder has never reported. " +
+			"Auto-unlock in 12m. Look at its process Also: 1 late, 1 malformed. 5 locks",
+			`class="step" href="/lock?name=catalog/sync/eu"`},
+		"dead": {func(s *scene) { s.state("billing/invoice-run", 40*time.Second) }, "dead",
+			"The holder of billing/invoice-run is dead: its container ended 40s ago with exit code 137 (OOMKilled). " +
+				"2 wait, the longest for 9m. Unlockers only report it. Force unlock… Also: 1 silent, 1 malformed.",
+			form("unlock", "billing/invoice-run")},
+		"several hold it": {func(s *scene) { s.locks, s.queues = pool().locks, pool().queues }, "silent",
+			"One of 3 holders of pool is 1m late, and has never reported. 2 wait, the longest for 3m.",
+			`class="step" href="/lock?name=pool"`},
+		"no unlocker": {func(s *scene) { s.unlockers = nil }, "unlockers",
+			"No unlocker is running, or none can write to etcd: nothing is removed. Open the runbook Also: 1 silent",
+			`docs/runbooks.md#unlockerdown"`},
 		"two wait for each other": {func(s *scene) {
 			s.queues = map[string][]metadata.Waiter{}
 			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
 			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
-		}, "bad", "Deadlock likely: the holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other " +
-			"for " +
-			"0s. 2 alerting, 1 malformed. 5 locks"},
-		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "warn",
-			"legacy/cron is malformed; nobody waits. Held on old-box. A field that the protocol acts on is missing " +
-				"or " +
-				"cannot be read. 1 lock"},
-		"quiet": {func(s *scene) { s.locks, s.queues = s.locks[2:4], nil }, "calm",
-			"No locks alerting. 2 held, oldest 3h 10m. 2 locks"},
-		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm",
-			"No locks held. 0 locks"},
+		}, "deadlock", "The holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for 0s.",
+			`class="step" href="/waiting"`},
+		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "malformed",
+			`legacy/cron is malformed: alert_at: "soon" is not a time`, `class="step" href="/lock?name=legacy/cron"`},
+		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm", "All is well: no locks are held. 0 locks", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			c.change(s)
-			page := ok(t, s.dashboard(t), "/")
+			d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
+			page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
 			wantWords(t, page, c.says)
-			if !strings.Contains(page, `class="verdict `+c.level+`"><svg`) {
-				t.Errorf("it is not %s: %s", c.level, regexp.MustCompile(`class="verdict.*`).FindString(page))
+			if !strings.Contains(page, `class="verdict `+c.class+` `) || !strings.Contains(page, c.step) {
+				t.Errorf("it is not %s, or does not lead to %s: %s", c.class, c.step,
+					regexp.MustCompile(`(?s)class="verdict.*?data-part`).FindString(page))
+			}
+			if c.step == "" && strings.Contains(page, `class="step"`) {
+				t.Error("there is a next step where there is nothing to do")
 			}
 		})
+	}
+}
+
+// TestWhatElseIsWrongLeadsToIt: each count beside the verdict is a link to what it counts.
+func TestWhatElseIsWrongLeadsToIt(t *testing.T) {
+	s := busy()
+	s.unlockers = nil
+	page := ok(t, s.dashboard(t), "/")
+	for _, link := range []string{`<a href="/?q=state:alerting">1 late</a>`, `<a href="/?q=state:alerting">1 silent</a>`,
+		`<a href="/?q=state:malformed">1 malformed</a>`} {
+		if !strings.Contains(page, link) {
+			t.Errorf("there is no %s", link)
+		}
 	}
 }
 

@@ -29,7 +29,8 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 	s := settling()
 	const path = "/lock?name=orders/settle"
 	wantWords(t, ok(t, s.dashboard(t), path),
-		"alerting orders/settle 50 wait, longest 25m. Silent for 19m. Held by orders",
+		"alerting orders/settle orders/settle is 18m late and silent for 19m. 50 wait, the longest for 25m. "+
+			"Auto-unlock in 4m. Held by orders",
 		"Slow or stuck: past its alert for 18m; last report 19m ago.")
 	for i := range 7 {
 		began := s.now.Add(-time.Duration(i+2) * time.Hour)
@@ -39,11 +40,12 @@ func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
 	}
 	s.queues["orders/settle"] = s.queues["orders/settle"][:1]
 	page := ok(t, s.dashboard(t), path)
-	wantWords(t, page, "orders/settle 1 waiter, for 25m. Silent for 19m.",
+	wantWords(t, page, "orders/settle is 18m late and silent for 19m. 1 waits for 25m.",
 		"Slow or stuck: held for 50m, usually 6m when others end it; last report 19m ago.")
 	clear(s.queues)
-	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle Nobody waits. Silent for 19m.")
-	wantWords(t, ok(t, pool().dashboard(t), "/lock?name=pool"), "alerting pool 2 wait, longest 3m. Several can hold")
+	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle is 18m late and silent for 19m. Auto-unlock")
+	wantWords(t, ok(t, pool().dashboard(t), "/lock?name=pool"), "alerting pool One of 3 holders of pool is 1m late, "+
+		"and has never reported. 2 wait, the longest for 3m. Auto-unlock in 1h. Several can hold")
 }
 
 func TestAHolderThatWaitsForAnotherLockIsSaidToWait(t *testing.T) {
@@ -105,8 +107,8 @@ func TestWhatIsCopiedForAnIncidentIsPlainTextAndComplete(t *testing.T) {
 		}
 		return html.UnescapeString(m[1])
 	}
-	want := `[prod-eu] orders/settle is alerting. 50 wait, longest 25m. Silent for 19m.
-Held by orders on orders-7c9d8f6b5-x2k7p:17 for 50m. Alerting for 18m. Auto-unlock in 4m.
+	want := `[prod-eu] orders/settle is 18m late and silent for 19m. 50 wait, the longest for 25m. Auto-unlock in 4m.
+Held by orders on orders-7c9d8f6b5-x2k7p:17 for 50m.
 Slow or stuck: past its alert for 18m; last report 19m ago.
 For: settlement of the day
 At: app/jobs/invoice_run.rb:118 in perform

@@ -103,7 +103,7 @@ func newServer(config setup.Config, u site.URLs, templates map[string]*template.
 	c := &server{
 		site: &site.Site{Config: config, URLs: u, Templates: templates,
 			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
-				Policy: config.Policy, Cluster: u.Cluster}),
+				Fate: config.Fate, Cluster: u.Cluster}),
 			History: history.NewStore(history.Source{History: config.Store.History, Audit: config.Store.Audit,
 				Relists: config.Relists, Log: config.Log, Cluster: u.Cluster})},
 		traces: backtraces.NewStore(config.Store.Get, stacktrace.NewReader(config.Sources)),

@@ -31,7 +31,7 @@ func gone() *scene {
 
 func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
 	d := gone().dashboard(t)
-	wantWords(t, ok(t, d, "/"), "As of 03:11:41: unlock/passed has been alerting for 4m; nobody waits.",
+	wantWords(t, ok(t, d, "/"), "etcd has not answered for 1m: no leader. What you see is from 03:11:41 UTC.",
 		"held alert/passed o unknown 9m was due 1h", "alerting unlock/passed o unknown 9m 4m ago outcome unknown",
 		"1 waiting (longest 2m)")
 	found, meta := fetch[[]lock](t, d, "/api/v1/locks?q=alert/passed")
@@ -44,16 +44,17 @@ func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
 func TestStalePageOfALockSaysAsOfWhen(t *testing.T) {
 	d := gone().dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=alert/passed"),
-		"As of 03:11:41 UTC: Held by o for 9m. Alert was due. Auto-unlock in 1h.", "as of 03:11:41")
+		"held in time. Alert was due, outcome unknown. Auto-unlock in 1h. As of 03:11:41 UTC: Held by o for 9m.", "as of 03:11:41")
 	wantWords(t, ok(t, d, "/lock?name=unlock/passed"),
-		"As of 03:11:41 UTC: Held by o for 9m. Alerting for 4m. Its deadline passed, outcome unknown.")
+		"is 4m late, and its holder has never reported. Auto-unlock was due, outcome unknown. "+
+			"As of 03:11:41 UTC: Held by o for 9m.")
 }
 
 func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
 	s := gone()
 	s.away = nil // the watch is broken, but reads are answered
 	page := ok(t, s.dashboard(t), "/lock?name=alert/passed")
-	wantWords(t, page, "Held by o for 10m. Alerting for 50s.")
+	wantWords(t, page, "is 50s late, and its holder has never reported. Auto-unlock in 1h. Held by o for 10m.")
 	if strings.Contains(page, "As of") {
 		t.Error("what was read just now is said to be old")
 	}

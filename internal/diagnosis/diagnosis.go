@@ -65,7 +65,7 @@ func (s Sentence) String(now time.Time) string {
 		case !p.Since.IsZero():
 			b.WriteString(text.Duration(now.Sub(p.Since)))
 		case !p.Until.IsZero() && !now.Before(p.Until):
-			b.WriteString("now")
+			b.WriteString("due")
 		case !p.Until.IsZero():
 			b.WriteString(text.Relative(p.Until, now))
 		case p.Text != "":

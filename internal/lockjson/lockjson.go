@@ -232,6 +232,7 @@ func Base64(s string) string {
 // Document is one lock in full.
 type Document struct {
 	Lock
+	Verdict   *Verdict   `json:"verdict"`
 	Client    *string    `json:"client"`
 	Diagnosis *Diagnosis `json:"diagnosis"`
 	Backtrace *string    `json:"backtrace,omitempty"`

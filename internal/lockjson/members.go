@@ -82,6 +82,7 @@ func LockShape() Shape {
 // DocumentShape describes what [Document] has beside the lock.
 func DocumentShape() Shape {
 	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
+		{"verdict", "what a person must know first of the lock; null when there is nothing to say"},
 		{"client", "the client library that wrote the record"},
 		{"diagnosis", "what is probably the matter with the holder; null when too little is known"},
 		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},

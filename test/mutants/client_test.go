@@ -121,7 +121,7 @@ func queues() []fault {
 	return []fault{
 		{"queue-hostile-tail", "../../internal/locktxn/queue.go", `metadata.IsUUID(string(tail.Value))`, `true`,
 			"TestTailThatDanglesHoldsNobodyUp"},
-		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost"},
+		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestManyGiveUpTogether"},
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},
 		{"queue-timeout", "queue.go", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`,
@@ -252,7 +252,6 @@ func leaders() []fault {
 func fixtures() []fault {
 	return []fault{
 		{"fixture-proof", "locktest.go", `!r.Record.Proven()`, `false`, "TestHolderDisputesItsDeath"},
-		{"fixture-waiters", "look.go", `len(s.Waiters(name)) == n`, `true`, "TestWaiterGetsTheLockOfADeadHolder"},
 		{"fixture-left", "look.go", `key.Kind == protocol.KindField && !left[key.Lock]`, `false`,
 			"TestAssertionsCanFail"},
 	}

@@ -264,17 +264,10 @@ func several() []fault {
 	}
 }
 
-// judgements are which lock a person should hear of first.
+// judgements are how the locks of a snapshot are judged and found.
 func judgements() []fault {
-	const worst = "TestWorstIsOfTheFirstClassThatIsNotEmpty"
 	return []fault{
-		{"overdue", "impact.go", `case «r.overdue»:`, `false`, worst},
-		{"dead", "impact.go", `r.Verdict().RemoveAt.IsZero()`, `false`, worst},
-		{"looked", "impact.go", `cmp.Compare(looked(a), looked(b))`, `0`, worst},
-		{"loss", "impact.go", `cmp.Compare(o.loss(), i.loss())`, `0`, worst},
-		{"peaceful-loss", "impact.go", `i.Class() == Peaceful`, `false`, worst},
-		{"began", "impact.go", `cmp.Compare(i.began(), o.began())`, `0`, worst},
-		{"overdue-next", "row.go", `!r.overdue`, `false`, "TestALockBecomesOverdueByTimeAlone"},
+		{"turns", "row.go", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestAClassChangesByTimeAlone"},
 		{"search-left", "results.go", `ctx.Err() != nil`, `false`, "TestASearchGoesNoFurtherWhenItsReaderLeaves"},
 		{"left", "results.go", `!errors.Is(err, ErrLeft)`, `true`, "TestASearchWhoseReaderLeftIsDoneForTheOthers"},
 		{"case", "row.go", `strings.ToLower(text)`, `text`, "TestAWordIsFoundInEveryTextOfALockWhateverItsCase"},

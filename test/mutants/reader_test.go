@@ -235,15 +235,13 @@ func daemons() []fault {
 // commands are exit statuses, and what mutexctl refuses to do.
 func commands() []fault {
 	return []fault{
-		{"exit-signal", "exit.go", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/run-signals"},
+		{"exit-signal", "exit.go", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/wait"},
 		{"exit-not-found", "exit.go", `start.Missing`, `false`, "TestScripts/run"},
-		{"exit-lost", "job.go", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`, "TestScripts/run-lost"},
-		{"exit-killed", "job.go", `code == ExitOK`, `false`, "TestScripts/run-lost"},
 		{"check-critical", "health.go", `case «exceeds(n, o.critAlerting)»:`, `false`, "TestScripts/check"},
 		{"check-no-unlocker", "health.go", "case «len(all) == 0»:", `false`, "TestScripts/check"},
 		{"check-usage", "check.go", `cmd.Name() != "check"`, `true`, "TestScripts/check"},
 		{"force-other", "operator.go", `o.uuid != doc.UUID`, `false`, "TestScripts/force-unlock"},
-		{"force-typed", "forceunlock.go", `typed != doc.Name`, `false`, "TestScripts/force-unlock"},
+		{"force-typed", "forceunlock.go", `typed != doc.Name`, `false`, "TestScripts/terminal"},
 		{"force-yes", "forceunlock.go", `case «o.yes && o.uuid == ""»:`, `false`, "TestScripts/force-unlock"},
 		{"force-terminal", "forceunlock.go", `case «!o.yes && !o.app.interactive()»:`, `false`,
 			"TestScripts/force-unlock"},

@@ -149,14 +149,14 @@ func views() []fault {
 	return []fault{
 		{"view-moved", "apply.go", `!s.moved()`, `false`, "TestWhichWritesKeepALock"},
 		{"view-arrived", "apply.go", `seen.Arrived = «max(1, now)»`, `1`, "TestWatchedWritesAreStampedAsArrived"},
-		{"view-unlockers", "apply.go", `len(s.unlockers) < maxUnlockers`, `true`, "TestHostileRecordsHideNothing"},
+		{"view-unlockers", "apply.go", `len(s.unlockers) < maxUnlockers`, `true`, "TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-left", "documents.go", `heard.Sub(u.heard) <= protocol.PresenceTTL`, `true`,
 			"TestUnlockersThatLeftOnlyARecord"},
 		{"view-foreign", "foreign.go", `len(f.sample) < maxForeignSample`, `true`, "TestForeignKeysAreSampledAndCounted"},
 		{"view-foreign-locks", "foreign.go", `len(f.in) >= maxForeignLocks`, `false`,
 			"TestALockAmongTooManyForeignKeysDoesNotCountAsHealed"},
 		{"view-misplaced", "foreign.go", `len(a.byPrefix) >= maxMisplaced`, `false`,
-			"TestMisplacedRecordsAreShownAndNeverJudged"},
+			"TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-fields", "irregular.go", `len(o.fields) >= maxFields`, `false`,
 			"TestALockWithTooManyKeysDoesNotCountAsHealed"},
 		{"view-large", "irregular.go", `size > metadata.MaxRecordBytes`, `false`, "TestEveryChangeGivesWhatAListGives"},
@@ -166,8 +166,6 @@ func views() []fault {
 			"TestHoldsThatEnd"},
 		{"view-quiet", "state.go", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", "run.go", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
-		{"view-heals", "run.go", `case «l.revision > c.view.Fresh().Revision»:`, `false`,
-			"TestHealingDoesNotUndoWhatHappensMeanwhile"},
 		{"view-idle", "view.go", `until <= now.Mono`, `false`, "TestASurveyMissesNothing"},
 		{"view-free", "index.go", `is(it.rec)`, `true`, "TestWhatKeepsALockFromBeingFree"},
 	}
@@ -195,7 +193,6 @@ func stores() []fault {
 		{"watch-slow", "watch.go", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
 		{"watch-behind", "watch.go", `behind > tooOld && w.synced`, `false`, "TestWatchEndsWhenItResumesFarBehind"},
 		{"watch-silent", "watch.go", `quiet >= w.patience`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
-		{"delay-own", "delays.go", `kv.ModRevision == d.Revision`, `true`, "TestTheEndOfADelayWhoseAnswerIsLost"},
 	}
 }
 

@@ -184,7 +184,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	}
 	v.Share = row.Share.Words()
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
-	if delay := row.Record.DelayOf(h.site.Config.Policy().LockDelay); delay > 0 {
+	if delay := row.Record.DelayOf(h.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {

@@ -173,7 +173,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return action, err
 	}
-	on := protocol.Subject{Hold: record, Follows: record.DelayOf(o.site.Config.Policy().LockDelay)}
+	on := protocol.Subject{Hold: record, Follows: record.DelayOf(o.site.Config.Fate().Policy.LockDelay)}
 	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, protocol.ErrUnknown) {
 		nothing()

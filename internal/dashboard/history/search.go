@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -204,6 +205,6 @@ func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Pa
 
 // row is a record as it was judged at the time, by its own deadlines: what unlockers decided by then is not known.
 func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
-	judged := locks.NewRow(r, staleness.Policy{}, staleness.Moment{Wall: at}, &locks.Queue{})
+	judged := locks.NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})
 	return judged.In(s.source.Cluster)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -38,7 +39,7 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 	return locks.NewSnapshots(locks.Source{
 		Locks:  func() []*metadata.Record { return all },
 		Queues: func() map[string][]metadata.Waiter { return queues },
-		Policy: staleness.DefaultPolicy,
+		Fate:   func() fate.Fate { return fate.Fate{Policy: staleness.DefaultPolicy()} },
 	}).Current(now, staleness.Moment{Wall: now}), now
 }
 

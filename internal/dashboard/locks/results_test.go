@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -19,7 +20,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 		now := time.Now()
 		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
 		s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
-			Policy: func() staleness.Policy { return staleness.Policy{} }}).
+			Fate: func() fate.Fate { return fate.Fate{} }}).
 			Current(now, staleness.Moment{Wall: now})
 		q := ParseQuery("name:billing/*")
 		o := lockorder.Parse("")
@@ -58,7 +59,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 		{Name: "a", Holder: metadata.Holder{Purpose: "INvoice"}},
 		{Name: "\xffinvoice"},
 	} {
-		row := NewRow(r, staleness.Policy{}, staleness.Moment{}, &Queue{})
+		row := NewRow(r, &fate.Fate{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
 			q := ParseQuery(text)
 			if got := q.Matches(row, time.Time{}); got != want {
@@ -74,7 +75,7 @@ func TestASearchGoesNoFurtherWhenItsReaderLeaves(t *testing.T) {
 		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}
 	}
 	s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
-		Policy: func() staleness.Policy { return staleness.Policy{} }}).Current(time.Now(), staleness.Moment{})
+		Fate: func() fate.Fate { return fate.Fate{} }}).Current(time.Now(), staleness.Moment{})
 	ctx, leave := context.WithCancel(t.Context())
 	var looked atomic.Int64
 	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Row, time.Time) bool {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -45,7 +47,7 @@ type Row struct {
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
 
-	overdue bool // unlockers should have removed it by now
+	Class verdict.Class // why a person should hear of it; of those that are about one hold
 }
 
 // Queue is what a list shows of a queue.
@@ -86,10 +88,10 @@ func (q queues) of(lock string) *Queue {
 	return q.nobody
 }
 
-// NewRow judges the lock at the moment. The row keeps its queue, which is not nil.
-func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting *Queue) *Row {
+// NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
+func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
-	row.judge(p, at)
+	row.judge(f, at)
 	return row
 }
 
@@ -102,21 +104,16 @@ func (r *Row) In(cluster string) *Row {
 	return r
 }
 
-func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
-	v := staleness.Judge(r.Record, p, at)
+func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
+	v := staleness.Judge(r.Record, f.Policy, at)
 	r.Display = v.State
-	r.next = v.Next
-	r.overdue = false
+	r.Class = verdict.ClassOf(r.Record, v, f, at.Wall)
+	r.next = Earlier(v.Next, verdict.Turns(r.Record, v, f, at.Wall))
 	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
-		}
-	}
-	if by := v.OverdueAt(p); !by.IsZero() {
-		if r.overdue = !at.Wall.Before(by); !r.overdue {
-			r.next = Earlier(r.next, by)
 		}
 	}
 	v.Next = time.Time{} // which is in r.next
@@ -129,7 +126,7 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 		r.next = Earlier(r.next, r.Looked.Until.Time)
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
-		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)))
+		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)), uint64(r.Class))
 	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
 		if s != nil {
 			r.Fingerprint = Hash(r.Fingerprint, uint64(s.Revision))
@@ -137,9 +134,6 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 	if r.Looked != nil {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Looked.Revision))
-	}
-	if r.overdue {
-		r.Fingerprint = Hash(r.Fingerprint, 1)
 	}
 	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))

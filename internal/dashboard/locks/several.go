@@ -57,7 +57,6 @@ func merge(parts []Part, now time.Time) *Snapshot {
 			}
 			return all
 		})}
-	s.Worst = sync.OnceValue(func() *Impact { return worstOf(parts) })
 	lists := make([][]*Row, len(parts))
 	for i, p := range parts {
 		all := p.Snapshot.All

@@ -12,6 +12,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -22,13 +24,13 @@ type Snapshot struct {
 	All     Counts // of the rows
 	Queues  map[string][]metadata.Waiter
 	Cycles  func() []deadlock.Cycle // found when they are first asked for
-	Worst   func() *Impact          // the lock that a person should hear of first; nil: there is none
+	Ranking func() *verdict.Ranking // which lock a person should hear of first; found when it is first asked for
 	Next    time.Time               // when a state changes by itself; zero = never
 	Version uint64                  // changes with anything that a list shows
 
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
-	policy       staleness.Policy     // by which they were judged
+	fate         fate.Fate            // by which they were judged
 	locks        []*metadata.Record   // of which the snapshot was built
 	troubled     []*Row               // those that need a person, or soon will
 	queueVersion uint64
@@ -50,8 +52,8 @@ type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
 	Locks  func() []*metadata.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
-	// Policy returns by what the unlockers decide now.
-	Policy func() staleness.Policy
+	// Fate returns what the unlockers do to stale locks now.
+	Fate func() fate.Fate
 	// Cluster is which one they are in; empty where there is only one.
 	Cluster string
 }
@@ -91,8 +93,8 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		queues = s.source.Queues()
 	}
 	version := versionOf(queues)
-	by := judging{s.source.Policy(), s.source.Cluster}
-	if s.last != nil && s.last.policy == by.policy && s.last.current(locks, version, at.Wall) {
+	by := judging{s.source.Fate(), s.source.Cluster}
+	if s.last != nil && s.last.fate.Same(&by.fate) && s.last.current(locks, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
@@ -125,7 +127,7 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 
 // build makes a snapshot: it judges all locks.
 func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
-	s := &Snapshot{at: at.Wall, policy: by.policy, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
+	s := &Snapshot{at: at.Wall, fate: by.fate, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := queuesOf(queues)
 	inChunks(len(locks), minChunk, func(from, to int) struct{} {
@@ -142,20 +144,20 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 	}
 	all := totalOf(s.Rows)
 	s.All, s.Version = all.counts, all.version
-	s.Worst = sync.OnceValue(s.worst)
+	s.Ranking = sync.OnceValue(s.ranking)
 	return s
 }
 
 // judging is what the rows of a snapshot have in common.
 type judging struct {
-	policy  staleness.Policy
+	fate    fate.Fate
 	cluster string
 }
 
 // row judges a lock.
 func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
 	queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-	return NewRow(lock, by.policy, at, waiting.of(queue)).In(by.cluster)
+	return NewRow(lock, &by.fate, at, waiting.of(queue)).In(by.cluster)
 }
 
 // rowNamed is where the row of a lock stands, or would stand, among rows that are sorted by name.

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
@@ -94,7 +95,7 @@ func (l ListRequest) view(u site.URLs) string {
 // listPage is the list of locks.
 type listPage struct {
 	site.Page
-	Verdict  verdict
+	Verdict  Verdict
 	Counts   []countView
 	Matched  int
 	Total    int
@@ -182,9 +183,6 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
-	if w := s.Worst(); w != nil {
-		h = locks.Hash(h, xxhash.Sum64String(w.Lock), uint64(w.Waiters), uint64(w.Longest.UnixNano()))
-	}
 	h = locks.Hash(h, uint64(len(s.Cycles())))
 	for _, l := range unclaimedIn(r) { // time alone makes a lock one of them
 		h = locks.Hash(h, xxhash.Sum64String(l.urls.Cluster+"/"+l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
@@ -224,9 +222,10 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v.Fragment = l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
 	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
-	v.Verdict = p.Verdict(r, s, v.Viewpoint)
-	if v.Icon.Look != "stale" {
-		v.Icon = v.Verdict.icon(s.All)
+	v.Verdict = p.Verdict(r)
+	v.Icon = v.Verdict.icon()
+	if v.Verdict.Class == verdict.Stale {
+		v.Banner = nil // it says the same
 	}
 	if urgent := s.All.Late(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)

@@ -30,9 +30,8 @@ func (p *Pages) lockFrame(r *site.Request, name string) lockFrame {
 type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState
-	Death     phrase.Sentence // how the holder ended and what follows; nil where that is not known
+	Verdict   Verdict         // what a person must know first of it
 	Suspected phrase.Sentence // what a witness says that proves nothing
-	Blocked   phrase.Sentence // who waits, and since when the holder has been silent
 	Sentence  phrase.Sentence
 	Diagnosis phrase.Sentence // what is probably the matter with the holder; nil where nothing is known
 	Share     string          // what the holder has of a lock that several can hold
@@ -89,7 +88,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	v.Life = p.lifeOf(r, lock)
 	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if lock.Ending == nil {
-		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
+		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()), p.site.URLs)
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name)
@@ -109,10 +108,9 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Unread = lock.Unread
-	v.Death = p.deathSentence(row, at)
+	v.Verdict = p.VerdictOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
-	v.Blocked = blocked(row, at)
-	v.Sentence = HolderSentence(row, at, lock.Document.Fields, p.site.Unlockers())
+	v.Sentence = sayHolder(row, at)
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -52,10 +52,10 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	if lock.Unread != "" {
 		v.Sentence = phrase.Say("This lock is not among the last known ones, and etcd could not be asked: ").
 			Value(lock.Unread).Say(".")
-	} else if taken := p.site.UnclaimedLock(lock.Name); taken != nil && len(v.Waiters) > 0 && len(v.Delays) == 0 {
+	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays) == 0 {
 		v.Look = metadata.StateUnclaimed
 		v.Icon = site.Icon{Look: locks.Alerting}
-		v.Sentence = UnclaimedSentence(*taken, at)
+		v.Sentence = said.Lead
 	} else {
 		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
 	}
@@ -66,18 +66,6 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Commands = []Command{{"history", p.site.Mutexctl("history", lock.Name)},
 		{"the queue", p.site.Mutexctl("show", lock.Name)}}
 	return p.site.Render("free", v)
-}
-
-// UnclaimedSentence says that nobody takes a lock: "Nobody holds it, and 3 wait. It has been free for 46m; the first in
-// line, billing on host-1:17, does not take it."
-func UnclaimedSentence(l unclaimed.Lock, at phrase.Viewpoint) phrase.Sentence {
-	waits := phrase.Thousands(l.Waiters) + " wait"
-	if l.Waiters == 1 {
-		waits += "s"
-	}
-	s := phrase.Say("Nobody holds it, and " + waits + ". It has been free for ").Time(at.Lasting(l.Since)).
-		Say(", and the first in line, ")
-	return s.Sentence(process(l.First.Owner, l.First.Hostname, l.First.PID)).Say(", does not take it.")
 }
 
 // freeSentence says that nobody holds a lock, and who waits.

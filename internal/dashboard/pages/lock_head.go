@@ -15,15 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// blocked says what decides how bad it is: who waits for the lock, and how long its holder has been silent.
-func blocked(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
-	said := WaitingSentence(*r.Queue, at)
-	if r.Alive == nil || r.Alive.At.IsZero() || r.Proven() || !locks.Troubled(r.Display) {
-		return said
-	}
-	return said.Say(" Silent for ").Time(at.Lasting(r.Alive.At)).Say(".")
-}
-
 // WaitingSentence says how many wait, and for how long.
 func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 	longest := at.Lasting(q.Longest)
@@ -56,22 +47,11 @@ func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Endin
 }
 
 // diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
-func diagnosed(d diagnosis.Diagnosis, at phrase.Viewpoint) phrase.Sentence {
+func diagnosed(d diagnosis.Diagnosis, at phrase.Viewpoint, u site.URLs) phrase.Sentence {
 	if d.Word == diagnosis.Unknown || d.Word == diagnosis.Dead {
 		return nil
 	}
-	said := phrase.Sentence{}.Value(d.Label).Say(": ")
-	for _, part := range d.Why {
-		switch {
-		case !part.Since.IsZero():
-			said = said.Time(at.Lasting(part.Since))
-		case part.Value != "":
-			said = said.Value(text.Clip(part.Value, site.MaxNameShown))
-		default:
-			said = said.Say(part.Text)
-		}
-	}
-	return said.Say(".")
+	return phrase.Sentence{}.Value(d.Label).Say(": ").Sentence(sentenceAt(d.Why, at, u)).Say(".")
 }
 
 // copyView is a button that copies a text. Its name for ears begins with its text and says what is copied.
@@ -100,11 +80,11 @@ func commandWord(line string) string {
 
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
 func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
-	lines := []string{text.Visible(row.Name) + " is " + string(row.Display) + ". " + v.Blocked.String()}
+	lines := []string{v.Verdict.String()}
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []phrase.Sentence{v.Death, v.Sentence, v.Diagnosis} {
+	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 )
@@ -15,8 +14,8 @@ type sharedPage struct {
 	lockFrame
 	Look    locks.DisplayState // the worst of the holders
 	Use     string
-	Blocked phrase.Sentence // who waits
-	Other   int             // another limit that a holder believes in
+	Verdict Verdict
+	Other   int // another limit that a holder believes in
 	Table   table
 	More    int // holders that are not shown
 	Delays  []delayView
@@ -36,7 +35,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Asked: lock.AskedHold != ""}
 	v.Follows = true
-	v.Blocked = WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint)
+	v.Verdict = p.VerdictOf(r, lock)
 	v.Past = p.site.URLs.To("history", "q", p.site.Here(locks.FieldTerm("name", lock.Name+"#*")))
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}

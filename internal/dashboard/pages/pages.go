@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 )
 
 // Pages are the pages of the dashboard.
@@ -27,24 +28,45 @@ func (p *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
 	return p.site.Render("help", v)
 }
 
-// icon is the icon of the tab: that of the answer, and how many locks are in the same state.
-func (v verdict) icon(all locks.Counts) site.Icon {
-	number := func(n int) string {
-		if n > 9 {
-			return "9+"
+// icon is the icon of the tab: that of the verdict, and how many locks are in the same class.
+func (v Verdict) icon() site.Icon {
+	n := 1
+	for _, m := range v.Verdict.More {
+		if m.Same {
+			n += m.N
 		}
-		return strconv.Itoa(n)
 	}
-	look := locks.DisplayState(v.Level)
-	switch v.Level {
-	case "calm":
-		return site.Icon{Look: locks.Held}
-	case "bad":
+	number := strconv.Itoa(n)
+	if n > 9 {
+		number = "9+"
+	}
+	switch v.Class {
+	case verdict.Stale:
+		return site.Icon{Look: "stale", Text: "?"}
+	case verdict.Unlockers, verdict.Deadlock, verdict.Unclaimed:
 		return site.Icon{Look: locks.Alerting}
-	case "warn":
-		look = locks.Malformed
+	case verdict.Overdue:
+		return site.Icon{Look: locks.Expired, Text: number}
+	case verdict.Dead:
+		return site.Icon{Look: locks.Abandoned, Text: number}
+	case verdict.Silent, verdict.Late:
+		return site.Icon{Look: locks.Alerting, Text: number}
+	case verdict.Malformed:
+		return site.Icon{Look: locks.Malformed, Text: number}
 	}
-	return site.Icon{Look: look, Text: number(all.In(look))}
+	return site.Icon{Look: locks.Held}
+}
+
+// Icon is the icon beside the verdict.
+func (v Verdict) Icon() string {
+	switch look := v.icon().Look; v.Class {
+	case verdict.Unlockers, verdict.Deadlock, verdict.Unclaimed:
+		return "bad"
+	case verdict.Leaving, verdict.Calm:
+		return "calm"
+	default:
+		return string(look)
+	}
 }
 
 // iconShape is the drawing of an icon; # is where the text goes.

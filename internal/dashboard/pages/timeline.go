@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -129,7 +130,7 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 		}
 		row := locks.NewRow(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
 			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}},
-			staleness.Policy{}, staleness.Moment{Wall: at}, &locks.Queue{})
+			&fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})
 		found[key] = q.Matches(row.In(i.Cluster), at)
 	}
 	return slices.DeleteFunc(all, func(i intervals.Interval) bool {

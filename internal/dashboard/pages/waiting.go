@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -132,7 +133,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 			v.Free++
 		}
 	}
-	lost := func(one queued) time.Duration { return locks.Lost(one.queue, v.AsOf) }
+	lost := func(one queued) time.Duration { return verdict.QueueOf(one.queue, v.AsOf).Lost }
 	slices.SortFunc(all, func(a, b queued) int {
 		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
 			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))

@@ -1,9 +1,7 @@
 package pages
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -38,44 +36,6 @@ func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return howItEnded(r.Death, at).Say(", which the holder disputes")
 	}
 	return nil
-}
-
-// deathSentence says how the holder ended and what happens next; nil where that is not proven.
-func (p *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
-	if !r.Proven() {
-		return nil
-	}
-	said := howItEnded(r.Death, at)
-	said[0].Text = phrase.Capital(said[0].Text)
-	return append(said.Say(". "), afterDeath(r, at, p.site.Unlockers(), true)...)
-}
-
-// afterDeath says what becomes of a lock whose holder has ended. alone says that nothing else on the page tells that no
-// unlocker is running.
-func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker, alone bool) phrase.Sentence {
-	if len(unlockers) == 0 {
-		if alone && !at.Stale {
-			return phrase.Say("No unlocker is running: unlock it by hand.")
-		}
-		return phrase.Say("Unlock it by hand.")
-	}
-	f := setup.FateBy(unlockers)
-	switch left := at.Next(r.Verdict().RemoveAt); {
-	case f.Excludes(r.Name):
-		return phrase.Say("Unlockers never remove it, by its name: unlock it by hand.")
-	case left == nil && f.Removes && !f.Known():
-		return notKnown("Whether it is unlocked now", &f)
-	case left == nil || !f.Removes:
-		return phrase.Say("Unlockers only report it: unlock it by hand.")
-	case pause(unlockers) != nil && left.Kind != "next":
-		return pause(unlockers)
-	case left.Kind == "":
-		return phrase.Say("It was to be unlocked, outcome unknown.")
-	case left.Kind == "over":
-		return phrase.Say("It is about to be unlocked.")
-	default:
-		return phrase.Say("It is unlocked ").Time(left).Say(".")
-	}
 }
 
 // suspicion says what a witness says that proves nothing, and why; nil where there is nothing.

@@ -21,7 +21,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Operator does what operators want: [*lockstore.Store] does.
@@ -132,14 +131,15 @@ type Config struct {
 }
 
 // FateBy is what these unlockers do to stale locks.
-func FateBy(running []protocol.Unlocker) fate.Fate { return fate.Of(presences(running)) }
+func FateBy(running []protocol.Unlocker) fate.Fate { return fate.Of(Presences(running)) }
 
 // Disagreements are the settings about which these unlockers disagree.
 func Disagreements(running []protocol.Unlocker) []fate.Disagreement {
-	return fate.Disagreements(presences(running))
+	return fate.Disagreements(Presences(running))
 }
 
-func presences(running []protocol.Unlocker) []metadata.Presence {
+// Presences are what these unlockers publish.
+func Presences(running []protocol.Unlocker) []metadata.Presence {
 	all := make([]metadata.Presence, len(running))
 	for i := range running {
 		all[i] = running[i].Presence
@@ -147,8 +147,8 @@ func presences(running []protocol.Unlocker) []metadata.Presence {
 	return all
 }
 
-// Policy is by what the running unlockers decide, as far as they publish it.
-func (c *Config) Policy() staleness.Policy { return FateBy(c.View.Unlockers()).Policy }
+// Fate is what the running unlockers do to stale locks, as far as they publish it.
+func (c *Config) Fate() fate.Fate { return FateBy(c.View.Unlockers()) }
 
 // Member is an endpoint of etcd.
 type Member struct {

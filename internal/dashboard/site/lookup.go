@@ -146,7 +146,8 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 		}
 	}
 	queue := locks.QueueOf(waiters)
-	return locks.NewRow(r, s.Config.Policy(), moment, &queue).In(s.URLs.Cluster)
+	f := s.Config.Fate()
+	return locks.NewRow(r, &f, moment, &queue).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -205,7 +206,7 @@ func (s *sentence) who(h *metadata.Holder) {
 	}
 }
 
-func pick(first bool, a, b string) string {
+func pick[T any](first bool, a, b T) T {
 	if first {
 		return a
 	}
@@ -220,7 +221,7 @@ func (c *Cluster) held(l *Lock) (lead sentence, then []sentence, next Step) {
 		then = []sentence{c.waits(l)}
 	case Dead:
 		lead = c.dead(l)
-		then = []sentence{c.waits(l), reason(pick(c.stays(l) == "", "Unlockers only report it.", ""), c.stays(l))}
+		then = []sentence{c.waits(l), c.leftBy(l)}
 		next = Force
 	case Silent:
 		lead = c.silent(l)
@@ -240,6 +241,9 @@ func (c *Cluster) held(l *Lock) (lead sentence, then []sentence, next Step) {
 	default:
 		lead = c.inTime(l)
 		then = []sentence{c.waits(l), c.alerts(l)}
+		if !l.Judged.AlertsAtUnlock() || c.stays(l) != "" {
+			then = append(then, c.comes(l))
+		}
 	}
 	if l.Looked != nil {
 		then = append(then, lookedAt(l.Looked))
@@ -276,14 +280,22 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 	}
 	s.since(l.Judged.OverdueAt(c.Fate.Policy))
 	s.say(" ago")
-	switch paused := fate.Pause(c.Running); {
+	switch paused := c.paused(l); {
 	case len(paused) > 0:
 		s.say(": " + fate.Reasons(paused))
 	case len(c.Fate.Silent) > 0:
-		s.say(": why not is not known, because " + fate.Names(c.Fate.Silent) + " does not publish its policy")
+		s.say(", as far as is known: " + c.mum())
 	}
 	s.say(".")
 	return s, ReadRunbook
+}
+
+// paused are the rules that keep unlockers from removing a lock that is due. A proof of death makes good for a gap and
+// for a clock that cannot be trusted.
+func (c *Cluster) paused(l *Lock) []string {
+	return slices.DeleteFunc(slices.Clone(fate.Pause(c.Running)), func(rule string) bool {
+		return l.Judged.State == staleness.Abandoned && (rule == string(staleness.Gap) || rule == string(staleness.Clock))
+	})
 }
 
 // stays says why no unlocker ever removes the lock; empty where one does.
@@ -299,14 +311,23 @@ func (c *Cluster) stays(l *Lock) string {
 	return ""
 }
 
-func reason(otherwise, why string) (s sentence) {
-	switch {
+// leftBy says why a lock is left whose holder is dead.
+func (c *Cluster) leftBy(l *Lock) (s sentence) {
+	switch why := c.stays(l); {
 	case why != "":
 		s.say("Nobody unlocks it: " + why + ".")
-	case otherwise != "":
-		s.say(otherwise)
+	case !c.Fate.Known():
+		s.say("Whether it is unlocked now is not known: " + c.mum() + ".")
+	default:
+		s.say("Unlockers only report it.")
 	}
 	return s
+}
+
+// mum says which unlockers do not say how they decide.
+func (c *Cluster) mum() string {
+	return fate.Names(c.Fate.Silent) + pick(len(c.Fate.Silent) == 1, " does not publish its policy",
+		" do not publish their policy")
 }
 
 func (c *Cluster) dead(l *Lock) (s sentence) {
@@ -343,7 +364,7 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 		return s
 	}
 	if rhythm(r, l.Judged) == 0 {
-		s.say(" late, and its holder has never reported.")
+		s.say(" late, and " + pick(l.Shares > 1, "has", "its holder has") + " never reported.")
 		return s
 	}
 	s.say(" late and silent for ")
@@ -412,17 +433,16 @@ func (c *Cluster) malformed(l *Lock) (s sentence) {
 }
 
 func (c *Cluster) leaving(l *Lock) (s sentence) {
-	if l.Judged.State == staleness.Abandoned {
-		s = c.subject(l, true)
-		s.say(" is dead: it is unlocked by itself ")
-		s.until(l.Judged.RemoveAt)
-		s.say(".")
+	abandoned := l.Judged.State == staleness.Abandoned
+	s = c.subject(l, abandoned)
+	s.say(pick(abandoned, " is dead", " has expired"))
+	if paused := c.paused(l); len(paused) > 0 {
+		s.say(", and auto-unlock is paused: " + fate.Reasons(paused) + ".")
 		return s
 	}
-	s = c.subject(l, false)
-	s.say(" has expired, and is removed by itself ")
-	s.until(l.Judged.OverdueAt(c.Fate.Policy))
-	s.say(" at the latest.")
+	s.say(", and it goes by itself: auto-unlock ")
+	s.until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Fate.Policy)))
+	s.say(".")
 	return s
 }
 
@@ -454,9 +474,9 @@ func (c *Cluster) alerts(l *Lock) (s sentence) {
 	case !v.AlertsAtUnlock():
 		s.say("Alert ")
 	case staleness.KeptAlive(l.Holder):
-		s.say("If it falls silent, alert ")
+		s.say("If it falls silent, alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
 	default:
-		s.say("Alert and auto-unlock ")
+		s.say("Alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
 	}
 	s.until(v.AlertAt)
 	s.say(".")

@@ -36,7 +36,8 @@ type Cluster struct {
 // Verdict is what a person must know first.
 type Verdict struct {
 	Class   Class
-	Cluster string // that it is about, where there are several
+	In      int    // the place of the cluster that it is about
+	Cluster string // the same for people, where there are several
 	Lock    string // that it is about; empty: none
 	// Holder is whom it is about; nil: nobody holds the lock.
 	Holder *metadata.Record
@@ -99,16 +100,19 @@ type candidate struct {
 func Of(clusters ...Cluster) Verdict {
 	var first candidate
 	var all Counts
+	in := 0
 	for i := range clusters {
 		c := &clusters[i]
 		if one := c.first(); i == 0 || one.compare(&first) < 0 {
 			first = one
+			in = i
 		}
 		for class, n := range c.counts() {
 			all[class] += n
 		}
 	}
 	v := first.say()
+	v.In = in
 	if v.Class == Calm {
 		v.Lead, v.Then = allIsWell(clusters, &first)
 	}
