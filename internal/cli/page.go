@@ -65,6 +65,9 @@ func (p *page) state(state staleness.State) {
 func (p *page) lock(l *look) {
 	holders := l.holders()
 	p.fact("lock", text.Visible(l.Whole.Name))
+	if v, ok := l.verdict(); ok {
+		p.fact("verdict", v.String(p.now))
+	}
 	switch {
 	case len(l.Whole.Fields) > 0:
 		p.record(&l.Whole, l.diagnosis)

@@ -215,6 +215,9 @@ func (l *look) json(raw bool) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
+	if v, ok := l.verdict(); ok {
+		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now))
+	}
 	for _, r := range l.holders() {
 		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))
 	}

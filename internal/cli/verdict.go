@@ -60,3 +60,19 @@ func (all *snapshot) sayVerdict(a *app, now time.Time) {
 		fmt.Fprintln(a.Stderr, "next: "+command)
 	}
 }
+
+// verdict is what a person must know first of one lock; ok is false where nobody holds it.
+func (l *look) verdict() (v verdict.Verdict, ok bool) {
+	var held []verdict.Lock
+	if len(l.Whole.Fields) > 0 {
+		held = append(held, heldLock(&l.Whole.Record, &l.fate, l.now))
+	}
+	for _, r := range l.holders() {
+		held = append(held, heldLock(r, &l.fate, l.now))
+	}
+	if held == nil {
+		return verdict.Verdict{}, false
+	}
+	whole := verdict.Whole(l.Whole.Name, held, verdict.QueueOf(l.Waiters, l.now))
+	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate}, l.Whole.Name, &whole)
+}

@@ -83,7 +83,8 @@ func TestNoFieldOfARecordIsForgotten(t *testing.T) {
 	}
 	fields = append(fields, metadata.Field{Name: metadata.FieldAlive, Value: metadata.FormatAlive(d.LockedAt, "")})
 	for i := range fields {
-		fields[i].CreateRevision, fields[i].ModRevision, fields[i].Version = 7, 7, 3
+		fields[i].CreateRevision, fields[i].ModRevision = 7, 7
+		fields[i].Version = 3
 	}
 	got := metadata.Decode("billing", fields)
 	readBack(t, d, got)

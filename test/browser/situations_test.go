@@ -253,8 +253,8 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.show("lock-ended", lockPage("catalog/sync/eu")+"&hold="+ended, `document.querySelector(".badge.released")`)
 	s.show("lock-free", lockPage("catalog/sync/eu"), `document.body.innerText.includes("Nobody holds it")`)
 	s.b.open(s.url + lockPage("free/for-long"))
-	s.b.until("that nobody takes it", `document.body.innerText.includes("does not take it")`, time.Minute)
-	s.show("lock-unclaimed", lockPage("free/for-long"), `document.body.innerText.includes("does not take it")`)
+	s.b.until("that nobody takes it", `document.body.innerText.includes("has not taken it")`, time.Minute)
+	s.show("lock-unclaimed", lockPage("free/for-long"), `document.body.innerText.includes("has not taken it")`)
 }
 
 func TestSituationsOfLists(t *testing.T) {
@@ -264,7 +264,7 @@ func TestSituationsOfLists(t *testing.T) {
 	const list = `document.querySelector(".locks tbody")`
 	s.show("list-empty-no-unlocker", "", `document.querySelector(".empty")`)
 	s.unlocker("alert-only")
-	s.show("list-empty", "", `document.querySelector(".verdict").innerText.includes("No locks held")`)
+	s.show("list-empty", "", `document.querySelector(".verdict").innerText.includes("no locks are held")`)
 	s.settle(94)
 	s.night()
 	s.nights()
@@ -292,7 +292,7 @@ func TestSituationsOfLists(t *testing.T) {
 	s.b.size(1280, 800)
 	s.b.open(s.url)
 	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
-	s.show("list-stale", "", list+` && document.querySelector(".banner")`)
+	s.show("list-stale", "", list+` && document.querySelector(".verdict.stale")`)
 	s.show("lock-stale", lockPage("orders/settle"), `document.querySelector(".banner")`)
 	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
 		s.show("form-stale-"+form, form+"?name="+held, `document.querySelector(".banner")`)
@@ -317,7 +317,7 @@ func TestSituationsOfSilence(t *testing.T) {
 	s.b.says("Not read from etcd: no answer within 300ms.") // not even the first page waits longer
 	s.b.open(s.url)
 	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
-	s.show("silent-list", "", `document.querySelector(".locks tbody") && document.querySelector(".banner")`)
+	s.show("silent-list", "", `document.querySelector(".locks tbody") && document.querySelector(".verdict.stale")`)
 	s.show("silent-lock", lockPage("orders/settle"), `document.querySelector(".banner")
 		&& document.querySelector(".lock-head").innerText.includes("94 wait")`)
 	s.show("silent-lock-delay", lockPage("billing/close"), `document.querySelector(".banner")`)
@@ -334,7 +334,7 @@ func TestSituationsOfClusters(t *testing.T) {
 	s := &situations{stage: stages[0], b: newTab(t, stages...)}
 	stages[1].etcd.Stop()
 	s.b.open(url)
-	s.b.until("the banner", `document.querySelector("#alerts")?.textContent.includes("Production US is away")`,
+	s.b.until("the banner", `document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
 		2*time.Minute)
 	const chips = `document.querySelectorAll(".clusters .cluster").length === 3`
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",

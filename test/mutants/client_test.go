@@ -100,7 +100,8 @@ func acquisitions() []fault {
 			"TestTryLockDoesNotPassTheQueue"},
 		{"attempt-reentrant", "acquire.go", `hold.set.kind.covers(a.set.kind)`, `true`,
 			"TestReentrantHoldIsGivenBackByTheLastUnlock"},
-		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`, "TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
+		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`,
+			"TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
@@ -174,7 +175,8 @@ func bounds() []fault {
 			"TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent"},
 		{"bound-together", "lockall.go", `len(wanted) > MaxTogether`, `false`,
 			"TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked"},
-		{"bound-together-text", "lockall.go", `len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
+		{"bound-together-text", "lockall.go",
+			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},
 		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestKindsThatMakeNoSense"},
 	}
@@ -218,7 +220,8 @@ func tasks() []fault {
 // fences are resources that check the token.
 func fences() []fault {
 	return []fault{
-		{"fence-old", "memory.go", `token < f.newest`, `false`, "TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
+		{"fence-old", "memory.go", `token < f.newest`, `false`,
+			"TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
 		{"fence-beside", "memory.go", `f.inside == token`, `true`,
 			"TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
 		{"fence-full", "memory.go", `len(m.resources) >= m.limit`, `false`,
