@@ -129,7 +129,7 @@ func holds() []fault {
 			"TestForceUnlockOfUnknownOutcomeIsLookedAtAgain"},
 		{"unknown-ours", "actions/perform.go", `ending.By == ours.By`, `true`,
 			"TestForceUnlockOfUnknownOutcomeIsLookedAtAgain"},
-		{"no-delay", "actions/perform.go", `record.DelayOf(o.site.Config.Policy().LockDelay)`, `0`,
+		{"no-delay", "actions/perform.go", `record.DelayOf(o.site.Config.Fate().Policy.LockDelay)`, `0`,
 			"TestAForceUnlockHasTheLockDelayOfTheRecordOrTheDefault"},
 		{"other-delay", "actions/delay.go", `d.Revision != asked.Revision`, `false`,
 			"TestActionsAreRefused"},
