@@ -144,7 +144,7 @@ func TestTestsNamedInTheDocumentationExist(t *testing.T) {
 func reference() map[string]bool {
 	return map[string]bool{
 		"docs/flags.md": true, "docs/metrics.md": true, "docs/mutexctl.md": true, // written by make docs
-		"docs/conformance.md": true, "docs/runbooks.md": true, "docs/protocol/operators.md": true,
+		"docs/runbooks.md": true, "docs/protocol/operators.md": true,
 	}
 }
 

@@ -46,7 +46,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	}
 	ctx, stop := context.WithCancel(lock.Context())
 	defer stop()
-	asked := lock.Asked()
+	asked, signalled := lock.Asked(), false
 	for {
 		select {
 		case <-asked:
@@ -54,8 +54,12 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 			j.asked(ctx, lock, c)
 		case sig := <-j.signals.C():
 			c.Signal(sig)
+			signalled = true
 		case <-c.Done():
 			stop()
+			if signalled {
+				c.Linger(j.grace) // what it started got the signal, too, and may be cleaning up
+			}
 			j.clear(lock, c)
 			return c, passedOn(c.Code())
 		case <-lock.Context().Done():

@@ -64,8 +64,8 @@ it ends.
 
 On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a scope of
 systemd where one runs, else below the cgroup of mutexctl, if it may make one. What the command leaves
-in the background is killed before the lock is released, and all of it with KILL if mutexctl itself is
-killed. With --leave-children it runs on without the lock. Where no cgroup can be made, as on other
+in the background is killed before the lock is released, after a forwarded signal with --grace to end
+by itself, and all of it with KILL if mutexctl itself is killed. With --leave-children it runs on without the lock. Where no cgroup can be made, as on other
 systems, it does so too, and run says why at --log.level=info.
 
 When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
@@ -112,7 +112,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 			"be away")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
-	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
+	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM, or a forwarded signal, and KILL")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; its end then proves nothing to a witness")
 	f.Var(&o.onAsk, "on-ask", "what to do when somebody asks to finish: a signal for the command, or a shell command")

@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("ENDPOINT", server.Endpoint())
 			e.Setenv("MUTEXCTL_LOCKS_PREFIX", w.layout.Prefix())
 			e.Setenv("USER", "ann")
+			e.Setenv("FAULT", os.Getenv("FAULT")) // see test/mutants
 			e.Defer(w.end)
 			return nil
 		},

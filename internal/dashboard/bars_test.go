@@ -39,7 +39,7 @@ func TestBarsOfHolds(t *testing.T) {
 		}
 		got := ""
 		page := ok(t, s.dashboard(t, config), "/")
-		bar := regexp.MustCompile(`<div class="hold[^>]*><svg.*?</svg>`).FindString(page)
+		bar := regexp.MustCompile(`<svg[^>]*><rect/>.*?</svg>`).FindString(page)
 		for _, part := range regexp.MustCompile(`(data-s)="(\d+)"|#(beats)|(?:class="(\w)" )?x="(\d+%)"`).
 			FindAllStringSubmatch(bar, -1) {
 			got += " " + strings.Join(part[1:], "")

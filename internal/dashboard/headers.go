@@ -168,10 +168,7 @@ func loadAssets(files fs.FS) (assets, error) {
 		if err != nil {
 			return a, err
 		}
-		b = compact(b)
-		if path.Ext(e.Name()) == ".css" {
-			b = []byte(squeezer().Replace(string(b)))
-		}
+		b = []byte(squeezer(e.Name()).Replace(string(compact(b))))
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
 		a.files[e.Name()] = asset{assetType(e.Name()), b, pack(newPacker(gzip.BestCompression), b)}
@@ -180,9 +177,12 @@ func loadAssets(files fs.FS) (assets, error) {
 	return a, nil
 }
 
-// squeezer leaves out blanks that mean nothing in a style sheet; texts in it must have none of these.
-func squeezer() *strings.Replacer {
-	return strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
+// squeezer leaves out blanks that mean nothing in a style sheet or a script; texts in it must have none of these.
+func squeezer(name string) *strings.Replacer {
+	if path.Ext(name) == ".css" {
+		return strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
+	}
+	return strings.NewReplacer(" = ", "=", " => ", "=>", " === ", "===", " !== ", "!==")
 }
 
 // compact leaves out what only readers of a source need: indentation, and lines that are nothing but a comment.

@@ -97,47 +97,6 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 	}
 }
 
-func TestForceUnlockWithALostAnswer(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		committed, late bool
-		check           func(error) bool
-	}{
-		"though it was done": {true, false, func(err error) bool { return err == nil }},
-		"and which was not done": {false, false, func(err error) bool {
-			return err != nil && !errors.Is(err, metadata.ErrChanged) && strings.Contains(err.Error(), "unknown")
-		}},
-		"while another took it": {false, true, func(err error) bool { return errors.Is(err, metadata.ErrChanged) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
-			r := w.hold("a", uuid(1))
-			sent := 0
-			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-				if !writes(req) {
-					return send()
-				}
-				if sent++; c.committed {
-					if err := send(); err != nil {
-						t.Error(err)
-					}
-				}
-				if c.late {
-					line.onTxn(nil)
-					w.release(r)
-					w.hold("a", uuid(2))
-				}
-				return errLost
-			})
-			err := w.do(r, action(r))
-			if !c.check(err) || sent != 1 {
-				t.Errorf("error %v, sent %d times", err, sent)
-			}
-		})
-	}
-}
-
 // An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
 func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 	t.Parallel()

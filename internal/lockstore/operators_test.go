@@ -2,6 +2,8 @@ package lockstore_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
 	a := action(r)
 	a.Action = what
 	a.Reason = "the deploy waits"
-	if what != protocol.ActionAsk {
+	if what != protocol.ActionAsk && what != protocol.ActionForceUnlock {
 		a.Seconds = 1800
 	}
 	return a
@@ -124,7 +126,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 
 func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for what := range marks {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
 		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }

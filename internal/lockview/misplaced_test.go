@@ -1,12 +1,14 @@
 package lockview_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -63,5 +65,22 @@ func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
 		w.do(removeAll("/mutexes/100%/"), removeAll("/mutexes/a%2fb/"), remove("/mutexes//uuid"))
 		settle(t, v, w)
 		want("after they were removed", "100%")
+	})
+}
+
+func TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		v := run(t, w.source(), lockview.Options{})
+		settle(t, v, w)
+		for i := range 1100 {
+			id := fmt.Sprint("u", i)
+			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now(),
+				Now: metadata.Time{Time: time.Now()}})), put(fmt.Sprintf("/mutexes/%d%%/uuid", i), uuid(1)))
+		}
+		settle(t, v, w)
+		if unlockers, misplaced := len(v.Unlockers()), len(v.Shown()); unlockers != 1000 || misplaced != 1000 {
+			t.Errorf("%d unlockers and %d misplaced records are kept", unlockers, misplaced)
+		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -148,43 +147,6 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A save that arrives late must not overwrite one that came after it.
-func TestLateSaveIsRefused(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	var late clientv3.Txn
-	kv := etcd.KV
-	s := set(t, etcd, jobs.TaskOptions{})
-	add(t, s, "1", "")
-	task := capture(t, s, 1)[0]
-	if err := task.Save(t.Context(), "part 1"); err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
-		late = txn
-		cancel()
-		return true
-	}}
-	if err := task.Save(short, "part 2"); err == nil {
-		t.Fatal("a save without an answer succeeded")
-	}
-	etcd.KV = kv
-	if err := task.Save(t.Context(), "part 3"); err != nil {
-		t.Fatal(err)
-	}
-	if late == nil {
-		t.Fatal("nothing was sent")
-	}
-	if r, err := late.Commit(); err != nil || r.Succeeded {
-		t.Errorf("the late save: %v, %v", r, err)
-	}
-	if now := get(t, s, "1"); !strings.HasSuffix(now.Data, "3") {
-		t.Errorf("the data is %q", now.Data)
-	}
-	task.Release()
 }
 
 // An add that arrives late must not bring back a task that was done meanwhile.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -195,4 +196,48 @@ func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
 			t.Errorf("fields (-page +table):\n%s", diff)
 		}
 	}
+}
+
+// The protocol names each member of each document.
+func TestTheProtocolNamesTheMembersOfDocuments(t *testing.T) {
+	for section, document := range map[string]any{
+		"queue.md\n## Ticket\n":               metadata.Ticket{},
+		"witnesses.md\n## Statement\n":        metadata.Statement{},
+		"operators.md\n### Ending\n":          metadata.Ending{},
+		"operators.md\n### Presence\n":        metadata.Presence{},
+		"operators.md\n### Request\n":         metadata.Request{},
+		"operators.md\n### Acknowledgement\n": metadata.Acknowledgement{},
+		"operators.md\n### Delay\n":           metadata.Delay{},
+	} {
+		page, heading, _ := strings.Cut(section, "\n")
+		text, err := os.ReadFile("../../docs/protocol/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, found := strings.Cut(string(text), "\n"+heading)
+		about, _, _ := strings.Cut(after, "\n#")
+		if !found {
+			t.Errorf("%s has no section %q", page, heading)
+		}
+		for _, name := range members(reflect.TypeOf(document)) {
+			if !strings.Contains(about, "`"+name+"`") {
+				t.Errorf("%s, %q does not name %s", page, heading, name)
+			}
+		}
+	}
+}
+
+// members are the names that a type has in JSON, those of what it embeds included.
+func members(of reflect.Type) (names []string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous:
+			names = append(names, members(field.Type)...)
+		case name != "" && name != "-":
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -54,7 +54,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
-		for _, value := range []string{foreignUUID, "", "no uuid", "tail", strings.Repeat("x", 1<<19)} {
+		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
 				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
 				q.unlock(take(t, c, "a", o))

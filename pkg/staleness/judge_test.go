@@ -124,6 +124,7 @@ func TestAJumpOfTheWallClockDoesNotMoveDefaultDeadlines(t *testing.T) {
 
 // TestNextIsExact: from now until Next the state is the same, at Next it is another.
 func TestNextIsExact(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	changes := 0
 	for range 5_000 {

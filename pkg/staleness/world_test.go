@@ -57,6 +57,7 @@ type rules struct {
 }
 
 func TestALivingHolderNeverLosesItsLockAndADeadOnesGoes(t *testing.T) {
+	t.Parallel()
 	broken, states := explore(rules{}, false)
 	if broken == "" {
 		broken, _ = explore(rules{}, true)

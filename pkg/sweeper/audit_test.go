@@ -27,8 +27,9 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 			r.Alive = &metadata.Alive{At: r.LockedAt.Add(time.Second), Progress: "3 of 4"}
 			r.Attributes = map[string]any{"queue": "night", "shard": json.Number("7"), "retry": true}
 			r.Problems = []metadata.Problem{{Field: "pid", Reason: metadata.ReasonBadValue, Text: "no number"}}
-			r.Suspicion = &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: "lost", How: "it is away",
-				Witness: "kubernetes", By: "w-1", ExitCode: new(int), Signal: "KILL", Detail: "OOMKilled"}
+			r.Suspicion = &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: "lost",
+				How: "it is away", Witness: "kubernetes", By: "w-1", ExitCode: new(int), Signal: "KILL",
+				Detail: "OOMKilled"}
 		})
 		r := s.locks["billing/invoice/42"]
 		s.wait(time.Hour)

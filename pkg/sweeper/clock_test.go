@@ -11,6 +11,7 @@ import (
 )
 
 func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
+	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		for name, join := range map[string]func(*testing.T, *store) *node{
 			"with members of etcd to ask": func(t *testing.T, s *store) *node { return s.join(t) },

@@ -196,6 +196,7 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 }
 
 func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.delay = time.Millisecond

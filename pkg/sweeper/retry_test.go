@@ -15,6 +15,7 @@ import (
 // A scan of many locks sends batches in between, and learns of their outcomes: what failed is tried again after a
 // second, whenever it failed, and not only when the next scan finds it.
 func TestWhatFailsDuringAScanIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
 	longest := time.Duration(0)
 	for _, offset := range []time.Duration{0, 2500 * time.Millisecond, 4500 * time.Millisecond} { // scans are 5 s apart
 		synctest.Test(t, func(t *testing.T) {

@@ -205,6 +205,7 @@ func TestAClockThatIsSlewedMovesTheMoment(t *testing.T) {
 }
 
 func TestAMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.delay = time.Second

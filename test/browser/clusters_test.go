@@ -104,7 +104,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 			if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 360 {
 				t.Errorf("/%s is %d px wide", page, wide)
 			}
-			low := ask[int](b, `Math.min(...[...document.querySelectorAll(".cluster")].map((a) => a.offsetHeight))`)
+			low := ask[int](b, `Math.min(...[...document.querySelectorAll("a.cluster")].map((a) => a.offsetHeight))`)
 			if low < 39 {
 				t.Errorf("/%s has chips of %d px, hard to hit", page, low)
 			}

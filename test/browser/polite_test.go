@@ -189,10 +189,15 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	owners := newTab(t, s)
 	waiting.open(s.url + "waiting")
 	owners.open(s.url + "owners")
+	timeline := newTab(t, s)
+	timeline.open(s.url + "timeline")
+	timeline.click(".fold summary")
 	s.hold(lock{name: "b", owner: "second", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
 	s.wait("a", "third", "h", "waits", time.Second)
 	waiting.until("the waiter", `document.querySelector("table.queues").textContent.includes("third")`)
 	owners.until("the owner", `document.querySelector("table.owners").textContent.includes("second")`)
+	timeline.until("the bar, while the table stays open", `document.querySelector(".lanes")
+		.textContent.includes("second") && document.querySelector("details[open]").textContent.includes("second")`)
 }
 
 func TestKeys(t *testing.T) {

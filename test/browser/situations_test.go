@@ -336,7 +336,7 @@ func TestSituationsOfClusters(t *testing.T) {
 	s.b.open(url)
 	s.b.until("the banner", `document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
 		2*time.Minute)
-	const chips = `document.querySelectorAll(".cluster").length === 3`
+	const chips = `document.querySelectorAll(".clusters .cluster").length === 3`
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
 		"timeline": "timeline", "owners": "owners", "history": "history", "status": "status", "which": "lock?name=billing/invoice-run",
 		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {

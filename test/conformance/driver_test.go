@@ -43,7 +43,9 @@ func (c *client) claims(needs []string) bool {
 	})
 }
 
-func isLevel(need string) bool { return need == "basic" || need == "queue" || need == "kinds" }
+func isLevel(need string) bool {
+	return slices.Contains([]string{"basic", "queue", "kinds", "jobs"}, need)
+}
 
 // goClient is the Go client, in a process that breaks a rule if it is named.
 func goClient(broken string) *client {

@@ -117,7 +117,7 @@ func (c *client) ask(t *testing.T) {
 		t.Fatalf("%s: a client names itself and has at least the level basic: %s", c.name, c.info.line)
 	}
 	for _, level := range c.info.Levels {
-		if !isLevel(level) && level != "jobs" {
+		if !isLevel(level) {
 			t.Fatalf("%s: there is no level %q", c.name, level)
 		}
 	}

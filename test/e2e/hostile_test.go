@@ -115,7 +115,7 @@ func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 // checkCommandLine expects every lock in every format, and nothing that a terminal would obey.
 func checkCommandLine(t *testing.T, endpoint string, names []string) {
 	t.Helper()
-	for _, format := range []string{"table", "json", "name"} {
+	for _, format := range []string{"table", "wide", "json", "name"} {
 		o := command(t, "mutexctl", "list", "--output="+format, "--etcd.endpoints="+endpoint)
 		if o.Code != 0 {
 			t.Errorf("mutexctl list -o %s: %d: %s", format, o.Code, o.Stderr)

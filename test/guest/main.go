@@ -1,11 +1,12 @@
-// Guest is a program of somebody else: a controller with a client of Kubernetes, a router and options of gRPC, which takes
-// a lock. It is compiled, with the oldest versions of all these that we allow, and never run.
+// Guest is a program of somebody else: a controller with a client of Kubernetes, a router and options of gRPC, which
+// takes a lock. It is compiled, with the oldest versions of all these that we allow, and never run.
 package main
 
 import (
 	"context"
 	"log"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,12 +27,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	kubernetes, err := rest.HTTPClientFor(settings)
-	if err != nil {
-		return err
-	}
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"etcd:2379"},
-		DialOptions: []grpc.DialOption{grpc.WithUserAgent("guest")}})
+		DialOptions: []grpc.DialOption{grpc.WithUserAgent(settings.Host)}})
 	if err != nil {
 		return err
 	}
@@ -42,16 +39,12 @@ func run() error {
 	}
 	router := chi.NewRouter()
 	router.Post("/reconcile", func(w http.ResponseWriter, r *http.Request) {
-		err := locks.Do(r.Context(), "reconcile", func(context.Context) error {
-			answer, err := kubernetes.Get(settings.Host)
-			if err != nil {
-				return err
-			}
-			return answer.Body.Close()
-		})
-		if err != nil {
+		if err := locks.Do(r.Context(), "reconcile", reconcile); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
 	})
-	return http.ListenAndServe("127.0.0.1:8080", router)
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: router, ReadHeaderTimeout: time.Minute}
+	return server.ListenAndServe()
 }
+
+func reconcile(ctx context.Context) error { return ctx.Err() }

@@ -100,7 +100,8 @@ func acquisitions() []fault {
 			"TestTryLockDoesNotPassTheQueue"},
 		{"attempt-reentrant", "acquire.go", `hold.set.kind.covers(a.set.kind)`, `true`,
 			"TestReentrantHoldIsGivenBackByTheLastUnlock"},
-		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`, "TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
+		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`,
+			"TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
@@ -121,7 +122,7 @@ func queues() []fault {
 	return []fault{
 		{"queue-hostile-tail", "../../internal/locktxn/queue.go", `metadata.IsUUID(string(tail.Value))`, `true`,
 			"TestTailThatDanglesHoldsNobodyUp"},
-		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost"},
+		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestManyGiveUpTogether"},
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},
 		{"queue-timeout", "queue.go", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`,
@@ -174,7 +175,8 @@ func bounds() []fault {
 			"TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent"},
 		{"bound-together", "lockall.go", `len(wanted) > MaxTogether`, `false`,
 			"TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked"},
-		{"bound-together-text", "lockall.go", `len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
+		{"bound-together-text", "lockall.go",
+			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},
 		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestKindsThatMakeNoSense"},
 	}
@@ -218,7 +220,8 @@ func tasks() []fault {
 // fences are resources that check the token.
 func fences() []fault {
 	return []fault{
-		{"fence-old", "memory.go", `token < f.newest`, `false`, "TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
+		{"fence-old", "memory.go", `token < f.newest`, `false`,
+			"TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
 		{"fence-beside", "memory.go", `f.inside == token`, `true`,
 			"TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
 		{"fence-full", "memory.go", `len(m.resources) >= m.limit`, `false`,
@@ -252,7 +255,6 @@ func leaders() []fault {
 func fixtures() []fault {
 	return []fault{
 		{"fixture-proof", "locktest.go", `!r.Record.Proven()`, `false`, "TestHolderDisputesItsDeath"},
-		{"fixture-waiters", "look.go", `len(s.Waiters(name)) == n`, `true`, "TestWaiterGetsTheLockOfADeadHolder"},
 		{"fixture-left", "look.go", `key.Kind == protocol.KindField && !left[key.Lock]`, `false`,
 			"TestAssertionsCanFail"},
 	}

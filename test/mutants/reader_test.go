@@ -105,7 +105,8 @@ func deadlocks() []fault {
 		{"cycle-unknown", "graph.go", `!c.unknown`, `true`, "TestAPermitOfSomebodyUnknownMayBeGivenBackAtAnyTime"},
 		{"cycle-reader", "cycle.go", `«t.stuck(h.who)» && (since`, `true`, "TestOneReaderIsEnoughForACycle"},
 		{"cycle-share", "graph.go", `kindOf(r) != ""`, `true`, "TestALockWhoseNameLooksLikeAShareIsNone"},
-		{"cycle-permits", "graph.go", `s.count(lock).permits == len(c.permits)`, `true`, "TestAnyWorldAgainstTheDefinition"},
+		{"cycle-permits", "graph.go", `s.count(lock).permits == len(c.permits)`, `true`,
+			"TestAnyWorldAgainstTheDefinition"},
 		{"cycle-groups", "graph.go", `len(groups[0]) == len(among)`, `true`, "TestAnyWorldAgainstTheDefinition"},
 	}
 }
@@ -154,7 +155,8 @@ func alerts() []fault {
 			"TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat"},
 		{"alert-removed", "pusher.go", `p.c.Now().Sub(ending.EndedAt.Time) >= removedFor`, `true`,
 			"TestThatALockWasRemovedIsToldForAQuarterOfAnHour"},
-		{"alert-next", "annotations.go", `case «p.excluded(n.record.Name)»:`, `false`, "TestAnAlertTellsWhatHappensNext"},
+		{"alert-next", "annotations.go", `case «p.excluded(n.record.Name)»:`, `false`,
+			"TestAnAlertTellsWhatHappensNext"},
 		{"alert-newest", "peer.go", `!newer`, `false`, "TestWhileAlertmanagerIsAwayTheNewestWordIsKept"},
 		{"alert-refused", "peer.go", `resp.StatusCode == http.StatusBadRequest`, `false`,
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
@@ -169,7 +171,9 @@ func metrics() []fault {
 		{"series-names", "descs.go", `state != staleness.Held`, `true`, "TestWhoLooksAtLocksIsCounted"},
 		{"series-most", "descs.go", `overdue(j, s.kept[s.limit-1]) >= 0`, `true`,
 			"TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany"},
-		{"series-taken", "locks.go", "if «taken[name]» {\n\t\t\tcontinue\n\t\t}\n\t\ttaken[name] = true\n\t\tgauge(ch, c.d.lockState", `false`, "TestALockThatTakesAnothersLabelIsDroppedAndCounted"},
+		{"series-taken", "locks.go",
+			"if «taken[name]» {\n\t\t\tcontinue\n\t\t}\n\t\ttaken[name] = true\n\t\tgauge(ch, c.d.lockState",
+			`false`, "TestALockThatTakesAnothersLabelIsDroppedAndCounted"},
 		{"series-listed", "collector.go", `!s.Listed`, `false`, "TestNothingIsSaidAboutLocksBeforeTheFirstList"},
 		{"series-alarms", "collector.go", `!known`, `false`, "TestAlarmsAreShownOnlyWhenTheyAreKnown"},
 		{"series-recent", "bylock.go", `b.recent.Len() >= b.limit`, `false`,
@@ -188,11 +192,14 @@ func members() []fault {
 // connections are how programs reach etcd.
 func connections() []fault {
 	return []fault{
-		{"etcd-secret", "settings.go", `strings.Contains(endpoint, "@")`, `false`, "TestSettingsThatCannotWorkAreRefused"},
+		{"etcd-secret", "settings.go", `strings.Contains(endpoint, "@")`, `false`,
+			"TestSettingsThatCannotWorkAreRefused"},
 		{"etcd-mixed", "settings.go", `t.scheme != all[0].scheme`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-path", "settings.go", `strings.Trim(u.Path, "/") != ""`, `false`, "TestSettingsThatCannotWorkAreRefused"},
+		{"etcd-path", "settings.go", `strings.Trim(u.Path, "/") != ""`, `false`,
+			"TestSettingsThatCannotWorkAreRefused"},
 		{"etcd-ca", "settings.go", `!pool.AppendCertsFromPEM(pem)`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-plain-user", "etcdconn.go", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsAreWarnedOf"},
+		{"etcd-plain-user", "etcdconn.go", `scheme == "http" && s.User != ""`, `false`,
+			"TestDangerousSettingsAreWarnedOf"},
 		{"etcd-insecure", "etcdconn.go", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsAreWarnedOf"},
 		{"etcd-token", "security.go", `!refused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
 		{"etcd-trouble", "explain.go", `if «t.told[class]» {`, `false`, "TestTroubleIsToldOnceUntilItIsOver"},
@@ -204,8 +211,10 @@ func flags() []fault {
 	return []fault{
 		{"flag-precedence", "environment.go", `if «f.Changed» {`, `false`,
 			"TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
-		{"flag-status", "errors.go", `err == nil || started`, `true || started`, "TestMistakesAreOneSentenceAndStatus2"},
-		{"flag-started", "errors.go", `err == nil || «started»`, `false`, "TestErrorOfARunningCommandIsNotOneOfUsage"},
+		{"flag-status", "errors.go", `err == nil || started`, `true || started`,
+			"TestMistakesAreOneSentenceAndStatus2"},
+		{"flag-started", "errors.go", `err == nil || «started»`, `false`,
+			"TestErrorOfARunningCommandIsNotOneOfUsage"},
 	}
 }
 
@@ -235,15 +244,13 @@ func daemons() []fault {
 // commands are exit statuses, and what mutexctl refuses to do.
 func commands() []fault {
 	return []fault{
-		{"exit-signal", "exit.go", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/run-signals"},
+		{"exit-signal", "exit.go", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/wait"},
 		{"exit-not-found", "exit.go", `start.Missing`, `false`, "TestScripts/run"},
-		{"exit-lost", "job.go", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`, "TestScripts/run-lost"},
-		{"exit-killed", "job.go", `code == ExitOK`, `false`, "TestScripts/run-lost"},
 		{"check-critical", "health.go", `case «exceeds(n, o.critAlerting)»:`, `false`, "TestScripts/check"},
 		{"check-no-unlocker", "health.go", "case «len(all) == 0»:", `false`, "TestScripts/check"},
 		{"check-usage", "check.go", `cmd.Name() != "check"`, `true`, "TestScripts/check"},
 		{"force-other", "operator.go", `o.uuid != doc.UUID`, `false`, "TestScripts/force-unlock"},
-		{"force-typed", "forceunlock.go", `typed != doc.Name`, `false`, "TestScripts/force-unlock"},
+		{"force-typed", "forceunlock.go", `typed != doc.Name`, `false`, "TestScripts/terminal"},
 		{"force-yes", "forceunlock.go", `case «o.yes && o.uuid == ""»:`, `false`, "TestScripts/force-unlock"},
 		{"force-terminal", "forceunlock.go", `case «!o.yes && !o.app.interactive()»:`, `false`,
 			"TestScripts/force-unlock"},

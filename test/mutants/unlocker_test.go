@@ -39,7 +39,8 @@ func rules() []fault {
 		{"rule-order", "judge.go", `d.unlock.Before(d.alert)`, `false`, "TestDecide"},
 		{"rule-next", "judge.go", `t.Before(v.Next)`, `true`, "TestJudge"},
 		{"rule-idle", "idle.go", `mayBeOff(r, p, moment)`, `false`, "TestNothingIsMissedInALockThatIsIdle"},
-		{"rule-idle-dead", "idle.go", `«r.Death != nil» || r.Suspicion`, `false`, "TestNothingIsMissedInALockThatIsIdle"},
+		{"rule-idle-dead", "idle.go", `«r.Death != nil» || r.Suspicion`, `false`,
+			"TestNothingIsMissedInALockThatIsIdle"},
 		{"rule-policy", "policy.go", `case «p.MinWarning <= 0»:`, `false`, "TestPolicyCheck"},
 	}
 }
@@ -47,10 +48,12 @@ func rules() []fault {
 // gaps are reasons to start the warning anew, and clocks.
 func gaps() []fault {
 	return []fault{
-		{"gap-canary-late", "canary.go", `mono-c.sent <= canaryLate`, `true`, "TestACanaryThatHangsHoldsEverythingBack"},
+		{"gap-canary-late", "canary.go", `mono-c.sent <= canaryLate`, `true`,
+			"TestACanaryThatHangsHoldsEverythingBack"},
 		{"gap-went-back", "canary.go", `revision < highest`, `false`,
 			"TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart"},
-		{"gap-term-back", "canary.go", `term < c.term`, `false`, "TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart"},
+		{"gap-term-back", "canary.go", `term < c.term`, `false`,
+			"TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart"},
 		{"gap-term", "canary.go", `case «term != c.term»:`, `false`, "TestGapsStartTheWarningAnew"},
 		{"gap-jump", "observer.go", `moved.Abs() > jumpThreshold`, `false`, "TestGapsStartTheWarningAnew"},
 		{"gap-view", "observer.go", `case «!c.Fresh»:`, `false`, "TestNothingIsRemovedFromAViewThatIsNotFresh"},
@@ -64,7 +67,8 @@ func gaps() []fault {
 			"TestAJumpWhileMembersAreAskedSpoilsTheAnswer"},
 		{"clock-wrong", "clock.go", `offset.Abs() > tolerance(skew)`, `false`,
 			"TestAClockThatWasWrongFromTheStartCostsNobodyALock"},
-		{"clock-members", "clock.go", `now.Mono-c.membersAt <= memberAge`, `true`, "TestAMembersClockIsNotTrustedForEver"},
+		{"clock-members", "clock.go", `now.Mono-c.membersAt <= memberAge`, `true`,
+			"TestAMembersClockIsNotTrustedForEver"},
 	}
 }
 
@@ -73,7 +77,8 @@ func removals() []fault {
 	return []fault{
 		{"remove-other-token", "remove.go", `return «t.token == r.Token» &&`, `true`,
 			"TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne"},
-		{"remove-extended", "remove.go", `t.deadline == r.DeadlineRevision`, `true`, "TestAnExtensionForgetsOldFailures"},
+		{"remove-extended", "remove.go", `t.deadline == r.DeadlineRevision`, `true`,
+			"TestAnExtensionForgetsOldFailures"},
 		{"remove-excluded", "remove.go", `case «d.HeldBack == staleness.Exclude», d.HeldBack`, `false`,
 			"TestExcludedLocksAreSparedByName"},
 		{"remove-dry", "remove.go", `s.cfg.Mode == DryRun`, `false`,
@@ -90,9 +95,9 @@ func removals() []fault {
 		{"remove-stopping", "remove.go", `«ctx.Err() != nil» || s.soon`, `false`,
 			"TestRemovalsInFlightAreFinishedAndNoOtherIsStarted"},
 		{"remove-delay", "remove.go", `!d.proof`, `true`, "TestALockDelayFollowsWhatItsDeadlineEnded"},
-		{"remove-deaths", "remove.go", `len(deaths) > maxDeaths`, `false`, "TestMoreDeathsThanAreRememberedAreFound"},
 		{"ticket-clock", "scan.go", `c.WallClock != staleness.Verified`, `false`, "TestOverdueTicketsAreRemoved"},
-		{"ticket-skew", "scan.go", `w.TimeoutAt.Add(«s.cfg.Policy.ClockSkew»)`, `-time.Hour`, "TestOverdueTicketsAreRemoved"},
+		{"ticket-skew", "scan.go", `w.TimeoutAt.Add(«s.cfg.Policy.ClockSkew»)`, `-time.Hour`,
+			"TestOverdueTicketsAreRemoved"},
 		{"ticket-behind", "scan.go", `return «now.Mono-w.Seen >= w.TimeoutAt.Sub(w.Since.Time)»`, `true`,
 			"TestAWaiterWhoseClockIsBehindKeepsItsTicket"},
 		{"ticket-many", "scan.go", `removed == maxBatch`, `false`, "TestTicketsDoNotDelayLocks"},
@@ -117,7 +122,8 @@ func brakes() []fault {
 			"TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain"},
 		{"pace-alone", "canary.go", `if «alone && o.removing.Load() == 0» {`, `false`,
 			"TestBatchesDoNotShrinkWhereEveryWriteIsSlow"},
-		{"alerts-flood", "scan.go", `case «started <= maxAlertLines»:`, `true`, "TestAFloodOfAlertsIsCountedNotLogged"},
+		{"alerts-flood", "scan.go", `case «started <= maxAlertLines»:`, `true`,
+			"TestAFloodOfAlertsIsCountedNotLogged"},
 	}
 }
 
@@ -149,14 +155,16 @@ func views() []fault {
 	return []fault{
 		{"view-moved", "apply.go", `!s.moved()`, `false`, "TestWhichWritesKeepALock"},
 		{"view-arrived", "apply.go", `seen.Arrived = «max(1, now)»`, `1`, "TestWatchedWritesAreStampedAsArrived"},
-		{"view-unlockers", "apply.go", `len(s.unlockers) < maxUnlockers`, `true`, "TestHostileRecordsHideNothing"},
+		{"view-unlockers", "apply.go", `len(s.unlockers) < maxUnlockers`, `true`,
+			"TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-left", "documents.go", `heard.Sub(u.heard) <= protocol.PresenceTTL`, `true`,
 			"TestUnlockersThatLeftOnlyARecord"},
-		{"view-foreign", "foreign.go", `len(f.sample) < maxForeignSample`, `true`, "TestForeignKeysAreSampledAndCounted"},
+		{"view-foreign", "foreign.go", `len(f.sample) < maxForeignSample`, `true`,
+			"TestForeignKeysAreSampledAndCounted"},
 		{"view-foreign-locks", "foreign.go", `len(f.in) >= maxForeignLocks`, `false`,
 			"TestALockAmongTooManyForeignKeysDoesNotCountAsHealed"},
 		{"view-misplaced", "foreign.go", `len(a.byPrefix) >= maxMisplaced`, `false`,
-			"TestMisplacedRecordsAreShownAndNeverJudged"},
+			"TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-fields", "irregular.go", `len(o.fields) >= maxFields`, `false`,
 			"TestALockWithTooManyKeysDoesNotCountAsHealed"},
 		{"view-large", "irregular.go", `size > metadata.MaxRecordBytes`, `false`, "TestEveryChangeGivesWhatAListGives"},
@@ -166,8 +174,6 @@ func views() []fault {
 			"TestHoldsThatEnd"},
 		{"view-quiet", "state.go", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", "run.go", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
-		{"view-heals", "run.go", `case «l.revision > c.view.Fresh().Revision»:`, `false`,
-			"TestHealingDoesNotUndoWhatHappensMeanwhile"},
 		{"view-idle", "view.go", `until <= now.Mono`, `false`, "TestASurveyMissesNothing"},
 		{"view-free", "index.go", `is(it.rec)`, `true`, "TestWhatKeepsALockFromBeingFree"},
 	}
@@ -195,7 +201,6 @@ func stores() []fault {
 		{"watch-slow", "watch.go", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
 		{"watch-behind", "watch.go", `behind > tooOld && w.synced`, `false`, "TestWatchEndsWhenItResumesFarBehind"},
 		{"watch-silent", "watch.go", `quiet >= w.patience`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
-		{"delay-own", "delays.go", `kv.ModRevision == d.Revision`, `true`, "TestTheEndOfADelayWhoseAnswerIsLost"},
 	}
 }
 
@@ -210,7 +215,8 @@ func processes() []fault {
 // hosts are deaths that a witness on the machine states.
 func hosts() []fault {
 	return []fault{
-		{"host-reused", "processes.go", `(«s.Start != w.start» || s.Ended())`, `false`, "TestAnotherProcessWithTheIDProvesTheEnd"},
+		{"host-reused", "processes.go", `(«s.Start != w.start» || s.Ended())`, `false`,
+			"TestAnotherProcessWithTheIDProvesTheEnd"},
 		{"host-boot", "follow.go", `if «l.holder.boot == h.holder.boot» {`, `true`,
 			"TestAnEarlierBootThatStillTakesLocksIsAnotherMachines"},
 		{"host-renamed", "follow.go", `case «old.holder != h.holder»:`, `false`,
@@ -223,7 +229,8 @@ func hosts() []fault {
 // pods are deaths that the witness of a Kubernetes cluster states.
 func pods() []fault {
 	return []fault{
-		{"pod-over", "witness.go", `if «mine(r.Suspicion)» {`, `false`, "TestASuspicionThatTheWitnessDispelledComesBack"},
+		{"pod-over", "witness.go", `if «mine(r.Suspicion)» {`, `false`,
+			"TestASuspicionThatTheWitnessDispelledComesBack"},
 		{"pod-known", "witness.go", `r.Death != nil`, `false`, "TestWhatIsKnownAlreadyIsNotStated"},
 	}
 }
@@ -235,7 +242,8 @@ func podProofs() []fault {
 		{"pod-own-clock", "judge.go", `case «p.OwnClock»:`, `false`, "TestJudge"},
 		{"pod-unwatched", "judge.go", `since < r.Seen.First`, `false`, "TestJudge"},
 		{"pod-later-start", "judge.go", `case «late(r, finished) != ""»:`, `false`, "TestJudge"},
-		{"pod-same-moment", "judge.go", `case «!r.LockedAt.Add(clockMargin).Before(finished)»:`, `false`, "TestJudge"},
+		{"pod-same-moment", "judge.go", `case «!r.LockedAt.Add(clockMargin).Before(finished)»:`, `false`,
+			"TestJudge"},
 		{"pod-namesake", "judge.go", `case «s.Absent >= AbsentFor»:`, `true`, "TestJudgeWithoutThePod"},
 		{"pod-may-restart", "judge.go", `c.MayRestart && !p.KubeletEnded`, `false`, "TestJudge"},
 		{"pod-patience", "observe.go", `before.Deleting != Never`, `false`,

@@ -6,7 +6,7 @@
 // behind a fence (whom it let in). The checks compare the three. docs/correctness.md tells what they prove and what
 // they do not.
 //
-//	go test -C test/robustness                                        half a minute
+//	go test -C test/robustness                                        a minute
 //	go test -C test/robustness -run TestRuns -seeds 1,2,3 -for 20s    runs of these seeds
 //	go test -C test/robustness -run TestSoak -soak 1h -timeout 0      one seed after the other
 //	go test -C test/robustness -run TestMutants -mutants all          leaves guards out and wants that to be found

@@ -62,7 +62,7 @@ function findTimes() {
   watcher.disconnect();
   times = all("time[data-k]").map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el), bar: el.previousElementSibling };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el), bar: el.nextElementSibling };
   });
   if (local) absolutes();
 }

@@ -123,7 +123,8 @@ class LockingTest < LockTest
 
   def test_a_client_shows_nothing_but_what_its_callers_need
     locks = client(user: "billing", password: "secret")
-    assert_equal %i[campaign inspect leader lock lock_all once_per owner], Client.public_instance_methods(false).grep_v(/__/).sort
+    assert_equal %i[campaign inspect leader lock lock_all once_per owner],
+                 Client.public_instance_methods(false).grep_v(/__/).sort
     assert_equal '#<ClusterMutex::Client owner="billing">', locks.inspect
     assert_equal %i[Attempt Gateway Session], %i[Attempt Gateway Session] - ClusterMutex.constants
   end

@@ -4,7 +4,7 @@ import type { Delay } from "./documents.js";
 import { RefusedError } from "./errors.js";
 import type { Attributes, Holder } from "./record.js";
 
-/** What is wanted of a lock. Without a kind it is a plain one. @internal */
+/** What is wanted of a lock. Without a kind it is a plain one. */
 export interface Need { kind?: "semaphore" | "shared" | "exclusive"; limit?: number; weight?: number }
 
 /** Options of a lock that several can hold. */

@@ -37,7 +37,7 @@ export class Locks {
 
 interface Wanted { k: Keys; facts: Facts }
 
-/** Takes them in one transaction, or one after the other where that needs a wait. */
+/** Takes them in one transaction, or one after the other where that needs a wait. @internal */
 export async function takeAll(
   gateway: Gateway, prefix: string, names: readonly string[], settings: Settings, facts: Facts,
 ): Promise<Locks> {

@@ -134,24 +134,3 @@ func TestADashboardOfNoClusterThatIsCurrentIsNotReady(t *testing.T) {
 	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: the view of no cluster is current: eu: ")
 	answers(t, p.ops+"/readyz?exclude=etcd", http.StatusOK, "ready")
 }
-
-func TestWrongFilesOfClustersAreOneSentence(t *testing.T) {
-	for file, want := range map[string]string{
-		"clusters: [{name: eu, endpoints: ['x:1'], pasword: x}]":                     `there is no key "pasword"`,
-		"clusters: [{name: eu, endpoints: ['x:1']}, {name: eu, endpoints: ['y:1']}]": `two clusters with the name "eu"`,
-		"clusters: [{name: eu, endpoints: ['x:1'], user: a, password-file: /gone}]":  `cluster "eu": `,
-		"clusters: [{name: eu, endpoints: ['x:1'], colour: plaid}]":                  `no colour "plaid"`,
-		"clusters: [{name: eu, endpoints: ['x:1'], links: {wiki: 'ftp://x'}}]":       `the link "wiki=ftp://x"`,
-	} {
-		args := []string{"--clusters=" + write(t, "clusters.yaml", file)}
-		err := flags.Execute(t.Context(), mutexdash.Command(), args)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %s", file, err, want)
-		}
-	}
-	err := flags.Execute(t.Context(), mutexdash.Command(), []string{"--etcd.endpoints=x:1", "--clusters=" +
-		write(t, "clusters.yaml", "clusters: [{name: eu, endpoints: ['x:1']}]")})
-	if err == nil || !strings.Contains(err.Error(), "leave out --etcd.endpoints") {
-		t.Errorf("two ways to say how to reach etcd: %v", err)
-	}
-}

@@ -142,38 +142,6 @@ func TestWrongFlagsAreOneSentence(t *testing.T) {
 	}
 }
 
-func TestContradictionsAboutCallersAreOneSentence(t *testing.T) {
-	file := func(text string) string {
-		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	empty := file("")
-	may := file("users: {ann: [view, unlock]}")
-	for args, says := range map[string]string{
-		"--web.identity=ldap":                             "none, basic, mtls or header",
-		"--web.identity=basic":                            "needs basic_auth_users",
-		"--web.identity=basic --web.config.file=" + empty: "needs basic_auth_users",
-		"--web.identity=mtls":                             "RequireAndVerifyClientCert",
-		"--web.identity=header":                           "needs trusted proxies",
-		"--web.identity=header --web.trusted-proxies=*": `"*" is neither an address ` +
-			`nor a network`,
-		"--web.identity=header --web.trusted-proxies=0.0.0.0/0":                          "lets anybody be anybody",
-		"--web.enable-force-unlock":                                                      "who does it",
-		"--web.enable-force-unlock --web.permissions-file=" + may:                        "who does it",
-		"--web.permissions-file=" + may:                                                  "other than none",
-		"--web.permissions-file=/does/not/exist":                                         "no such file",
-		"--web.enable-force-unlock --web.identity=header --web.trusted-proxies=10.0.0.1": "permission unlock",
-	} {
-		err := flags.Execute(t.Context(), mutexdash.Command(), strings.Fields(args))
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", args, err, says)
-		}
-	}
-}
-
 func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	t.Setenv("MUTEXDASH_WEB_UNLOCK_WEBHOOK", "https://chat.example/hooks/wholly-secret")

@@ -3,7 +3,6 @@ package mutexdash_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -173,39 +172,5 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		becomes(c.status)
-	}
-}
-
-func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
-	t.Parallel()
-	told := make(chan string, 9)
-	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if told <- r.Method + " " + r.URL.String() + " " + string(body); len(told) == 1 {
-			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		}
-	}))
-	defer hook.Close()
-	etcd := etcdtest.Start(t)
-	client := etcd.Client(t)
-	take(t, client, "nightly/run")
-	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
-		"--web.enable-force-unlock", "--web.unlock-webhook="+hook.URL+"/hook?key=secret",
-		"--web.permissions-file="+write(t, "permissions.yaml", "users: {ann: [view, unlock]}\n"))
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
-	if status, page := forceUnlock(t, p, client, "ann"); status != http.StatusSeeOther {
-		t.Fatalf("the answer is %d %s", status, page)
-	}
-	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_notices_total{result="success"} 1`)
-	close(told)
-	n := 0
-	for notice := range told { // a redirect is no answer: it was tried again, and not sent on
-		if n++; !strings.HasPrefix(notice, "POST /hook?key=secret {") ||
-			!strings.Contains(notice, `"name":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
-			t.Errorf("told was %s", notice)
-		}
-	}
-	if n != 2 {
-		t.Errorf("it was notified %d times, want a second time after the redirect", n)
 	}
 }

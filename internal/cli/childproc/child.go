@@ -136,6 +136,9 @@ func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
 	_, _ = c.Clear(nil) // what fails here, the second process tries once more
 }
 
+// Linger gives what the ended command left in its process group time to end by itself.
+func (c *Child) Linger(grace time.Duration) { c.untilGone(time.After(grace)) }
+
 // untilGone blocks until the whole group has ended, or enough fires.
 func (c *Child) untilGone(enough <-chan time.Time) {
 	select {

@@ -87,6 +87,9 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the status of the ended command.
 func (c *Child) Code() int { return c.code }
 
+// Linger does nothing, as [Child.Clear].
+func (c *Child) Linger(time.Duration) {}
+
 // Clear does nothing: what a command leaves in the background goes on.
 func (c *Child) Clear(<-chan struct{}) (int, error) { return 0, nil }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -114,7 +113,7 @@ const (
 	wide, narrow = 900., 330.
 	glyph        = 6.6
 
-	maxBars  = 1500 // that are drawn: more would not be told apart, and make the page slow
+	maxBars  = 1200 // that are drawn: more would not be told apart, and make the page slow
 	maxTable = 100  // of the table
 
 	colours = 8
@@ -183,9 +182,9 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 	}
 	for _, s := range l.Unknown {
 		v.Unknown = append(v.Unknown, at(s))
-		if at := d.at(l.Cluster); at.Stale && s.X+s.Width > 99.99 {
-			v.Away = append(v.Away, v.Unknown[len(v.Unknown)-1])
-		}
+	}
+	if n := len(v.Unknown); n > 0 && d.at(l.Cluster).Stale { // the last one goes on
+		v.Away = v.Unknown[n-1:]
 	}
 	y := 2
 	if len(l.Beyond) > 0 {
@@ -224,9 +223,11 @@ func (d *drawing) note(l *lanes.Lane) string {
 	switch {
 	case l.Lost >= time.Second && d.byLock:
 		return text.Duration(l.Lost) + " lost"
+	case l.Holds && d.byLock:
+		return "held"
 	case l.Holds:
 		return "holds it"
-	case l.Waits:
+	case l.Waits && !d.byLock:
 		return "waits"
 	}
 	return ""
@@ -293,16 +294,20 @@ func who(i *intervals.Interval) string {
 
 // did is what became of a hold or a wait: "held it for 3m, from 12:00:03 to 12:03:04 UTC, and was late".
 func (d *drawing) did(i *intervals.Interval) string {
-	said := "held it"
-	if d.byLock && i.Name != i.Lock || !d.byLock {
-		said = "held " + text.Visible(text.Clip(i.Name, site.MaxNameShown))
-	}
-	if i.Wait {
+	lasts := i.End.IsZero()
+	var said string
+	switch {
+	case i.Wait && lasts:
+		said = "waits"
+	case i.Wait:
 		said = "waited"
+	case lasts:
+		said = "holds " + what(i)
+	default:
+		said = "held " + what(i)
 	}
 	now := d.at(i.Cluster)
-	if i.End.IsZero() {
-		said = strings.Replace(strings.Replace(said, "held", "holds", 1), "waited", "waits", 1)
+	if lasts {
 		said += " since " + d.clock(i.Begin) + " UTC, for " + text.Duration(now.AsOf.Sub(i.Begin))
 	} else {
 		said += " for " + text.Duration(i.End.Sub(i.Begin)) + ", " + d.during(i.Begin, i.End)
@@ -312,12 +317,20 @@ func (d *drawing) did(i *intervals.Interval) string {
 	}
 	words, known := metadata.EndingOf(i.Ended)
 	switch {
-	case i.Wait && !i.Taken && !i.End.IsZero():
+	case i.Wait && !i.Taken && !lasts:
 		said += ", and gave up"
 	case i.Ended != "" && i.Ended != metadata.EndedReleased && known:
 		said += ", and was " + words.Verb
 	}
 	return said
+}
+
+// what is the share that a hold has; the lock itself has its name beside it.
+func what(i *intervals.Interval) string {
+	if i.Name == i.Lock {
+		return "it"
+	}
+	return text.Visible(text.Clip(i.Name, site.MaxNameShown))
 }
 
 func (d *drawing) during(from, to time.Time) string {

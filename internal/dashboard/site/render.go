@@ -25,8 +25,8 @@ func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) 
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "timeline", "waiting",
-		"owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
+		"timeline", "owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")

@@ -146,14 +146,15 @@ const (
 
 // store is where the witness writes.
 type store struct {
-	mu     sync.Mutex
-	locks  []*metadata.Record
-	err    error
-	tries  int
-	said   []metadata.Statement
-	dubbed []metadata.Statement
-	taken  []string     // uuids of dispelled suspicions
-	passed atomic.Int64 // how much time went by besides, in nanoseconds
+	mu      sync.Mutex
+	locks   []*metadata.Record
+	changed chan struct{} // closed when locks change, once somebody has asked for it
+	err     error
+	tries   int
+	said    []metadata.Statement
+	dubbed  []metadata.Statement
+	taken   []string     // uuids of dispelled suspicions
+	passed  atomic.Int64 // how much time went by besides, in nanoseconds
 }
 
 func (s *store) add(to *[]metadata.Statement) func(context.Context, metadata.Statement) error {
@@ -172,6 +173,19 @@ func (s *store) hold(r ...*metadata.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locks = r
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+func (s *store) change() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
 }
 
 func (s *store) fail(err error) {
@@ -240,7 +254,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 			}
 			return nil
 		},
-		Changed: func() <-chan struct{} { return nil },
+		Changed: s.change,
 		Clock:   func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
 		State:   s.add(&s.said), Suspect: s.add(&s.dubbed),
 		Dispel: func(_ context.Context, uuid string) error {
@@ -348,6 +362,7 @@ func isNotConfirmed(t *testing.T, answer string) {
 	late.Seen.First = 10 * time.Minute
 	s.hold(late)
 	proctest.Eventually(t, "two questions", func() error { // the second after the first was answered
+		s.hold(late)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.asked < 2 {

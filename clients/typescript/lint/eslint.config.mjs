@@ -3,11 +3,11 @@ import tseslint from "typescript-eslint";
 const node = { from: "package", name: "test", package: "node:test" };
 
 export default tseslint.config(
-  { ignores: ["dist", "build", "node_modules"] },
+  { ignores: ["dist", "build", "node_modules", "lint"] },
   ...tseslint.configs.strictTypeChecked,
   ...tseslint.configs.stylisticTypeChecked,
   {
-    languageOptions: { parserOptions: { project: "./tsconfig.test.json", tsconfigRootDir: import.meta.dirname } },
+    languageOptions: { parserOptions: { project: "./tsconfig.test.json", tsconfigRootDir: `${import.meta.dirname}/..` } },
     rules: {
       "max-len": ["error", { code: 120, tabWidth: 4 }],
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],

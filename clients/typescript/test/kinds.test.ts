@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { Client, HeldError, RefusedError, WaitTimeoutError } from "../src/index.js";
+import { claimOf, hasRoom, nobody } from "../src/kinds.js";
+import { began } from "../src/periods.js";
+import type { Holder } from "../src/record.js";
+import { Etcd, eventually } from "./etcd.js";
+
+let etcd: Etcd;
+let locks: Client;
+
+before(async () => {
+  etcd = await Etcd.start();
+  locks = new Client(etcd.endpoint, { owner: "billing", timeout: 10 });
+});
+after(() => etcd.stop());
+
+test("a semaphore has so many permits, each with a record of its own", async () => {
+  const take = () => locks.lock("pool", { semaphore: 3, wait: 0 });
+  const held = [await take(), await take(), await take()];
+  assert.deepEqual(held.map(({ name }) => name), ["pool#1", "pool#2", "pool#3"]);
+  await assert.rejects(take(), (error: HeldError) => {
+    assert.deepEqual(error.holders.map(({ uuid }) => uuid), held.map(({ uuid }) => uuid));
+    return error instanceof HeldError;
+  });
+  await held[1]?.release();
+  held[1] = await take();
+  assert.equal(held[1].name, "pool#2", "the lowest number that is free");
+  await assert.rejects(locks.lock("pool", { semaphore: 3, weight: 3, wait: 0.3 }), WaitTimeoutError);
+  for (const lock of held) await lock.release();
+});
+
+test("what contradicts itself is refused", async () => {
+  for (const options of [
+    { semaphore: 0 }, { semaphore: 1.5 }, { semaphore: 2, weight: 3 }, { weight: 2 }, { shared: true, exclusive: true },
+    { shared: true, attributes: { kind: "mine" } },
+  ]) await assert.rejects(locks.lock("pool", options), RefusedError, JSON.stringify(options));
+  await assert.rejects(locks.lock("pool#2", { shared: true }), RefusedError);
+  await assert.rejects(locks.lockAll(["a", "a"]), RefusedError);
+});
+
+test("several locks are taken all or none", async () => {
+  const both = await locks.lockAll(["b", "a"], { wait: 0 });
+  assert.deepEqual(both.all.map(({ name }) => name), ["a", "b"]);
+  assert.equal(both.all[0]?.token, both.all[1]?.token);
+  await assert.rejects(locks.lockAll(["a", "b"], { wait: 0 }), HeldError);
+  await both.alive("half");
+  await both.release();
+  const one = await locks.lock("b");
+  await assert.rejects(locks.lockAll(["a", "b"], { wait: 0.5 }), WaitTimeoutError);
+  assert.deepEqual(await etcd.read("/mutexes/a/"), {}, "the free one was given back");
+  const waiting = locks.lockAll(["a", "b"], { unlockAfter: 3 });
+  const alive = async () => (await etcd.read("/mutexes/a/"))["/mutexes/a/alive"];
+  await eventually("why it does not work", async () => (await alive())?.includes("waits for lock"));
+  await one.release();
+  await (await waiting).release();
+});
+
+test("a job runs once per period", async () => {
+  let ran = 0;
+  const once = () => locks.oncePer("job", 86400, () => ran++);
+  await locks.with("job", () => assert.rejects(once(), HeldError));
+  assert.deepEqual([await once(), await once(), ran], [true, false, 1]);
+  await etcd.put(["/mutexes/.periods/job", `${Math.floor(Date.now() / 1000) + 200_000} taken by a clock ahead`]);
+  await assert.rejects(once(), /ahead of this machine's clock/);
+  assert.equal(began(1553682600500, 86400, 5400), 1553650200000);
+  assert.throws(() => began(1553682600500, 60, 60), RefusedError);
+});
+
+test("a leader that cannot work is lost", async () => {
+  assert.equal(await locks.leader("search"), undefined);
+  let fit = true;
+  const lead = await locks.campaign("search", { life: 1.5, address: "10.0.0.1:80", check: () => fit });
+  const leader = await locks.leader("search");
+  assert.deepEqual([leader?.token, leader?.address], [lead.token, "10.0.0.1:80"]);
+  await eventually("a sign of life", async () => "/mutexes/search/alive" in await etcd.read("/mutexes/search/"));
+  fit = false;
+  await eventually("its end", () => lead.lost);
+  assert.equal(lead.lost, "deadline");
+});
+
+test("room is counted by what the holders say", () => {
+  const share = (permits?: string) => ({ uuid: "u", token: 1n, ...(permits && { permits }) } as Holder);
+  const need = { kind: "semaphore", limit: 3, weight: 1 } as const;
+  const room = (permits: string, weight: number) =>
+    hasRoom({ ...nobody, shares: new Map([[1, share(permits)]]) }, { ...need, weight });
+  assert.deepEqual([room("", 2), room("2", 1), room("2", 2), room("many", 1)], [true, true, false, false]);
+  const readers = { ...nobody, revision: "7", shares: new Map([[1, share()]]), delays: new Map([[3, {}]]) };
+  assert.equal(hasRoom(readers, { kind: "exclusive" }), false);
+  assert.deepEqual([0, 1].map((skip) => claimOf(readers, { kind: "shared" }, skip)),
+    [{ share: 2, counted: "7" }, { share: 4, counted: "7" }]);
+});
