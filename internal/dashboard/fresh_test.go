@@ -219,8 +219,8 @@ func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
 		}
 	}
 	want := map[string]any{"class": "silent", "severity": "alerting", "lock": "catalog/sync/eu", "next": "look",
-		"command": "mutexctl show catalog/sync/eu", "sentence": "catalog/sync/eu is 3m late, and its holder has never " +
-			"reported. Auto-unlock in 12m. Also: 1 late, 1 malformed."}
+		"command": "mutexctl show catalog/sync/eu", "sentence": "catalog/sync/eu is 3m late, and its holder has " +
+			"never reported. Auto-unlock in 12m. Also: 1 late, 1 malformed."}
 	if !maps.Equal(summary["verdict"].(map[string]any), want) {
 		t.Errorf("the verdict is %v, want %v", summary["verdict"], want)
 	}

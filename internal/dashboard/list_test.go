@@ -68,7 +68,8 @@ func TestTheListBeginsWithTheVerdict(t *testing.T) {
 			`class="step" href="/waiting"`},
 		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "malformed",
 			`legacy/cron is malformed: alert_at: "soon" is not a time`, `class="step" href="/lock?name=legacy/cron"`},
-		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm", "All is well: no locks are held. 0 locks", ""},
+		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm",
+			"All is well: no locks are held. 0 locks", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
@@ -92,7 +93,8 @@ func TestWhatElseIsWrongLeadsToIt(t *testing.T) {
 	s := busy()
 	s.unlockers = nil
 	page := ok(t, s.dashboard(t), "/")
-	for _, link := range []string{`<a href="/?q=state:alerting">1 late</a>`, `<a href="/?q=state:alerting">1 silent</a>`,
+	for _, link := range []string{`<a href="/?q=state:alerting">1 late</a>`,
+		`<a href="/?q=state:alerting">1 silent</a>`,
 		`<a href="/?q=state:malformed">1 malformed</a>`} {
 		if !strings.Contains(page, link) {
 			t.Errorf("there is no %s", link)

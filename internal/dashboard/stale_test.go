@@ -44,7 +44,8 @@ func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
 func TestStalePageOfALockSaysAsOfWhen(t *testing.T) {
 	d := gone().dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=alert/passed"),
-		"held in time. Alert was due, outcome unknown. Auto-unlock in 1h. As of 03:11:41 UTC: Held by o for 9m.", "as of 03:11:41")
+		"held in time. Alert was due, outcome unknown. Auto-unlock in 1h. As of 03:11:41 UTC: Held by o for 9m.",
+		"as of 03:11:41")
 	wantWords(t, ok(t, d, "/lock?name=unlock/passed"),
 		"is 4m late, and its holder has never reported. Auto-unlock was due, outcome unknown. "+
 			"As of 03:11:41 UTC: Held by o for 9m.")

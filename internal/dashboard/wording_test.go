@@ -20,7 +20,8 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
 	d := s.dashboard(t)
 	for rule, says := range map[staleness.Rule]string{
-		staleness.Gap:      "reports should have been removed 1m ago: the unlocker was offline and is giving holders time to extend.",
+		staleness.Gap: "reports should have been removed 1m ago: " +
+			"the unlocker was offline and is giving holders time to extend.",
 		staleness.Stale:    "Unlockers hold back removals: the unlocker's view of the locks is out of date.",
 		staleness.Etcd:     "Unlockers hold back removals: etcd takes no writes, so holders cannot extend either.",
 		staleness.Clock:    "Unlockers hold back removals: the unlocker's clock cannot be trusted.",

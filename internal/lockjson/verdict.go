@@ -31,7 +31,7 @@ func VerdictShape() Shape {
 		{"sentence", "all of it, for people"},
 		{"lock", "the lock that it is about; null when it is about none"},
 		{"cluster", "its cluster, for people; only the API of a page of several clusters has it"},
-		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for nothing to do"},
+		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for none"},
 		{"command", "the same as a command, or the address of a runbook; null for nothing to do"},
 	}}
 }

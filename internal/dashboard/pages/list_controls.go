@@ -164,30 +164,3 @@ func notKnown(what string, f *fate.Fate) phrase.Sentence {
 			" do not publish their policy.")
 	}
 }
-
-// pause says why none of the unlockers that may remove locks does; nil where one is free to.
-func pause(unlockers []protocol.Unlocker) phrase.Sentence {
-	var why []string
-	for _, u := range unlockers {
-		if u.Mode != fate.AutoUnlock {
-			continue
-		}
-		if len(u.HeldBack) == 0 {
-			return nil
-		}
-		if why == nil {
-			why = u.HeldBack
-		}
-	}
-	switch {
-	case why == nil:
-		return nil
-	case len(why) == 1 && why[0] == string(staleness.Brake):
-		return phrase.Say("Auto-unlock is slowed down: ").Value(fate.Words(why[0])).Say(".")
-	}
-	s := phrase.Say("Auto-unlock is paused: ")
-	for i, rule := range why {
-		s = s.When(i > 0, "; ").Value(fate.Words(rule))
-	}
-	return s.Say(".")
-}

@@ -183,14 +183,6 @@ func markOf(part *site.Request) clusterMark {
 	return clusterMark{c.Shown(), site.ColourOf(c)}
 }
 
-// clusterOf is a cluster for people; empty where there is only one.
-func (p *Pages) clusterOf(r *site.Request, cluster string) string {
-	if mark := p.markIn(r, cluster); mark != nil {
-		return mark.Label
-	}
-	return ""
-}
-
 // markIn is the mark of a cluster; nil where there is only one.
 func (p *Pages) markIn(r *site.Request, cluster string) *clusterMark {
 	if !r.Several() {

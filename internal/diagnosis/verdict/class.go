@@ -1,5 +1,5 @@
-// Package verdict decides which lock needs a person first, why, and what to do: one decision table, whose sentence page,
-// command line, alerts and API say alike. docs/adr/0029-a-table-decides-the-sentence.md has the table and its reasons.
+// Package verdict decides which lock needs a person first, why, and what to do: one decision table, whose sentence
+// page, command line and API say alike. docs/adr/0029-a-table-decides-the-sentence.md has the table and its reasons.
 package verdict
 
 import (

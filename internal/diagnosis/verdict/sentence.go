@@ -16,12 +16,11 @@ import (
 // sentence is what is said, as it grows.
 type sentence diagnosis.Sentence
 
-func (s *sentence) say(words string)     { *s = append(*s, diagnosis.Part{Text: words}) }
-func (s *sentence) value(v string)       { *s = append(*s, diagnosis.Part{Value: v}) }
-func (s *sentence) lock(name string)     { *s = append(*s, diagnosis.Part{Lock: name}) }
-func (s *sentence) since(t time.Time)    { *s = append(*s, diagnosis.Part{Since: t}) }
-func (s *sentence) until(t time.Time)    { *s = append(*s, diagnosis.Part{Until: t}) }
-func (s *sentence) add(more ...sentence) { *s = append(*s, join(more)...) }
+func (s *sentence) say(words string)  { *s = append(*s, diagnosis.Part{Text: words}) }
+func (s *sentence) value(v string)    { *s = append(*s, diagnosis.Part{Value: v}) }
+func (s *sentence) lock(name string)  { *s = append(*s, diagnosis.Part{Lock: name}) }
+func (s *sentence) since(t time.Time) { *s = append(*s, diagnosis.Part{Since: t}) }
+func (s *sentence) until(t time.Time) { *s = append(*s, diagnosis.Part{Until: t}) }
 func (s sentence) done() (all diagnosis.Sentence) {
 	return diagnosis.Sentence(s)
 }
@@ -294,7 +293,8 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 // for a clock that cannot be trusted.
 func (c *Cluster) paused(l *Lock) []string {
 	return slices.DeleteFunc(slices.Clone(fate.Pause(c.Running)), func(rule string) bool {
-		return l.Judged.State == staleness.Abandoned && (rule == string(staleness.Gap) || rule == string(staleness.Clock))
+		return l.Judged.State == staleness.Abandoned &&
+			(rule == string(staleness.Gap) || rule == string(staleness.Clock))
 	})
 }
 

@@ -43,7 +43,7 @@ func (s Step) Words() string {
 
 // Runbook is where it is written what to do about the class; empty where nothing is wrong.
 func (v *Verdict) Runbook() string {
-	alert := ""
+	var alert string
 	switch v.Class {
 	case Stale:
 		alert = "unlockerviewstale"

@@ -179,6 +179,11 @@ func golden(t *testing.T, file, text string) {
 	}
 }
 
+func named(name string, c verdict.Cluster) verdict.Cluster {
+	c.Name = name
+	return c
+}
+
 // systems are clusters with something else than one lock.
 func systems() map[string]verdict.Cluster {
 	sound := policies()[1]
@@ -202,7 +207,7 @@ func systems() map[string]verdict.Cluster {
 		"one of several clusters is silent": changed(func(c *verdict.Cluster) { c.Heard, c.Name = ago(12*s), "us" }),
 		"one of several was never heard":    changed(func(c *verdict.Cluster) { c.Never, c.Name = true, "us" }),
 		"no unlocker runs":                  runs{}.cluster(late),
-		"none runs in one of several":       func() verdict.Cluster { c := runs{}.cluster(); c.Name = "us"; return c }(),
+		"none runs in one of several":       named("us", runs{}.cluster()),
 		"their clocks disagree":             clock.cluster(late),
 		"they brake":                        brake.cluster(late),
 		"they disagree": changed(func(c *verdict.Cluster) {
