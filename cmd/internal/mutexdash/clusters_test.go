@@ -109,7 +109,7 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	says(t, p, "/audit", proctest.Timeout, "force unlock", "America")
 
 	us.Stop()
-	says(t, p, "/", 2*time.Minute, "is away: etcd has not answered since", "/c/us/lock?name=only/us",
+	says(t, p, "/", 2*time.Minute, "etcd of <b>America</b> has not answered for", "/c/us/lock?name=only/us",
 		"/c/eu/lock?name=nightly/run", `<body class="live"`)
 	says(t, p, "/c/us/lock?name=only/us", proctest.Timeout, "etcd has not answered since", "As of ")
 	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {
