@@ -125,7 +125,8 @@ func kindChecks() []check {
 	const page = "protocol/kinds.md#"
 	return []check{
 		{name: "transactions: kinds", rule: page + "test-transactions-of-kinds",
-			needs: []string{"kinds", "transactions"}, short: true, wants: "each step of a share has exactly this transaction, and each answer means this",
+			needs: []string{"kinds", "transactions"}, short: true,
+			wants: "each step of a share has exactly this transaction, and each answer means this",
 			alone: kindTransactions},
 		{name: "semaphore", rule: page + "kinds", needs: []string{"semaphore"}, short: true, orders: true,
 			wants: "so many permits are out and no more, each with a record of its own", pair: semaphore},
