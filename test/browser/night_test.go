@@ -89,7 +89,7 @@ func (s *stage) hour() {
 		s.do(clientv3.OpPut(s.layout.History(e.UUID), protocol.Marshal(e)))
 	}
 	for began := 57 * time.Minute; began > 5*time.Minute; began -= 8 * time.Minute {
-		over("cache/warm/homepage", "storefront-77c9d-lw8bq", metadata.EndedReleased, began, began/16+time.Minute,
+		over("cache/warm/search", "cache-5d7f9-k2mxv", metadata.EndedReleased, began, began/16+time.Minute,
 			5*time.Minute)
 		over("mail/queue", "mailer-3", metadata.EndedReleased, began, 7*time.Minute, 10*time.Minute)
 	}

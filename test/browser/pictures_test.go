@@ -61,7 +61,7 @@ func TestPictures(t *testing.T) {
 
 	s.hour()
 	b.open(s.url + "timeline")
-	b.until("who held", `document.querySelectorAll(".lane").length > 12`)
+	b.until("who held", `document.querySelectorAll(".lane").length > 11`)
 	b.whole()
 	b.picture("timeline")
 
