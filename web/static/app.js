@@ -234,7 +234,7 @@ function holds(el) {
 function merge(mine, other) {
   if (mine.isEqualNode(other)) return;
   const a = [...mine.children], b = [...other.children];
-  const same = a.length && a.length === b.length && a.every((el, i) => el.tagName === b[i].tagName && el.classList.value === b[i].classList.value);
+  const same = a.length && a.length === b.length && a.every((el, i) => el.tagName + el.classList === b[i].tagName + b[i].classList);
   if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
   if (holds(mine)) return;
   const key = (d, i) => d.dataset.key || i, open = new Map(all("details", mine).map((d, i) => [key(d, i), d.open]));
