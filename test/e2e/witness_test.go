@@ -71,9 +71,9 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 		t.Error(err)
 	}
 	lint(t, reporter.addr)
-	says(t, d, "/", " is abandoned", `class="badge abandoned"`)
-	says(t, d, "/lock?name=billing/run", "Its container ended", "with exit code 137 (OOMKilled)",
-		"Unlockers only report it: unlock it by hand.")
+	says(t, d, "/", " is dead: its container ended", `class="badge abandoned"`)
+	says(t, d, "/lock?name=billing/run", "its container ended", "with exit code 137 (OOMKilled)",
+		"Unlockers only report it.")
 	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
 		!strings.Contains(o.Stdout, "billing/run abandoned: its container ended") {
 		t.Errorf("check: %+v", o)
