@@ -65,8 +65,9 @@ it ends.
 On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a scope of
 systemd where one runs, else below the cgroup of mutexctl, if it may make one. What the command leaves
 in the background is killed before the lock is released, after a forwarded signal with --grace to end
-by itself, and all of it with KILL if mutexctl itself is killed. With --leave-children it runs on without the lock. Where no cgroup can be made, as on other
-systems, it does so too, and run says why at --log.level=info.
+by itself, and all of it with KILL if mutexctl itself is killed. With --leave-children it runs on
+without the lock. Where no cgroup can be made, as on other systems, it does so too, and run says why at
+--log.level=info.
 
 When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
 gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked:

@@ -29,8 +29,8 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 				return w, nil
 			},
 		}
-		at := func(second time.Duration) {
-			time.Sleep(time.Until(began.Add(second * time.Second)))
+		at := func(second int) {
+			time.Sleep(time.Until(began.Add(time.Duration(second) * time.Second)))
 			synctest.Wait()
 		}
 		r.update(mutex.Waiting{Position: 3, At: time.Now()})

@@ -317,7 +317,8 @@ func TestClusterThatNeverAnsweredIsSaid(t *testing.T) {
 	w := clusters(t)
 	w.scenes["prod-us"].fresh.Heard = time.Time{}
 	page := w.page(t, "ann", "/", http.StatusOK)
-	wantWords(t, page, "3 locks", "etcd of PROD-US has not answered yet. Nothing is known of its locks.", "PROD-US no data")
+	wantWords(t, page, "3 locks", "etcd of PROD-US has not answered yet. Nothing is known of its locks.",
+		"PROD-US no data")
 	w.page(t, "ann", "/c/prod-us/lock?name=nightly/run", http.StatusServiceUnavailable)
 	wantWords(t, w.page(t, "ann", "/lock?name=nightly/run", http.StatusMultipleChoices), "2 clusters know",
 		"PROD-US no data – STAGING")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -168,15 +167,6 @@ func (c *counting) Delete(ctx context.Context, key string,
 	opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
 	c.n.Add(1)
 	return c.KV.Delete(ctx, key, opts...)
-}
-
-type agreed struct{}
-
-func (agreed) If(...clientv3.Cmp) clientv3.Txn  { return agreed{} }
-func (agreed) Then(...clientv3.Op) clientv3.Txn { return agreed{} }
-func (agreed) Else(...clientv3.Op) clientv3.Txn { return agreed{} }
-func (agreed) Commit() (*clientv3.TxnResponse, error) {
-	return &clientv3.TxnResponse{Succeeded: true, Header: &pb.ResponseHeader{Revision: 1}}, nil
 }
 
 // BenchmarkDelayCompare is what lock delays cost everybody: acquire and release with the compare of the delay's key,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,18 +152,6 @@ func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			}
 		})
 	}
-}
-
-// delayed holds back a client's first transaction, like a network that delivers it late.
-func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[heldTxn] {
-	var late atomic.Pointer[heldTxn]
-	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		if first(txn) && late.CompareAndSwap(nil, txn) {
-			return nil, context.DeadlineExceeded
-		}
-		return txn.send(ctx)
-	}}
-	return &late
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {

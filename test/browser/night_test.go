@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,7 +65,7 @@ func (s *stage) nights() {
 		}
 		e.Lock = "billing/invoice-run"
 		e.UUID = uuid.NewString()
-		e.Token = int64(i + 1)
+		e.Token = -int64(i + 1) // no hold of the stage has it
 		e.Owner = "billing"
 		e.PID = 1
 		e.Purpose = "nightly invoices"
@@ -74,6 +75,28 @@ func (s *stage) nights() {
 		e.AutoUnlockAt = metadata.Time{Time: began.Add(24 * time.Minute)}
 		s.do(clientv3.OpPut(s.layout.History(e.UUID), protocol.Marshal(e)))
 	}
+}
+
+// hour is what else happened in the hour before: a job that runs every few minutes, and holds that did not end well.
+func (s *stage) hour() {
+	s.t.Helper()
+	over := func(lock, host, ended string, began, took, alert time.Duration) {
+		at := time.Now().Add(-began)
+		e := metadata.Ending{Lock: lock, UUID: uuid.NewString(), Token: -int64(began), Ended: ended,
+			Holder:   metadata.Holder{Owner: strings.Split(lock, "/")[0], Hostname: host, PID: 1},
+			LockedAt: metadata.Time{Time: at}, AlertAt: metadata.Time{Time: at.Add(alert)},
+			EndedAt: metadata.Time{Time: at.Add(took)}}
+		s.do(clientv3.OpPut(s.layout.History(e.UUID), protocol.Marshal(e)))
+	}
+	for began := 57 * time.Minute; began > 5*time.Minute; began -= 8 * time.Minute {
+		over("cache/warm/search", "cache-5d7f9-k2mxv", metadata.EndedReleased, began, began/16+time.Minute,
+			5*time.Minute)
+		over("mail/queue", "mailer-3", metadata.EndedReleased, began, 7*time.Minute, 10*time.Minute)
+	}
+	over("deploy/storefront", "runner-4", metadata.EndedForced, 49*time.Minute, 17*time.Minute, 10*time.Minute)
+	over("deploy/storefront", "runner-9", metadata.EndedReleased, 30*time.Minute, 9*time.Minute, 10*time.Minute)
+	over("drm/rotate-keys", "drm-1", metadata.EndedAutoUnlocked, 40*time.Minute, 20*time.Minute, 8*time.Minute)
+	over("crm/export/hubspot", "crm-worker-1", metadata.EndedAbandoned, 33*time.Minute, 21*time.Minute, 30*time.Minute)
 }
 
 var nightLocks = []lock{

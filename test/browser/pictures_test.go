@@ -59,6 +59,12 @@ func TestPictures(t *testing.T) {
 	b.whole()
 	b.picture("semaphore")
 
+	s.hour()
+	b.open(s.url + "timeline")
+	b.until("who held", `document.querySelectorAll(".lane").length > 11`)
+	b.whole()
+	b.picture("timeline")
+
 	s.circle()
 	b.open(s.url + "waiting")
 	b.until("the circle", `document.querySelector(".cycle li:nth-child(2)")`)

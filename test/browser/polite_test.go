@@ -256,7 +256,7 @@ func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
 	alerts("a")
 	b.until("the row", `document.querySelectorAll("tbody.alerting").length === 2`)
 	alerts("d")
-	b.until("more news", `document.getElementById("news").textContent.includes("2 more alerting.")`)
+	b.until("more news", `document.getElementById("news").textContent.includes("3 silent")`)
 	for heard := b.seen()[1:]; len(heard) > 1; heard = heard[1:] {
 		if soon := heard[1].At - heard[0].At; soon < 9900 {
 			t.Errorf("%.1f s after %q comes %q: ears hear of nothing else then", soon/1000, heard[0].Value,

@@ -251,7 +251,8 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.b.until("that it has ended", `fetch("/lock?name=catalog/sync/eu&hold=`+ended+`").then((r) => r.text())
 		.then((t) => window.over = t.includes("released")) && window.over`)
 	s.show("lock-ended", lockPage("catalog/sync/eu")+"&hold="+ended, `document.querySelector(".badge.released")`)
-	s.show("lock-free", lockPage("catalog/sync/eu"), `document.body.innerText.includes("Nobody holds it")`)
+	s.show("lock-free", lockPage("catalog/sync/eu"),
+		`document.querySelector(".lock-head").innerText.includes("Last held by")`)
 	s.b.open(s.url + lockPage("free/for-long"))
 	s.b.until("that nobody takes it", `document.body.innerText.includes("has not taken it")`, time.Minute)
 	s.show("lock-unclaimed", lockPage("free/for-long"), `document.body.innerText.includes("has not taken it")`)

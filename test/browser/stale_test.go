@@ -23,8 +23,8 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 		&& document.getElementById("fresh").textContent.includes("live")`)
 
 	s.etcd.Stop()
-	b.until("stale", `document.body.classList.contains("stale") && document.querySelector("#alerts [role=alert]")`,
-		50*time.Second)
+	b.until("stale, and that it is said", `document.body.classList.contains("stale")
+		&& document.getElementById("news").textContent.startsWith("etcd has not answered")`, 50*time.Second)
 	grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter
 		+ getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`)
 	if !strings.HasPrefix(grey, "saturate(0.4)repeating") {

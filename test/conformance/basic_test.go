@@ -20,7 +20,8 @@ func basicChecks() []check {
 			alone: takeAndGiveBack},
 		{name: "held by another", rule: "protocol.md#transactions", needs: []string{"basic"}, short: true, orders: true,
 			wants: "a refusal says who holds the lock, and how many wait for it", pair: heldByAnother},
-		{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders", needs: []string{"basic"}, short: true,
+		{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders",
+			needs: []string{"basic"}, short: true,
 			wants: "what a record says of the holder's process and pod is true", alone: whichProcess},
 	}
 }

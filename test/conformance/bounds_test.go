@@ -13,7 +13,8 @@ import (
 // boundChecks are about how long a call may take.
 func boundChecks() []check {
 	return []check{
-		{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take", needs: []string{"basic"}, short: true,
+		{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take",
+			needs: []string{"basic"}, short: true,
 			wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " +
 				"whatever etcd does",
 			alone: waitBoundsCall},

@@ -13,7 +13,8 @@ func orderlyChecks() []check {
 	return []check{
 		{name: "orderly end", rule: "protocol.md#the-end-of-a-process", needs: []string{"basic"}, short: true,
 			wants: "a process that is told to end, or ends by itself, gives back what it has", alone: orderlyEnd},
-		{name: "orderly end without etcd", rule: "protocol.md#the-end-of-a-process", needs: []string{"basic"}, short: true,
+		{name: "orderly end without etcd", rule: "protocol.md#the-end-of-a-process",
+			needs: []string{"basic"}, short: true,
 			wants: "a process that is told to end does so although etcd is silent", alone: orderlyEndWithoutEtcd},
 	}
 }

@@ -27,7 +27,8 @@ func pureChecks() []check {
 			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
 		{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
 			wants: "each step has exactly this transaction", alone: transactionBodies},
-		{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: []string{"transactions"}, short: true,
+		{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers",
+			needs: []string{"transactions"}, short: true,
 			wants: "each answer means exactly this", alone: transactionVerdicts},
 	}
 }

@@ -234,7 +234,7 @@ function holds(el) {
 function merge(mine, other) {
   if (mine.isEqualNode(other)) return;
   const a = [...mine.children], b = [...other.children];
-  const same = a.length && a.length === b.length && a.every((el, i) => el.tagName === b[i].tagName && el.className === b[i].className);
+  const same = a.length && a.length === b.length && a.every((el, i) => el.tagName + el.classList === b[i].tagName + b[i].classList);
   if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
   if (holds(mine)) return;
   const key = (d, i) => d.dataset.key || i, open = new Map(all("details", mine).map((d, i) => [key(d, i), d.open]));
@@ -282,7 +282,7 @@ function rows(live, fresh) {
   waiting = new Map([...(other?.tBodies || [])].map((row) => [key(row), row]));
   for (const mine of [...table.tBodies]) {
     const row = waiting.get(key(mine));
-    if (!row) leave(mine, one(".filter, [rel]", live) ? "gone" : "ended");
+    if (!row) leave(mine, one(".filter, .paging [rel]", live) ? "gone" : "ended");
     else if (mine.dataset.rev !== row.dataset.rev || mine.left) patch(mine, row);
   }
   settle();

@@ -70,7 +70,8 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"malformed":1`)
 
-	alike(t, "the list", asked[[]object](t, p, "locks?sort=name"), printed(t, etcd.Endpoint(), "list", "--sort", "name"))
+	alike(t, "the list", asked[[]object](t, p, "locks?sort=name"),
+		printed(t, etcd.Endpoint(), "list", "--sort", "name"))
 	for _, name := range []string{"nightly/run", "pool", "pool#1", "ledger", "broken\xff"} {
 		of := "name=" + url.QueryEscape(name)
 		if name == "broken\xff" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -22,27 +22,34 @@ type licence struct {
 }
 
 // licenceFiles are the names that modules give to their licence.
-var licenceFiles = []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING"}
+func licenceFiles() []string {
+	return []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING"}
+}
 
-// phrases tell licences apart: an identifier holds if a text has all of its phrases. The first one counts.
-var phrases = []struct {
+// phrase tells a licence from others: a text that says all of this.
+type phrase struct {
 	id   string
 	says []string
-}{
-	{"Apache-2.0", []string{"Apache License", "Version 2.0, January 2004"}},
-	{"MPL-2.0", []string{"Mozilla Public License Version 2.0"}},
-	{"MIT", []string{"Permission is hereby granted, free of charge", `THE SOFTWARE IS PROVIDED "AS IS"`}},
-	{"ISC", []string{"Permission to use, copy, modify, and/or distribute this software"}},
-	{"ISC", []string{"Permission to use, copy, modify, and distribute this software for any purpose"}},
-	{"BSD-3-Clause", []string{"Redistribution and use in source and binary forms", "Neither the name"}},
-	{"BSD-2-Clause", []string{"Redistribution and use in source and binary forms"}},
+}
+
+// phrases are the licences that a release may have. The first one whose phrases a text has counts.
+func phrases() []phrase {
+	return []phrase{
+		{"Apache-2.0", []string{"Apache License", "Version 2.0, January 2004"}},
+		{"MPL-2.0", []string{"Mozilla Public License Version 2.0"}},
+		{"MIT", []string{"Permission is hereby granted, free of charge", `THE SOFTWARE IS PROVIDED "AS IS"`}},
+		{"ISC", []string{"Permission to use, copy, modify, and/or distribute this software"}},
+		{"ISC", []string{"Permission to use, copy, modify, and distribute this software for any purpose"}},
+		{"BSD-3-Clause", []string{"Redistribution and use in source and binary forms", "Neither the name"}},
+		{"BSD-2-Clause", []string{"Redistribution and use in source and binary forms"}},
+	}
 }
 
 // identify returns the SPDX identifier of a licence's text.
 func identify(text string) (string, error) {
 	plain := strings.Join(strings.Fields(strings.NewReplacer("“", `"`, "”", `"`).Replace(text)), " ")
-	for _, p := range phrases {
-		if !slices.ContainsFunc(p.says, func(phrase string) bool { return !strings.Contains(plain, phrase) }) {
+	for _, p := range phrases() {
+		if !slices.ContainsFunc(p.says, func(part string) bool { return !strings.Contains(plain, part) }) {
 			return p.id, nil
 		}
 	}
@@ -51,7 +58,7 @@ func identify(text string) (string, error) {
 
 // licenceIn reads the licence of the module whose source is in a directory.
 func licenceIn(dir string) (licence, error) {
-	for _, name := range licenceFiles {
+	for _, name := range licenceFiles() {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -72,13 +79,18 @@ func licenceIn(dir string) (licence, error) {
 	return licence{}, errors.New("it has no licence")
 }
 
-// licences reads the licences of the standard library, under the name std, and of modules, from where Go keeps their source.
-func licences(modules []*debug.Module) (map[string]licence, error) {
-	dirs, err := sources(modules)
+// licences reads the licences of the standard library, under the name std, and of modules, from where Go keeps their
+// source.
+func licences(ctx context.Context, modules []*debug.Module) (map[string]licence, error) {
+	dirs, err := sources(ctx, modules)
 	if err != nil {
 		return nil, err
 	}
-	dirs["std"] = runtime.GOROOT()
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	dirs["std"] = strings.TrimSpace(string(root))
 	all := make(map[string]licence, len(dirs))
 	for path, dir := range dirs {
 		l, err := licenceIn(dir)
@@ -91,7 +103,7 @@ func licences(modules []*debug.Module) (map[string]licence, error) {
 }
 
 // sources returns where the source of each module is, downloaded if need be.
-func sources(modules []*debug.Module) (map[string]string, error) {
+func sources(ctx context.Context, modules []*debug.Module) (map[string]string, error) {
 	dirs := make(map[string]string, len(modules)+1)
 	if len(modules) == 0 {
 		return dirs, nil
@@ -100,7 +112,7 @@ func sources(modules []*debug.Module) (map[string]string, error) {
 	for _, m := range modules {
 		args = append(args, m.Path+"@"+m.Version)
 	}
-	out, err := exec.Command("go", args...).Output()
+	out, err := exec.CommandContext(ctx, "go", args...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go mod download: %w", err)
 	}

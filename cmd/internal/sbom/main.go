@@ -1,9 +1,10 @@
-// Sbom prints what Go programs are made of: a bill of materials, in CycloneDX 1.5, with the modules that Go recorded in a
-// program, their versions, checksums and licences, and the Go that built it; or the licences themselves, for whoever gets
-// the programs. A module without a licence that it knows is an error.
+// Sbom prints what Go programs are made of: a bill of materials, in CycloneDX 1.5, with the modules that Go recorded in
+// a program, their versions, checksums and licences, and the Go that built it; or the licences themselves, for whoever
+// gets the programs. A module without a licence that it knows is an error.
 package main
 
 import (
+	"context"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
@@ -24,9 +25,9 @@ func main() {
 	}
 	var err error
 	if os.Args[1] == "notices" {
-		err = notices(os.Stdout, os.Args[2:])
+		err = notices(context.Background(), os.Stdout, os.Args[2:])
 	} else {
-		err = run(os.Stdout, os.Args[1], os.Args[2])
+		err = run(context.Background(), os.Stdout, os.Args[1], os.Args[2])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
@@ -34,12 +35,12 @@ func main() {
 	}
 }
 
-func run(to io.Writer, version, program string) error {
+func run(ctx context.Context, to io.Writer, version, program string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
 	}
-	known, err := licences(used(info))
+	known, err := licences(ctx, used(info))
 	if err != nil {
 		return err
 	}

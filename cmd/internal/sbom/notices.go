@@ -1,7 +1,7 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"debug/buildinfo"
 	"fmt"
 	"io"
@@ -11,7 +11,7 @@ import (
 )
 
 // notices writes what programs are made of by others: each module once, with its version and its licence in full.
-func notices(to io.Writer, programs []string) error {
+func notices(ctx context.Context, to io.Writer, programs []string) error {
 	modules := map[string]*debug.Module{}
 	for _, program := range programs {
 		info, err := buildinfo.ReadFile(program)
@@ -22,12 +22,12 @@ func notices(to io.Writer, programs []string) error {
 			modules[m.Path] = m
 		}
 	}
-	all, err := licences(slices.Collect(maps.Values(modules)))
+	all, err := licences(ctx, slices.Collect(maps.Values(modules)))
 	if err != nil {
 		return err
 	}
 	modules["std"] = &debug.Module{Path: "The standard library of Go"}
-	for _, path := range slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(a, b) }) {
+	for _, path := range slices.Sorted(maps.Keys(all)) {
 		m := modules[path]
 		_, err := fmt.Fprintf(to, "%s %s (%s)\n\n%s\n\n%s\n\n", m.Path, m.Version, all[path].ID, all[path].Text, rule)
 		if err != nil {

@@ -63,7 +63,7 @@ type barView struct {
 	End       string // where it is
 	MarkY     int
 	Text      string
-	Roomy     bool // the the text has no place where there is little room
+	Roomy     bool // the text has no place where there is little room
 }
 
 // beyondView is how many more there were than lines.
@@ -412,7 +412,7 @@ func ticks(s lanes.Span) (marks []tickView) {
 	}
 	for t := s.From.Truncate(step).Add(step); t.Before(s.To); t = t.Add(step) {
 		x := 100 * float64(t.Sub(s.From)) / float64(whole)
-		if x > 3 && x < 88 { // the edge has a name of its own
+		if x > 3 && x < 78 { // the edge has a name of its own
 			marks = append(marks, tickView{percentage(x), t.UTC().Format("15:04")})
 		}
 	}
