@@ -258,7 +258,8 @@ func (p *plan) record(j *job, pid int64) *metadata.Record {
 	}
 	fields := []metadata.Field{{Name: "uuid", Value: uuid(j.lock + j.taken.String())},
 		{Name: "owner", Value: j.lock}, {Name: "hostname", Value: "host"}, {Name: "pid", Value: fmt.Sprint(pid)},
-		{Name: "locked_at", Value: metadata.FormatTime(j.taken)}, {Name: "alert_at", Value: metadata.FormatTime(j.alert)},
+		{Name: "locked_at", Value: metadata.FormatTime(j.taken)},
+		{Name: "alert_at", Value: metadata.FormatTime(j.alert)},
 		{Name: "auto_unlock_at", Value: unlock, Version: int64(1 + len(j.reports))}}
 	if strings.Contains(j.lock, "#") {
 		fields = append(fields, metadata.Field{Name: "kind", Value: "semaphore"},
