@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -42,7 +45,8 @@ func newCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATTERN...]",
 		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
-		Long: `Check the locks and the unlockers once and report in one line, with performance data.
+		Long: `Check the locks and the unlockers once and report in one line: what a person must know first, in the
+words of "mutexctl list" and the dashboard, what else is wrong, and performance data.
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
@@ -162,9 +166,15 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := o.judge(all, alarms)
-	o.judgeUnclaimed(v, all, free)
-	return v, nil
+	h := o.judge(all, alarms)
+	if len(free) > 0 {
+		h.raise(pluginWarning)
+	}
+	now := o.app.Now()
+	v := o.verdict(all, free, len(alarms) > 0, now)
+	h.verdict = v.String(now)
+	h.calm = v.Class == verdict.Calm
+	return h, nil
 }
 
 // alarms says what etcd itself complains about; nothing if that is not known.
@@ -232,9 +242,9 @@ func (all *snapshot) free() map[string]metadata.Waiter {
 }
 
 // unclaimed returns the locks that stay free, with the same waiter first in line, from the first look to others within
-// --unclaimed-after, and the last snapshot. Nothing is waited for if none is free.
+// --unclaimed-after, by name, and the last snapshot. Nothing is waited for if none is free.
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
-	all *snapshot) (map[string]metadata.Waiter, *snapshot, error) {
+	all *snapshot) (stayed []unclaimed.Lock, last *snapshot, err error) {
 	free := all.free()
 	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !o.globs.match(lock) })
 	began := time.Now()
@@ -243,28 +253,29 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 			return nil, all, nil
 		}
 		sleep(ctx, after-time.Since(began))
-		var err error
 		if all, err = o.look(ctx, s); err != nil {
 			return nil, nil, err
 		}
 		still := all.free()
 		maps.DeleteFunc(free, func(lock string, first metadata.Waiter) bool { return still[lock].ID != first.ID })
 	}
-	return free, all, nil
+	for _, lock := range slices.Sorted(maps.Keys(free)) {
+		queue := all.waiters[lock]
+		stayed = append(stayed, unclaimed.Lock{Name: lock, Since: began, Waiters: len(queue), First: queue[0]})
+	}
+	return stayed, all, nil
 }
 
-// judgeUnclaimed adds the locks that nobody takes.
-func (o *checkOptions) judgeUnclaimed(h *health, all *snapshot, free map[string]metadata.Waiter) {
-	locks := slices.Sorted(maps.Keys(free))
-	for _, lock := range locks[:min(maxNamed, len(locks))] {
-		first := free[lock]
-		h.found(pluginWarning, "nobody holds %s, %s, and the first in line (%s) does not take it",
-			text.Visible(lock), waits(len(all.waiters[lock])),
-			whoAs(&first.Holder, metadata.Share{}))
-	}
-	if more := len(locks) - maxNamed; more > 0 {
-		h.found(pluginWarning, "and %d more that nobody takes", more)
-	}
+// verdict is what a person must know first of the selected locks, of which these are free and nobody takes them. An
+// etcd that is full keeps unlockers from announcing themselves, so then these are not what is wrong.
+func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
+	c := all.selected(o.globs).cluster(now)
+	c.Unclaimed = free
+	c.Unwatched = o.noUnlocker || full
+	c.Cycles = slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
+		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)
+	})
+	return verdict.Of(c)
 }
 
 func waits(n int) string {

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
@@ -22,41 +20,41 @@ type health struct {
 	counts    map[staleness.State]int
 	waiters   int
 	unlockers int
-	general   []string                     // problems that are not about single locks
-	clocks    []string                     // about holders whose clocks are off
-	unhealthy map[staleness.State][]string // about locks that need attention
+	alarms    []string // of etcd
+	verdict   string   // what a person must know first
+	calm      bool     // it says that nothing is wrong
+	besides   []string // sentences about what no verdict is about
+	clocks    []string // about holders whose clocks are off
 }
 
 func (h *health) raise(status int) { h.status = max(h.status, status) }
 
-// found adds a general problem.
+// found adds a sentence about what no verdict is about.
 func (h *health) found(status int, format string, args ...any) {
 	h.raise(status)
-	h.general = append(h.general, fmt.Sprintf(format, args...))
+	h.besides = append(h.besides, fmt.Sprintf(format, args...)+".")
 }
 
 func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
-	h := &health{
-		counts: map[staleness.State]int{}, unhealthy: map[staleness.State][]string{}, unlockers: len(all.unlockers),
-	}
+	h := &health{counts: map[staleness.State]int{}, unlockers: len(all.unlockers)}
 	for _, alarm := range alarms {
-		h.found(pluginCritical, "%s", alarm)
+		h.raise(pluginCritical)
+		h.alarms = append(h.alarms, alarm+".")
 	}
 	if !o.noUnlocker {
 		o.judgeUnlockers(h, all.unlockers)
 	}
 	o.judgeConsistency(h, all)
-	o.judgeLocks(h, all)
-	for lock, waiters := range all.waiters {
-		if o.globs.match(lock) {
-			h.waiters += len(waiters)
-		}
+	some := all.selected(o.globs)
+	o.judgeLocks(h, some)
+	for _, queue := range some.waiters {
+		h.waiters += len(queue)
 	}
 	switch {
 	case exceeds(h.waiters, o.critWaiting):
-		h.found(pluginCritical, "%d wait for locks", h.waiters)
+		h.found(pluginCritical, "%s for locks", waits(h.waiters))
 	case exceeds(h.waiters, o.warnWaiting):
-		h.found(pluginWarning, "%d wait for locks", h.waiters)
+		h.found(pluginWarning, "%s for locks", waits(h.waiters))
 	}
 	return h
 }
@@ -64,31 +62,22 @@ func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
 
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
+	removes := slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock })
 	switch {
-	case len(all) == 0 && h.status == pluginCritical: // an etcd that is full keeps them from announcing themselves
-		return
 	case len(all) == 0:
-		h.found(pluginCritical, "no unlocker has announced itself: "+
-			"none runs, or none can write to etcd, so nothing is removed")
-		return
-	}
-	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock }) {
-		if text := holdBack(withoutGaps(all)); text != "" {
-			h.found(pluginWarning, "%s", text)
-		}
-	}
-	for _, d := range fate.Disagreements(all) {
-		h.found(pluginWarning, "the unlockers disagree: %v", d)
+		h.raise(pluginCritical)
+	case removes && holdBack(withoutGaps(all)) != "", len(fate.Disagreements(all)) > 0:
+		h.raise(pluginWarning)
 	}
 	now := o.app.Now()
 	for _, p := range all {
 		behind := now.Sub(p.Now.Time)
 		switch {
 		case -behind > o.clockDifference:
-			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
+			h.found(pluginWarning, "The clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
 				text.Duration(-behind))
 		case behind > o.clockDifference+protocol.PresenceTTL:
-			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID),
+			h.found(pluginWarning, "The clock of unlocker %s is %s behind the one here", shortText(p.ID),
 				text.Duration(behind))
 		}
 	}
@@ -122,15 +111,12 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	now := o.app.Now()
 	unlockers := fate.Of(all.unlockers)
 	for _, r := range slices.Concat(all.locks, all.misplaced) {
-		if !o.globs.match(r.Name) {
-			continue
-		}
-		verdict := judge(r, now)
-		state := verdict.State
+		judged := judge(r, now)
+		state := judged.State
 		h.counts[state]++
-		if clock := clockAhead(verdict); clock != "" {
+		if clock := clockAhead(judged); clock != "" {
 			h.raise(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r),
+			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", who(r),
 				text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
@@ -141,9 +127,6 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		}
 		if state == staleness.Abandoned {
 			h.raise(pluginWarning)
-		}
-		if state != staleness.Held && len(h.unhealthy[state]) < maxNamed {
-			h.unhealthy[state] = append(h.unhealthy[state], describe(r, state, now))
 		}
 	}
 	switch n := h.needAttention(); {
@@ -164,35 +147,17 @@ func (h *health) needAttention() (n int) {
 	return n
 }
 
-func describe(r *metadata.Record, state staleness.State, now time.Time) string {
-	text := text.Visible(r.Name) + " " + string(state)
-	switch state {
-	case staleness.Alerting:
-		text += " since " + age(r.AlertAt, now)
-	case staleness.Abandoned:
-		text += ": " + protocol.HowItEnded(r.Death, now)
-	case staleness.Expired:
-		text += " since " + age(r.AutoUnlockAt, now)
-	}
-	return text + " (" + who(r) + ")"
-}
-
-// sentence is the part of the line that a person reads.
+// sentence is the part of the line that a person reads: the verdict, after what etcd itself complains about, and what
+// else was found. Where something was, it does not say that all is well.
 func (h *health) sentence() string {
-	problems := slices.Concat(h.general, h.clocks[:min(maxNamed, len(h.clocks))])
-	var unhealthy []string
-	for _, state := range slices.SortedFunc(maps.Keys(h.unhealthy), staleness.State.Compare) {
-		unhealthy = append(unhealthy, h.unhealthy[state]...)
+	first := []string{h.verdict}
+	besides := slices.Concat(h.besides, h.clocks[:min(maxNamed, len(h.clocks))])
+	if h.calm && len(h.alarms)+len(besides) > 0 {
+		first = nil
+		besides = append(besides, text.Count(h.counts[staleness.Held], "lock")+" held in time.")
 	}
-	if len(unhealthy) == 0 {
-		problems = append(problems, text.Count(h.counts[staleness.Held], "lock")+" held in time")
-	}
-	unhealthy = unhealthy[:min(maxNamed, len(unhealthy))]
-	more := h.needAttention() - len(unhealthy)
-	if problems = append(problems, unhealthy...); more > 0 {
-		problems = append(problems, fmt.Sprintf("and %d more", more))
-	}
-	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(problems, ", "))
+	said := slices.Concat(h.alarms, first, besides)
+	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(said, " "))
 }
 
 // performance is the part for graphs: label=value;warn;crit;min;max.

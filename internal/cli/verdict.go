@@ -8,28 +8,31 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// verdict is what a person must know first of all locks. free are those that nobody takes although somebody waits, as
-// far as that is known: who looks once does not know for how long a lock has been free.
-func (all *snapshot) verdict(now time.Time, free ...unclaimed.Lock) verdict.Verdict {
-	c := all.cluster(now)
-	c.Unclaimed = free
-	c.Ranking = all.ranking(&c.Fate, now)
-	return verdict.Of(c)
-}
-
-// cluster is what is known of the locks but for the locks themselves.
+// cluster is what is known of the locks. Who looks once does not know for how long one has been free.
 func (all *snapshot) cluster(now time.Time) verdict.Cluster {
 	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks),
-		Cycles: deadlock.Find(all.locks, all.waiters)}
+		Cycles: deadlock.Find(all.locks, all.waiters), Ranking: all.ranking(&all.fate, now)}
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
 	return c
+}
+
+// selected is what there is of the locks that match.
+func (all *snapshot) selected(g globs) *snapshot {
+	matching := func(records []*metadata.Record) []*metadata.Record {
+		return slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool { return !g.match(r.Name) })
+	}
+	some := *all
+	some.locks = matching(all.locks)
+	some.misplaced = matching(all.misplaced)
+	some.waiters = maps.Clone(all.waiters)
+	maps.DeleteFunc(some.waiters, func(lock string, _ []metadata.Waiter) bool { return !g.match(lock) })
+	return &some
 }
 
 func (all *snapshot) ranking(f *fate.Fate, now time.Time) *verdict.Ranking {
@@ -54,7 +57,7 @@ func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
 // sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
 // can be piped.
 func (all *snapshot) sayVerdict(a *app, now time.Time) {
-	v := all.verdict(now)
+	v := verdict.Of(all.cluster(now))
 	fmt.Fprintln(a.Stderr, v.String(now))
 	if command := v.Command(); command != "" {
 		fmt.Fprintln(a.Stderr, "next: "+command)

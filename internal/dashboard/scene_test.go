@@ -116,6 +116,7 @@ func copied(records func() []*metadata.Record) func() []*metadata.Record {
 
 // sources are a view and a store of a test, of which each method can be another one.
 type sources struct {
+	clock     func() time.Duration
 	shown     func() []*metadata.Record
 	queues    func() map[string][]metadata.Waiter
 	delays    func(lock string) []metadata.Delay
@@ -132,7 +133,7 @@ type sources struct {
 func of(c *setup.Config) *sources { return c.View.(*sources) }
 
 func (s *sources) Shown() []*metadata.Record                { return s.shown() }
-func (s *sources) Clock() time.Duration                     { return time.Hour }
+func (s *sources) Clock() time.Duration                     { return s.clock() }
 func (s *sources) Queues() map[string][]metadata.Waiter     { return s.queues() }
 func (s *sources) Waiters(lock string) []metadata.Waiter    { return s.queues()[lock] }
 func (s *sources) DelaysAbout(lock string) []metadata.Delay { return s.delays(lock) }
@@ -165,6 +166,7 @@ func (s *scene) config() setup.Config {
 		s.view = copied(s.view)
 	}
 	from := &sources{
+		clock:     func() time.Duration { return time.Hour },
 		shown:     s.view,
 		queues:    func() map[string][]metadata.Waiter { return s.queues },
 		delays:    func(string) []metadata.Delay { return nil },

@@ -243,8 +243,7 @@ func ended(s *metadata.Statement) []Part {
 // Suspected reports whether a witness believes that the holder has ended, and nothing was heard of the holder since.
 func Suspected(r *metadata.Record) bool {
 	s := r.Suspicion
-	return s != nil && s.Cause != metadata.CauseCommandLives && !r.Disputed() &&
-		!(r.Alive != nil && r.Alive.Revision > s.Revision)
+	return s != nil && s.Cause != metadata.CauseCommandLives && !(r.Alive != nil && r.Alive.Revision > s.Revision)
 }
 
 func reserved(r *metadata.Record) bool {

@@ -412,6 +412,7 @@ const maxProgress = 80
 func (c *Cluster) malformed(l *Lock) (s sentence) {
 	r := l.Holder
 	s = c.subject(l, false)
+	about := ""
 	switch {
 	case r.Misplaced:
 		s.say(" lies at the keys of no lock")
@@ -419,17 +420,25 @@ func (c *Cluster) malformed(l *Lock) (s sentence) {
 		s.say(" has no holder, but keys of a record")
 	case l.Judged.AutoUnlockAt.IsZero():
 		s.say(" never ends by itself")
+		about = metadata.FieldAutoUnlockAt
 	case l.Judged.AlertAt.IsZero():
 		s.say(" never alerts")
+		about = metadata.FieldAlertAt
 	default:
 		s.say(" is malformed")
 	}
 	if len(r.Problems) > 0 {
 		s.say(": ")
-		s.value(r.Problems[0].String())
+		s.value(problem(r, about).String())
 	}
 	s.say(".")
 	return s
+}
+
+// problem is what is wrong with a field of a record that has problems, or else the first of them.
+func problem(r *metadata.Record, field string) metadata.Problem {
+	i := slices.IndexFunc(r.Problems, func(p metadata.Problem) bool { return p.Field == field })
+	return r.Problems[max(0, i)]
 }
 
 func (c *Cluster) leaving(l *Lock) (s sentence) {

@@ -222,6 +222,7 @@ func systems() map[string]verdict.Cluster {
 		"nothing is held":         sound.cluster(),
 		"a lock in a cluster":     changed(func(c *verdict.Cluster) { c.Name = "eu" }, late),
 		"two are late":            sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
+		"no time is readable":     sound.cluster(subject{name: "weekly", unreadable: true}),
 		"it lies elsewhere":       sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
 	}
 }

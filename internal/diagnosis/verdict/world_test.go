@@ -43,6 +43,10 @@ func (x subject) record() *metadata.Record {
 	if x.unreadable {
 		fields[5].Value = "soon"
 	}
+	untimed := x.unreadable && x.alert == 0
+	if untimed {
+		fields[4].Value = "monday"
+	}
 	if x.reported > 0 {
 		fields = append(fields, metadata.Field{Name: "alive",
 			Value: metadata.FormatAlive(ago(x.reported), x.progress)})
@@ -57,6 +61,9 @@ func (x subject) record() *metadata.Record {
 	r.Seen = metadata.Seen{First: mono - 2*h, Changed: mono - 2*h}
 	if x.reported > 0 {
 		r.Seen.Changed = mono - x.reported
+	}
+	if untimed {
+		r.Seen.First = mono - m // the default alert is yet to come
 	}
 	r.Misplaced = x.misplaced
 	stated := func(after time.Duration, cause string) *metadata.Statement {
