@@ -105,7 +105,7 @@ const cutOff = `[...document.querySelectorAll(".locks .hold > :is(time, i), .loc
 // brokenWords are the heads of columns, times, owners and, in the audit, locks and people that have more lines than
 // words.
 const brokenWords = `[...document.querySelectorAll(
-	"thead th, td > time, .owners tbody th, .audit tbody th > a, .audit td > b")].filter((e) => {
+	"thead th, td > time, .owners :is(tbody th, td > a), .audit tbody th > a, .audit td > b")].filter((e) => {
 	const r = document.createRange();
 	r.selectNodeContents(e);
 	const lines = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top / 8)));
