@@ -50,10 +50,10 @@ words of "mutexctl list" and the dashboard, what else is wrong, and performance 
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
-              for (--warn-waiting); a lock has more holders than it allows, or a lock delay without
-              end; a lock is free, and the first in line does not take it; no unlocker
-              can remove locks at the moment; unlockers disagree; or the clock of an unlocker or a
-              holder differs from this machine's
+              for (--warn-waiting); holders wait for each other; a lock has more holders than it allows,
+              or a lock delay without end; a lock is free, and the first in line does not take it; no
+              unlocker can remove locks at the moment; unlockers disagree; or the clock of an unlocker
+              or a holder differs from this machine's
   2 CRITICAL  a lock that unlockers do not exclude is still expired after --expired-after; too many
               alert or wait (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is
               full; or no unlocker has announced itself, which shows 15 seconds after the last one wrote
@@ -167,11 +167,11 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 		return nil, err
 	}
 	h := o.judge(all, alarms)
-	if len(free) > 0 {
-		h.raise(pluginWarning)
-	}
 	now := o.app.Now()
 	v := o.verdict(all, free, len(alarms) > 0, now)
+	if len(free) > 0 || v.Class == verdict.Deadlock {
+		h.raise(pluginWarning)
+	}
 	h.verdict = v.String(now)
 	h.calm = v.Class == verdict.Calm
 	return h, nil

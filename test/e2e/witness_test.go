@@ -75,7 +75,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	says(t, d, "/lock?name=billing/run", "its container ended", "with exit code 137 (OOMKilled)",
 		"Unlockers only report it.")
 	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
-		!strings.Contains(o.Stdout, "billing/run abandoned: its container ended") {
+		!strings.Contains(o.Stdout, "billing/run is dead: its container ended") {
 		t.Errorf("check: %+v", o)
 	}
 	time.Sleep(warning + 2*time.Second) // in which it would go if it could
