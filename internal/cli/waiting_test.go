@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 		began := time.Now()
 		var said []time.Duration
 		var last mutex.Waiting
-		away := false
+		var away atomic.Bool
 		r := &waitReporter{
 			report: func(w mutex.Waiting) {
 				said = append(said, time.Since(began))
@@ -23,7 +24,7 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 			},
 			renew: func(w mutex.Waiting) (mutex.Waiting, error) {
 				w.Holder.AutoUnlockAt = time.Now().Add(time.Minute)
-				if w.At = time.Now(); away {
+				if w.At = time.Now(); away.Load() {
 					return w, errors.New("etcd is away")
 				}
 				return w, nil
@@ -42,9 +43,9 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 		if !last.Holder.AutoUnlockAt.Equal(want) || last.Position != 1 {
 			t.Errorf("renewed to %v at position %d, want %v at 1", last.Holder.AutoUnlockAt, last.Position, want)
 		}
-		away = true
+		away.Store(true)
 		at(70)
-		away = false
+		away.Store(false)
 		at(100)
 		r.stop()
 		at(200)
