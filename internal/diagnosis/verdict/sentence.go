@@ -457,6 +457,13 @@ func (c *Cluster) leaving(l *Lock) (s sentence) {
 
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Cluster) inTime(l *Lock) (s sentence) {
+	if l.Shares > 1 {
+		s.say("All " + text.Thousands(l.Shares) + " holders of ")
+		s.lock(l.Name)
+		c.in(&s)
+		s.say(" are in time.")
+		return s
+	}
 	s = c.subject(l, false)
 	s.say(" is held in time")
 	c.works(&s, l, "its ")
