@@ -340,7 +340,7 @@ func TestSituationsOfClusters(t *testing.T) {
 	const chips = `document.querySelectorAll(".clusters .cluster").length === 3`
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
 		"timeline": "timeline", "owners": "owners", "history": "history", "status": "status",
-		"which": "lock?name=billing/invoice-run",
+		"which":     "lock?name=billing/invoice-run",
 		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {
 		s.show("clusters-"+name, page, chips)
 	}
