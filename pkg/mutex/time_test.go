@@ -1,7 +1,6 @@
 package mutex_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -288,18 +287,18 @@ func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 }
 
 func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
-	var log bytes.Buffer
+	var log lines
 	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.away = true
+		f.set(func() { f.away = true })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		locks.Lock(ctx, "a")
 		for want, after := range []time.Duration{protocol.CancelledTTL - time.Minute, 2 * time.Minute} {
 			time.Sleep(after)
 			synctest.Wait()
-			if n := strings.Count(log.String(), "not cleaned up"); n != want {
-				t.Errorf("%d lines say that it was given up, want %d: %s", n, want, &log)
+			if told, _ := log.with("not cleaned up"); len(told) != want {
+				t.Errorf("it is given up in %q, want %d lines", told, want)
 			}
 		}
 	})
