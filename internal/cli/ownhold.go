@@ -116,7 +116,7 @@ how far the work is.
 
 Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
 hold and why, if that is known.`,
-		Example: `  mutexctl run report --expect 10m -- sh -c './step-1 && mutexctl alive --progress "1 of 2" && ./step-2'
+		Example: `  mutexctl run report --expect 10m -- sh -c './one && mutexctl alive --progress "1 of 2" && ./two'
   mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
 		Args:              wants(0, -1, "[NAME [PROGRESS...]]"),

@@ -104,7 +104,8 @@ func TestTheTimelineIsATableForPrograms(t *testing.T) {
 		t.Errorf("the last line is %s, want …%s", lines[2], end)
 	}
 	waits := get(d, "/timeline.csv?q=owner:reports").Body.String()
-	const wait = `"wait","reports","reports-0","9","","","2026-11-21T03:12:41.000Z","2026-11-21T03:47:41.000Z","","taken"`
+	const wait = `"wait","reports","reports-0","9","","",` +
+		`"2026-11-21T03:12:41.000Z","2026-11-21T03:47:41.000Z","","taken"`
 	if !strings.Contains(waits, wait) {
 		t.Errorf("the wait is not in %s", waits)
 	}

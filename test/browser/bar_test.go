@@ -47,7 +47,8 @@ func TestOnAPhoneFactsAndPagesAreFolded(t *testing.T) {
 	s.nights()
 	b.size(360, 740)
 	b.open(s.url + lockPage(held))
-	if top := ask[float64](b, `document.getElementById("h-picture").getBoundingClientRect().top + scrollY`); top > 1800 {
+	const top = `document.getElementById("h-picture").getBoundingClientRect().top + scrollY`
+	if top := ask[float64](b, top); top > 1800 {
 		t.Errorf("before the timeline are %.0f px, want at most 1800", top)
 	}
 	const fact, page = `document.querySelector(".facts dd").checkVisibility({contentVisibilityAuto: true})`,

@@ -71,7 +71,8 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 		&& document.querySelectorAll(".locks tbody").length > 12`)
 	b.look("clusters-list")
 	us.etcd.Stop()
-	b.until("that it is away", `document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
+	b.until("that it is away",
+		`document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
 		2*time.Minute)
 	if away := ask[int](b, `document.querySelectorAll("tbody.away").length`); away != 2 {
 		t.Errorf("%d rows are grey, want 2", away)

@@ -17,9 +17,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestPool has workers of all clients that know semaphores take one of five permits each, 1000 times in all (150 in the short set), while one
-// of them is killed again and again. An unlocker takes the permits of the dead. At no revision of etcd are more than
-// five out.
+// TestPool has workers of all clients that know semaphores take one of five permits each, 1000 times in all (150 in the
+// short set), while one of them is killed again and again. An unlocker takes the permits of the dead. At no revision of
+// etcd are more than five out.
 func TestPool(t *testing.T) {
 	const limit, name = 5, "pool"
 	rounds := int64(1000) // which take five minutes: each dead waiter keeps its place for ten seconds

@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// stranger is a client written from the listings of docs/protocol.md and docs/protocol/queue.md alone, with the literal keys of those pages. It
-// shares no code with ours.
+// stranger is a client written from the listings of docs/protocol.md and docs/protocol/queue.md alone, with the literal
+// keys of those pages. It shares no code with ours.
 type stranger struct {
 	etcd *clientv3.Client
 

@@ -1,5 +1,5 @@
-// Package fencing_test holds pkg/fencing to real writes that come too late: of processes that stand still, over HTTP, to
-// a database and to etcd.
+// Package fencing_test holds pkg/fencing to real writes that come too late: of processes that stand still, over HTTP,
+// to a database and to etcd.
 package fencing_test
 
 import (

@@ -60,8 +60,9 @@ characters are replaced; a name that had to be changed ends with a mark that kee
 chooses which locks have series of their own: by default those that are alerting, abandoned, expired or malformed, at
 most 1000, the most overdue first.
 
-A label value means the same in all metrics: [operators.md](protocol/operators.md#what-can-be-wrong-with-a-record) explains the
-states of locks, [time.md](time.md#the-seven-rules) the reasons that hold back a removal.
+A label value means the same in all metrics:
+[operators.md](protocol/operators.md#what-can-be-wrong-with-a-record) explains the states of locks,
+[time.md](time.md#the-seven-rules) the reasons that hold back a removal.
 
 ## unlocker and mutexdash
 
