@@ -138,8 +138,7 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	}
 	if lock.Row != nil {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		unlockers := p.site.Unlockers()
-		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
+		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.site.Unlockers())
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
 	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Holder)...)

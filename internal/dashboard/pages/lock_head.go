@@ -120,10 +120,8 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	return strings.Join(lines, "\n")
 }
 
-// HolderSentence says who holds the lock and what happens next, which the unlockers decide. fields are those of its
-// record, where they are known.
-func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
-	unlockers []protocol.Unlocker) phrase.Sentence {
+// HolderSentence says who holds the lock and what happens next, which the unlockers decide.
+func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker) phrase.Sentence {
 	s := sayHolder(r, at)
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
