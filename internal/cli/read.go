@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -222,7 +223,7 @@ func (l *look) json(raw bool) lockjson.Document {
 		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))
 	}
 	if len(doc.Fields) == 0 {
-		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(l.Waiters), l.now)
+		j.Lock = lockjson.Whole(doc.Name, j.Holders, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
 		j.Lock = newLockJSON(&doc.Record, l.fate.Policy, l.Waiters, l.now)
 	}

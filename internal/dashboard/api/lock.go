@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -78,7 +78,7 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, j.Holders, queue(locks.QueueOf(lock.InLine)), now)
+		j.Lock = lockjson.Whole(lock.Name, j.Holders, new(verdict.QueueOf(lock.InLine, now)), now)
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
 	j.Cluster = a.site.URLs.Cluster

@@ -75,7 +75,7 @@ type queued struct {
 	lock    string
 	holders []*locks.Row
 	queue   []metadata.Waiter
-	longest time.Time
+	verdict.Queue
 }
 
 // key is the lock among those of all clusters.
@@ -101,7 +101,7 @@ func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, e
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
 			continue
 		}
-		all = append(all, queued{r, lock, holders, queue, locks.QueueOf(queue).Longest})
+		all = append(all, queued{r, lock, holders, queue, verdict.QueueOf(queue, asOf)})
 	}
 	return all, nil
 }
@@ -120,8 +120,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 	}
 	var longest time.Time
 	for _, one := range all {
-		v.Waiting += len(one.queue)
-		longest = locks.Earlier(longest, one.longest)
+		v.Waiting += one.Waiters
+		longest = locks.Earlier(longest, one.Longest)
 	}
 	v.Longest = v.Lasting(longest)
 	free := map[[2]string]unclaimedLock{}
@@ -133,9 +133,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 			v.Free++
 		}
 	}
-	lost := func(one queued) time.Duration { return verdict.QueueOf(one.queue, v.AsOf).Lost }
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
+		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Waiters, a.Waiters),
 			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))
 	})
 	v.More = max(0, len(all)-maxContended)
@@ -143,11 +142,11 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		at := one.in.Viewpoint()
 		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
 		c.Cluster = p.markIn(r, one.in.Site.URLs.Cluster)
-		c.Longest = at.Lasting(one.longest)
+		c.Longest = at.Lasting(one.Longest)
 		if l, is := free[one.key()]; is {
 			c.Free = at.Lasting(l.Since)
 		}
-		c.N = len(one.queue)
+		c.N = one.Waiters
 		views := WaiterViews(one.queue, at)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -209,9 +210,9 @@ func (o *candidate) compare(p *candidate) int {
 		return o.lock.compare(p.lock)
 	}
 	if o.class == Calm && (o.lock == nil) != (p.lock == nil) { // somebody waits in one of them
-		return cmp.Compare(instant(o.waiting()), instant(p.waiting()))
+		return cmp.Compare(lockorder.Instant(o.waiting()), lockorder.Instant(p.waiting()))
 	}
-	return cmp.Compare(instant(o.since), instant(p.since))
+	return cmp.Compare(lockorder.Instant(o.since), lockorder.Instant(p.since))
 }
 
 func (o *candidate) waiting() time.Time {
