@@ -125,14 +125,13 @@ type endedView struct {
 	Owner string
 	Host  string
 	Held  string
-	UUID  string
 }
 
 func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, e.Lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
-		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
+		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}

@@ -282,14 +282,14 @@ func ticks(s lanes.Span) (marks []tickView) {
 }
 
 // counts draws how many waited, as somebody else remembers it; nil: nobody did.
-func (d *drawing) counts(points []trends.Point) *countsView {
+func (d *drawing) counts(samples []trends.Sample) *countsView {
 	v := &countsView{}
 	most := 0
-	for _, p := range points {
-		place := d.span.Place(p.At, p.At.Add(trends.Slot))
-		if p.Most > 0 && place.Width > 0 {
+	for _, s := range samples {
+		place := d.span.Place(s.At, s.At.Add(trends.Slot))
+		if s.N > 0 && place.Width > 0 {
 			v.Bars = append(v.Bars, at(place))
-			most = max(most, p.Most)
+			most = max(most, s.N)
 		}
 	}
 	if most == 0 {

@@ -241,13 +241,13 @@ func (v *picture) remembered(p *Pages, r *site.Request, d *drawing, lock string)
 	if p.site.Remember == nil || !v.Unknown {
 		return
 	}
-	points, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
+	samples, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
 	switch {
 	case err != nil:
 		v.Notes = append(v.Notes, "Prometheus could not be asked ("+err.Error()+").")
-	case points == nil:
+	case len(samples) == 0:
 		v.Notes = append(v.Notes, "Prometheus has no samples of this lock.")
 	default:
-		v.Counts = d.counts(points)
+		v.Counts = d.counts(samples)
 	}
 }

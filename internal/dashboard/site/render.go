@@ -64,7 +64,6 @@ func functions(u URLs) template.FuncMap {
 		"isPlain":      IsPlain,
 		"isPlainProse": isPlainProse,
 		"nonASCII":     nonASCII,
-		"short":        text.Duration,
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,
