@@ -23,7 +23,6 @@ type freePage struct {
 	Delays   []delayView
 	Waiters  []WaiterView
 	Unread   string
-	Cycles   []cycleView
 	Life     life
 	Picture  *picture
 	Commands []Command
@@ -42,7 +41,6 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
 	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {

@@ -50,7 +50,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	v.Cycles = p.cyclesOf(r, lock.Name)
+	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
 	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
 	v.Picture = p.pictureOf(r, lock, v.Life.past)

@@ -63,7 +63,11 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	for _, part := range r.Each() {
 		if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
 			found := s.Cycles()
-			v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
+			views := p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])
+			for i := range views {
+				views[i].Cluster = p.markIn(r, part.Site.URLs.Cluster)
+			}
+			v.Cycles = append(v.Cycles, views...)
 		}
 	}
 	return p.site.Render("waiting", v)
@@ -209,9 +213,11 @@ const (
 
 // cycleView is a cycle for people: who waits for which lock of whom.
 type cycleView struct {
-	Steps []cycleStep
-	More  int // steps that are not shown
-	Since *phrase.Moment
+	Cluster *clusterMark // where there are several
+	Steps   []cycleStep
+	More    int // steps that are not shown
+	Since   *phrase.Moment
+	Said    bool // the page says already that they wait for each other, and since when
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }
@@ -250,8 +256,9 @@ func shownProcess(p deadlock.Process) string {
 	return text.Clip(p.Owner, site.MaxWordShown) + " on " + host
 }
 
-// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
+// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a verdict
+// is about.
+func (p *Pages) cyclesOf(r *site.Request, lock string, said verdict.Class) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil
@@ -265,5 +272,9 @@ func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
 			with = append(with, c)
 		}
 	}
-	return p.cycleViews(r, with)
+	views := p.cycleViews(r, with)
+	if said == verdict.Deadlock && len(views) > 0 {
+		views[0].Said = true
+	}
+	return views
 }

@@ -133,18 +133,19 @@ func Of(clusters ...Cluster) Verdict {
 // nothing to say of it.
 func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	one := candidate{in: &c, class: Calm, lock: held}
+	queue := name
 	if held != nil {
 		one.class = held.Class
+		queue = held.Holder.Queue()
 	}
 	for i := range c.Unclaimed {
 		if c.Unclaimed[i].Name == name && held == nil {
 			one = candidate{in: &c, class: Unclaimed, free: &c.Unclaimed[i]}
 		}
 	}
-	for i := range c.Cycles {
-		if slices.Contains(c.Cycles[i].Locks(), name) {
-			one = candidate{in: &c, class: Deadlock, cycle: &c.Cycles[i]}
-		}
+	in := func(cycle deadlock.Cycle) bool { return slices.Contains(cycle.Locks(), queue) }
+	if i := slices.IndexFunc(c.Cycles, in); i >= 0 {
+		one = candidate{in: &c, class: Deadlock, cycle: &c.Cycles[i]}
 	}
 	if one.class == Calm && held == nil {
 		return Verdict{}, false
