@@ -60,14 +60,7 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 }
 
 // heldBack are the rules that hold back all removals for longer than the moments after a restart.
-func (c *Cluster) heldBack() (rules []string) {
-	for _, rule := range fate.Pause(c.Running) {
-		if rule != string(staleness.Gap) {
-			rules = append(rules, rule)
-		}
-	}
-	return rules
-}
+func (c *Cluster) heldBack() []string { return fate.Pause(c.Running, staleness.Gap) }
 
 func onlyBrake(rules []string) bool { return len(rules) == 1 && rules[0] == string(staleness.Brake) }
 

@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -13,10 +12,10 @@ import (
 // paused are the rules that keep unlockers from removing a lock that is due. A proof of death makes good for a gap and
 // for a clock that cannot be trusted.
 func (c *Cluster) paused(l *Lock) []string {
-	return slices.DeleteFunc(slices.Clone(fate.Pause(c.Running)), func(rule string) bool {
-		return l.Judged.State == staleness.Abandoned &&
-			(rule == string(staleness.Gap) || rule == string(staleness.Clock))
-	})
+	if l.Judged.State == staleness.Abandoned {
+		return fate.Pause(c.Running, staleness.Gap, staleness.Clock)
+	}
+	return fate.Pause(c.Running)
 }
 
 // stays says why no unlocker ever removes the lock; empty where one does.
