@@ -76,7 +76,7 @@ func (r *Ranking) Add(l Lock) {
 		return
 	}
 	if r.First == nil || l.compare(r.First) < 0 {
-		r.First = &l
+		r.First = new(l)
 	}
 }
 
