@@ -84,7 +84,7 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis} {
+	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis, v.Ack.Looked} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}

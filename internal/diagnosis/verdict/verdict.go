@@ -130,11 +130,14 @@ func Of(clusters ...Cluster) Verdict {
 }
 
 // OfLock decides about one lock of a cluster alone; held is nil where nobody holds it. ok is false where there is
-// nothing to say of it.
+// nothing to say of it. Who looks at it is said by whoever shows it, unless several hold it.
 func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
-	one := candidate{in: &c, class: Calm, lock: held}
+	one := candidate{in: &c, class: Calm}
 	queue := name
 	if held != nil {
+		if one.lock = new(*held); held.Shares == 0 {
+			one.lock.Looked = nil
+		}
 		one.class = held.Class
 		queue = held.Holder.Queue()
 	}
