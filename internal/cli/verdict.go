@@ -59,7 +59,7 @@ func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
 func (all *snapshot) sayVerdict(a *app, now time.Time) {
 	v := verdict.Of(all.cluster(deadlock.Find(all.locks, all.waiters), now))
 	fmt.Fprintln(a.Stderr, v.String(now))
-	if command := v.Command(); command != "" {
+	if command := v.Command(a.clusters.name); command != "" {
 		fmt.Fprintln(a.Stderr, "next: "+command)
 	}
 }

@@ -30,7 +30,7 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
 	j := a.documentJSON(lock, now)
 	if said := a.pages.VerdictOf(r, lock); said.Lead != nil {
-		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String())
+		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String(), said.Command)
 	}
 	if lock.Row != nil {
 		past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
