@@ -27,7 +27,7 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 	if q.Waiters == 1 {
 		return phrase.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
 	}
-	return phrase.Sentence{}.Value(phrase.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
+	return phrase.Sentence{}.Value(text.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
@@ -109,7 +109,7 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 			who = append(who, text.Visible(one))
 		}
 		if more := n - len(who); more > 0 {
-			who = append(who, "and "+phrase.Thousands(more)+" more")
+			who = append(who, "and "+text.Thousands(more)+" more")
 		}
 		lines = append(lines, "Waiting: "+strings.Join(who, ", "))
 	}

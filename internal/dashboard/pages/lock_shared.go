@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 )
@@ -127,7 +128,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 			v.Known++
 		}
 		if part.Viewpoint().Stale {
-			c.Problem = "as of " + part.Viewpoint().AsOf.UTC().Format("15:04:05") + " UTC"
+			c.Problem = "as of " + phrase.TimeOfDay(part.Viewpoint().AsOf) + " UTC"
 			v.Silent = v.Silent || c.Look == ""
 		}
 		v.Choices = append(v.Choices, c)

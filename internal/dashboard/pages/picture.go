@@ -177,7 +177,7 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 		for n := range l.Beyond {
 			b := &l.Beyond[n]
 			v.Beyond = append(v.Beyond, beyondView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
-				phrase.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
+				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
 		}
 		y += crowdLine
 	}
@@ -295,6 +295,6 @@ func (d *drawing) counts(samples []trends.Sample) *countsView {
 	if most == 0 {
 		return nil
 	}
-	v.Label = "at most " + phrase.Thousands(most) + " waited at a time"
+	v.Label = "at most " + text.Thousands(most) + " waited at a time"
 	return v
 }

@@ -32,7 +32,7 @@ func (d *drawing) title(b *lanes.Bar) string {
 		if b.Wait {
 			what = " waits "
 		}
-		said := phrase.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + who(b.Interval)
+		said := text.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + who(b.Interval)
 		if b.Ended != "" {
 			words, _ := metadata.EndingOf(b.Ended)
 			said += "; at least one was " + words.Verb
@@ -94,11 +94,10 @@ func (d *drawing) during(from, to time.Time) string {
 
 // clock is the time of day, with the date if that is another one than at the right edge.
 func (d *drawing) clock(t time.Time) string {
-	t = t.UTC()
-	if t.YearDay() != d.span.To.UTC().YearDay() {
-		return t.Format("2006-01-02 15:04:05")
+	if t.UTC().YearDay() != d.span.To.UTC().YearDay() {
+		return t.UTC().Format(time.DateTime)
 	}
-	return t.Format("15:04:05")
+	return phrase.TimeOfDay(t)
 }
 
 // table is the picture in words: what lasts or ended last is first.

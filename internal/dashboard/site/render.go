@@ -68,7 +68,7 @@ func functions(u URLs) template.FuncMap {
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,
 		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
-		"thousands":    phrase.Thousands,
+		"thousands":    text.Thousands,
 		"plural":       phrase.Plural,
 		"capital":      phrase.Capital[metadata.State],
 		"endedIcon":    EndedIcon,

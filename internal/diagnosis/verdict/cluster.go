@@ -25,13 +25,11 @@ func (c *Cluster) stale() (lead sentence, then []sentence) {
 	}
 	lead.say(".")
 	var seen sentence
-	switch {
-	case c.Never:
+	if c.Never {
 		seen.say("Nothing is known of its locks.")
-	case c.Name != "":
-		seen.say("What you see of its locks is from " + c.Heard.UTC().Format("15:04:05") + " UTC.")
-	default:
-		seen.say("What you see is from " + c.Heard.UTC().Format("15:04:05") + " UTC.")
+	} else {
+		seen.say("What you see" + pick(c.Name != "", " of its locks", "") + " is from " +
+			c.Heard.UTC().Format("15:04:05") + " UTC.")
 	}
 	return lead, []sentence{seen}
 }
