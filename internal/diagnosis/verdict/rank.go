@@ -84,7 +84,8 @@ func (r *Ranking) Add(l Lock) {
 // looks at it yet, because more time is lost, or because it began earlier.
 func (l *Lock) compare(o *Lock) int {
 	if l.Class == Calm && o.Class == Calm {
-		return cmp.Or(cmp.Compare(lockorder.Instant(l.Longest), lockorder.Instant(o.Longest)), strings.Compare(l.Name, o.Name))
+		return cmp.Or(cmp.Compare(lockorder.Instant(l.Longest), lockorder.Instant(o.Longest)),
+			strings.Compare(l.Name, o.Name))
 	}
 	return cmp.Or(cmp.Compare(l.Class, o.Class), cmp.Compare(looked(l), looked(o)), cmp.Compare(o.Lost, l.Lost),
 		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(lockorder.Instant(l.began()), lockorder.Instant(o.began())),
