@@ -269,12 +269,12 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 // verdict is what a person must know first of the selected locks, of which these are free and nobody takes them. An
 // etcd that is full keeps unlockers from announcing themselves, so then these are not what is wrong.
 func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
-	c := all.selected(o.globs).cluster(now)
-	c.Unclaimed = free
-	c.Unwatched = o.noUnlocker || full
-	c.Cycles = slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
+	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
 		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)
 	})
+	c := all.selected(o.globs).cluster(cycles, now)
+	c.Unclaimed = free
+	c.Unwatched = o.noUnlocker || full
 	return verdict.Of(c)
 }
 

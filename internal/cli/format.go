@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -176,7 +177,7 @@ func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
 const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"
 
 func newLockJSON(r *metadata.Record, p staleness.Policy, waiters []metadata.Waiter, now time.Time) lockjson.Lock {
-	return lockjson.New(r, judgeBy(p, r, now), lockjson.QueueOf(waiters), now)
+	return lockjson.New(r, judgeBy(p, r, now), new(verdict.QueueOf(waiters, now)), now)
 }
 
 // judge judges the lock by our own clock, whatever the unlockers decide.

@@ -62,11 +62,10 @@ func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
 
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
-	removes := slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == fate.AutoUnlock })
 	switch {
 	case len(all) == 0:
 		h.raise(pluginCritical)
-	case removes && holdBack(withoutGaps(all)) != "", len(fate.Disagreements(all)) > 0:
+	case len(fate.Pause(all, staleness.Gap)) > 0, len(fate.Disagreements(all)) > 0:
 		h.raise(pluginWarning)
 	}
 	now := o.app.Now()
@@ -214,14 +213,4 @@ func holdBack(unlockers []metadata.Presence) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// withoutGaps leaves out the gap rule, which holds back for a moment only.
-func withoutGaps(all []metadata.Presence) []metadata.Presence {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack),
-			func(rule string) bool { return rule == string(staleness.Gap) })
-	}
-	return all
 }

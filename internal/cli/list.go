@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -127,7 +127,7 @@ func (all *snapshot) inOrder(records []*metadata.Record, o lockorder.Order, now 
 	positions := make(map[*lockorder.Lock]*lockorder.Position, len(records))
 	for i, r := range records {
 		v := judgeBy(all.fate.Policy, r, now)
-		queue := lockjson.QueueOf(all.waiters[r.Queue()])
+		queue := verdict.QueueOf(all.waiters[r.Queue()], now)
 		l := &lockorder.Lock{Record: r, Verdict: v, State: v.State, Waiters: queue.Waiters, Longest: queue.Longest}
 		if soon := v.ExpiringAt(r); !soon.IsZero() && !now.Before(soon) {
 			l.State = metadata.StateExpiring

@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -210,19 +211,19 @@ func (l *look) holders() []*metadata.Record {
 	return holders
 }
 
-func (l *look) json(raw bool) lockjson.Document {
+func (l *look) json(cluster string, raw bool) lockjson.Document {
 	doc := &l.Whole
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
 	if v, ok := l.verdict(); ok {
-		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now))
+		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command(cluster))
 	}
 	for _, r := range l.holders() {
 		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))
 	}
 	if len(doc.Fields) == 0 {
-		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(l.Waiters), l.now)
+		j.Lock = lockjson.Whole(doc.Name, j.Holders, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
 		j.Lock = newLockJSON(&doc.Record, l.fate.Policy, l.Waiters, l.now)
 	}

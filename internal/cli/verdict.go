@@ -13,9 +13,9 @@ import (
 )
 
 // cluster is what is known of the locks. Who looks once does not know for how long one has been free.
-func (all *snapshot) cluster(now time.Time) verdict.Cluster {
-	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks),
-		Cycles: deadlock.Find(all.locks, all.waiters), Ranking: all.ranking(&all.fate, now)}
+func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
+	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks), Cycles: cycles,
+		Ranking: all.ranking(now)}
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
@@ -35,11 +35,11 @@ func (all *snapshot) selected(g globs) *snapshot {
 	return &some
 }
 
-func (all *snapshot) ranking(f *fate.Fate, now time.Time) *verdict.Ranking {
+func (all *snapshot) ranking(now time.Time) *verdict.Ranking {
 	r := &verdict.Ranking{}
 	holders := map[string][]verdict.Lock{}
 	for _, record := range slices.Concat(all.locks, all.misplaced) {
-		holders[record.Queue()] = append(holders[record.Queue()], heldLock(record, f, now))
+		holders[record.Queue()] = append(holders[record.Queue()], heldLock(record, &all.fate, now))
 	}
 	for _, name := range slices.Sorted(maps.Keys(holders)) {
 		r.Add(verdict.Whole(name, holders[name], verdict.QueueOf(all.waiters[name], now)))
@@ -57,9 +57,9 @@ func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
 // sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
 // can be piped.
 func (all *snapshot) sayVerdict(a *app, now time.Time) {
-	v := verdict.Of(all.cluster(now))
+	v := verdict.Of(all.cluster(deadlock.Find(all.locks, all.waiters), now))
 	fmt.Fprintln(a.Stderr, v.String(now))
-	if command := v.Command(); command != "" {
+	if command := v.Command(a.clusters.name); command != "" {
 		fmt.Fprintln(a.Stderr, "next: "+command)
 	}
 }

@@ -210,15 +210,17 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // wayBack adds the page of its lock to what a form is answered with instead.
 func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
-	asked := r.URL.Query()
+	name := r.URL.Query().Get("name")
+	if p.Link != "" || name == "" {
+		return p
+	}
 	for _, c := range d.servers() {
 		for _, o := range c.actions.All() {
-			name := asked.Get("name")
-			if p.Link != "" || name == "" || r.URL.Path != d.route+c.path()+o.Page() {
+			if r.URL.Path != d.route+c.path()+o.Page() {
 				continue
 			}
 			same := *p
-			same.Link = c.site.URLs.LockFrom(name, asked.Get("hold"), "")
+			same.Link = c.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
 			same.LinkText = "Back to the lock " + text.Visible(name)
 			return &same
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -108,6 +109,27 @@ func TestListShowsTheLocksOfAllClusters(t *testing.T) {
 	}) {
 		t.Errorf("links to locks of no cluster: %v", stray)
 	}
+}
+
+func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
+	w := clusters(t)
+	summary := func(class string) {
+		t.Helper()
+		got, _ := fetchAs[struct{ Verdict lockjson.Verdict }](t, w, "ann", "/api/v1/summary")
+		if command := *got.Verdict.Command; got.Verdict.Class != class ||
+			command != "mutexctl show --cluster prod-us billing/settle" {
+			t.Errorf("%s: %s", got.Verdict.Class, command)
+		}
+	}
+	summary("silent")
+	us := w.scenes["prod-us"]
+	us.wants("reports", "node-prod-us", "billing/settle")
+	us.wants("billing", "billing-1", "nightly/run")
+	for _, s := range w.scenes {
+		s.change(func() { s.tick(time.Second) })
+	}
+	summary("deadlock")
+	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may wait for each other forever: PROD-US")
 }
 
 func TestNoTwoClustersHaveOneColour(t *testing.T) {

@@ -222,14 +222,14 @@ func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
 	}
 	s.wait("lock-d", "d", time.Second) // for itself, which two jobs of one process do
 	d := s.dashboard(t)
-	want := "These may wait for each other forever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
+	want := ": a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
 		"waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
-	wantWords(t, ok(t, d, "/waiting"), want)
-	wantWords(t, ok(t, d, "/lock?name=lock-b"), want)
+	wantWords(t, ok(t, d, "/waiting"), "These may wait for each other forever"+want)
+	wantWords(t, ok(t, d, "/lock?name=lock-b"), "have waited for each other for", "Who waits for whom"+want)
 	if n := strings.Count(ok(t, d, "/waiting"), "forever"); n != 1 {
 		t.Errorf("there are %d cycles", n)
 	}
-	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "forever") {
+	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "each other") {
 		t.Error("a lock outside of the cycle warns of it")
 	}
 }

@@ -93,7 +93,7 @@ func TestPermitsThatOthersCanGiveBackAreNoCycle(t *testing.T) {
 	s.wants("batch", "batch-1", "wanted")
 	d := s.dashboard(t)
 	for _, url := range []string{"/waiting", "/lock?name=pool", "/lock?name=pool%231", "/lock?name=wanted"} {
-		wantWords(t, ok(t, d, url), "forever",
+		wantWords(t, ok(t, d, url), "for each other",
 			"hungry on hungry-0:17 waits for pool, held by batch on batch-1:17 and media on media-0:17 and media on "+
 				"media-1:17",
 			"media on media-1:17 waits for wanted, held by hungry on hungry-0:17")

@@ -109,9 +109,9 @@ func Of(f Facts) Diagnosis {
 	case r.Token == 0 || r.Misplaced || reserved(r):
 		return Diagnosis{Word: Unknown}
 	case r.Proven():
-		return Diagnosis{Dead, "Dead", ended(r.Death)}
+		return Diagnosis{Dead, "Dead", Ended(r.Death)}
 	case Suspected(r):
-		return Diagnosis{ProbablyDead, "Probably dead", append(ended(r.Suspicion),
+		return Diagnosis{ProbablyDead, "Probably dead", append(Ended(r.Suspicion),
 			Part{Text: "; this is a suspicion, not proof"})}
 	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
 		return Diagnosis{ProbablyDead, "Probably dead", []Part{{Text: "it reported about every " +
@@ -227,10 +227,10 @@ func (f *Facts) waiting() (why []Part) {
 	return why
 }
 
-// ended says how a witness says that the holder ended.
-func ended(s *metadata.Statement) []Part {
+// Ended says how a witness says that the holder ended.
+func Ended(s *metadata.Statement) Sentence {
 	what, how := protocol.WhatEnded(s)
-	why := []Part{{Text: what}}
+	why := Sentence{{Text: what}}
 	if at := protocol.EndedAt(s); !at.IsZero() {
 		why = append(why, Part{Text: " "}, Part{Since: at}, Part{Text: " ago"})
 	}

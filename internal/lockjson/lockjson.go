@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -83,25 +84,8 @@ type Problem struct {
 	Text   string          `json:"text"`
 }
 
-// Queue is how many wait for a lock.
-type Queue struct {
-	Waiters int
-	Longest time.Time // since when the longest waiter waits; zero = not known
-}
-
-// QueueOf counts the waiters.
-func QueueOf(waiters []metadata.Waiter) *Queue {
-	q := &Queue{Waiters: len(waiters)}
-	for _, w := range waiters {
-		if t := w.Since.Time; !t.IsZero() && (q.Longest.IsZero() || t.Before(q.Longest)) {
-			q.Longest = t
-		}
-	}
-	return q
-}
-
 // New describes the hold of the record as it was judged at now. A nil queue is not known.
-func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock {
+func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Time) Lock {
 	soon := v.ExpiringAt(r)
 	share := metadata.ShareOf(r.Name, r.Attributes)
 	l := Lock{
@@ -129,7 +113,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 	return l
 }
 
-func (l *Lock) wait(q *Queue, now time.Time) {
+func (l *Lock) wait(q *verdict.Queue, now time.Time) {
 	if q != nil {
 		l.Waiters = &q.Waiters
 		l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
@@ -138,7 +122,7 @@ func (l *Lock) wait(q *Queue, now time.Time) {
 
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
 // holders' and described in its words, its permits are those that are taken, and what only a single hold has is null.
-func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
+func Whole(name string, holders []Lock, q *verdict.Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
 	l.wait(q, now)

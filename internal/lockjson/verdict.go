@@ -13,10 +13,10 @@ type Verdict struct {
 	Command  *string `json:"command"`
 }
 
-// NewVerdict describes a verdict, with its sentence as of the time of the answer.
-func NewVerdict(v *verdict.Verdict, sentence string) *Verdict {
+// NewVerdict describes a verdict, with its sentence as of the time of the answer, and its command.
+func NewVerdict(v *verdict.Verdict, sentence, command string) *Verdict {
 	return &Verdict{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), v.Cluster, Known(string(v.Next)),
-		Known(v.Command())}
+		Known(command)}
 }
 
 // VerdictShape describes [Verdict].

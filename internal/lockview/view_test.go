@@ -297,10 +297,10 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 			put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
 		w.do(put(layout.Prefix()+big+name, ""), put(layout.Record(name)+big, ""))
 	}
-	before := kept()
+	before := heap()
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
-	if n := (kept() - before) / locks; n > 64<<10 {
+	if n := (heap() - before) / locks; n > 64<<10 {
 		t.Errorf("after a list %d bytes are kept of a lock with megabytes", n)
 	}
 	for i := range locks {
@@ -310,7 +310,7 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 		w.told[len(w.told)-1].events, w.kvs[layout.Field(fmt.Sprint(i), "note")] = nil, protocol.KV{}
 		w.mu.Unlock()
 	}
-	if n := (kept() - before) / locks; n > 64<<10 {
+	if n := (heap() - before) / locks; n > 64<<10 {
 		t.Errorf("after a change %d bytes are kept of a lock with megabytes", n)
 	}
 	runtime.KeepAlive(w)
@@ -329,11 +329,11 @@ func TestPlainKeysAreKeptSmall(t *testing.T) {
 			put(key(metadata.FieldLockedAt), at(i-300)),
 			put(key(metadata.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
 	}
-	before := kept()
+	before := heap()
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
 	const most = 600
-	if n := (kept() - before) / locks; n > most {
+	if n := (heap() - before) / locks; n > most {
 		t.Errorf("after a list %d bytes are kept of a lock, at most %d are wanted", n, most)
 	}
 	runtime.KeepAlive(v)
@@ -350,7 +350,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 		}
 		w.do(ops...)
 	}
-	before := kept()
+	before := heap()
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
 	for range 2 {
@@ -368,7 +368,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 			remove(layout.Field("a", "f99_299")))
 		settle(t, v, w)
 	}
-	if n := kept() - before; n > 512<<10 {
+	if n := heap() - before; n > 512<<10 {
 		t.Errorf("%d bytes are kept", n)
 	}
 	w.do(removeAll(layout.Record("a")))
@@ -377,14 +377,6 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 		t.Errorf("still there: %+v", v.Lock("a"))
 	}
 	runtime.KeepAlive(w)
-}
-
-func kept() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 func TestPeriodsAndTasksAreNotForeign(t *testing.T) {

@@ -56,6 +56,12 @@ func (r *Record) HistoryID() string {
 	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
+// HistoryID is where the ending of the hold is recorded.
+func (e *Ending) HistoryID() string {
+	r := Record{UUID: e.UUID, Token: e.Token}
+	return r.HistoryID()
+}
+
 // Released returns the ending of a hold that its holder released: yielded, if it was asked to finish.
 func Released(r *Record, at time.Time) Ending {
 	if r.Asked == nil {

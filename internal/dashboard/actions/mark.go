@@ -71,8 +71,8 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
-	v.Blocked = pages.WaitingSentence(locks.QueueOf(lock.InLine), v.Viewpoint)
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, o.site.Unlockers())
+	v.Blocked = pages.WaitingSentence(*row.Queue, v.Viewpoint)
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, o.site.Unlockers())
 	if row.Alive != nil {
 		v.Alive = v.Age(row.Alive.At)
 		v.Progress = row.Alive.Progress

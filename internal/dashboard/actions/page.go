@@ -168,7 +168,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	unlockers := h.site.Unlockers()
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields, unlockers)
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, unlockers)
 	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {

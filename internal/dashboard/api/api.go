@@ -87,15 +87,11 @@ func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, 
 
 // Lock is the lock of a row.
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
-	j := lockjson.New(r.Record, r.Verdict(), queue(*r.Queue), now)
+	j := lockjson.New(r.Record, r.Verdict(), r.Queue, now)
 	j.Expiring = r.Display == locks.Expiring // as the page shows it
 	j.Cluster = r.Cluster
 	j.URL = a.site.URLs.Of(r).Lock(r.Name, r.UUID)
 	return j
-}
-
-func queue(q locks.Queue) *lockjson.Queue {
-	return &lockjson.Queue{Waiters: q.Waiters, Longest: q.Longest}
 }
 
 type statusJSON struct {

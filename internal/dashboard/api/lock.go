@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -30,7 +30,7 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
 	j := a.documentJSON(lock, now)
 	if said := a.pages.VerdictOf(r, lock); said.Lead != nil {
-		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String())
+		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String(), said.Command)
 	}
 	if lock.Row != nil {
 		past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
@@ -78,7 +78,7 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, j.Holders, queue(locks.QueueOf(lock.InLine)), now)
+		j.Lock = lockjson.Whole(lock.Name, j.Holders, new(verdict.QueueOf(lock.InLine, now)), now)
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
 	j.Cluster = a.site.URLs.Cluster

@@ -177,9 +177,9 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
 	said := a.pages.Verdict(r)
-	j := summaryJSON{Verdict: lockjson.NewVerdict(&said.Verdict, said.String()), Held: c.In(locks.Held),
-		Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring), Abandoned: c.In(locks.Abandoned),
-		Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
+	j := summaryJSON{Verdict: lockjson.NewVerdict(&said.Verdict, said.String(), said.Command),
+		Held: c.In(locks.Held), Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring),
+		Abandoned: c.In(locks.Abandoned), Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	j.Waiting = c.Waiting

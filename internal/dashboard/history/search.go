@@ -130,12 +130,6 @@ type Hold struct {
 	store   *Store
 }
 
-// HistoryID is where the ending of the hold is recorded.
-func (h *Hold) HistoryID() string {
-	r := metadata.Record{UUID: h.UUID, Token: h.Token}
-	return r.HistoryID()
-}
-
 // Matches reports whether the query finds the hold, as [Store.Matches] does.
 func (h *Hold) Matches(q *locks.Query) bool { return h.store.Matches(q, h.Ending) }
 

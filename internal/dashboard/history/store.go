@@ -231,8 +231,7 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 	defer s.mu.Unlock()
 	for i := len(s.seen) - 1; i >= 0; i-- {
 		e := s.seen[i]
-		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name &&
-			(e.UUID == hold || r.HistoryID() == hold) {
+		if e.Lock == name && (e.UUID == hold || e.HistoryID() == hold) {
 			return &e
 		}
 	}

@@ -51,13 +51,13 @@ func of(e metadata.Ending) Interval {
 func OfQueue(queue []metadata.Waiter) []Interval {
 	waits := make([]Interval, len(queue))
 	for i := range queue {
-		waits[i] = OfWaiter(&queue[i])
+		waits[i] = ofWaiter(&queue[i])
 	}
 	return waits
 }
 
-// OfWaiter is a wait that lasts.
-func OfWaiter(w *metadata.Waiter) Interval {
+// ofWaiter is a wait that lasts.
+func ofWaiter(w *metadata.Waiter) Interval {
 	return Interval{Lock: w.Lock, Name: w.Lock, ID: w.ID, Wait: true, Owner: text.Clip(w.Owner, maxText),
 		Host: text.Clip(w.Hostname, maxText), PID: w.PID, Begin: w.Since.Time}
 }

@@ -105,8 +105,8 @@ func TestTheStoreSeesWaitsEnd(t *testing.T) {
 	s.Took(&unseen, at(2.5))
 	s.Look(map[string][]metadata.Waiter{"a": queue[2:]}, at(3))
 	s.Look(nil, at(4))
-	all, forgot := s.Since(noon)
-	if !forgot.IsZero() {
+	all := s.Since(noon, nil)
+	if forgot := s.Forgot(); !forgot.IsZero() {
 		t.Errorf("it forgot something at %v", forgot)
 	}
 	var said []string
@@ -134,14 +134,14 @@ func TestTheStoreForgetsTheOldestAndShortest(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 		saw(fmt.Sprint("short-", n), time.Duration(1+n%7)*time.Millisecond)
 	}
-	all, forgot := s.Since(time.Time{})
+	all := s.Since(time.Time{}, nil)
 	if n := len(all); n < intervals.Most || n > intervals.Most+intervals.Most/10 {
 		t.Errorf("%d are remembered", n)
 	}
 	if all[0].Name != "long" {
 		t.Errorf("the first one is %q", all[0].Name)
 	}
-	if forgot.Before(noon) || forgot.After(now) {
+	if forgot := s.Forgot(); forgot.Before(noon) || forgot.After(now) {
 		t.Errorf("it says that it forgot until %v", forgot)
 	}
 	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*intervals.Most-1) {

@@ -67,7 +67,7 @@ func (s *Store) Look(queues map[string][]metadata.Waiter, now time.Time) {
 }
 
 func (s *Store) left(w *metadata.Waiter, now time.Time, taken bool) {
-	i := OfWaiter(w)
+	i := ofWaiter(w)
 	i.End = now
 	i.Taken = taken
 	s.keep(i)
@@ -118,14 +118,21 @@ func (s *Store) drop(these func(*Interval) bool) {
 	})
 }
 
-// Since returns what had not ended by then, and until when short intervals may be missing; zero: none is.
-func (s *Store) Since(from time.Time) (all []Interval, forgot time.Time) {
+// Since returns what had not ended by then, as far as it is wanted. A nil wanted is all.
+func (s *Store) Since(from time.Time, wanted func(*Interval) bool) (all []Interval) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.kept {
-		if s.kept[i].End.After(from) {
-			all = append(all, s.kept[i])
+		if k := &s.kept[i]; k.End.After(from) && (wanted == nil || wanted(k)) {
+			all = append(all, *k)
 		}
 	}
-	return all, s.forgot
+	return all
+}
+
+// Forgot is until when short intervals may be missing; zero: none is.
+func (s *Store) Forgot() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgot
 }

@@ -39,7 +39,7 @@ func (s *stack) crowd(b Bar, narrow float64) {
 	at, _ := slices.BinarySearch(s.ends, b.To.UnixNano())
 	s.ends = slices.Insert(s.ends, at, b.To.UnixNano())[over:]
 	row := s.rows[0]
-	if n := len(row); n > 0 && b.X <= row[n-1].X+row[n-1].Width+max(narrow, CrowdGap) {
+	if n := len(row); n > 0 && b.X <= row[n-1].X+row[n-1].Width+max(narrow, crowdGap) {
 		most := max(row[n-1].N, len(s.ends))
 		row[n-1].join(&b)
 		row[n-1].N = most
@@ -48,8 +48,8 @@ func (s *stack) crowd(b Bar, narrow float64) {
 	s.rows[0] = append(row, b)
 }
 
-// CrowdGap is over how much of the width counts of what has no row are joined, so that their numbers have room.
-const CrowdGap = 6
+// crowdGap is over how much of the width counts of what has no row are joined, so that their numbers have room.
+const crowdGap = 6
 
 // joins reports whether another bar, which follows, is drawn as one with this one: both are short, next to each other,
 // and nothing went wrong with them, unless everything has to move together.

@@ -24,7 +24,7 @@ func (s *Snapshot) ranking() *verdict.Ranking {
 	ranking := &verdict.Ranking{}
 	for lock, queue := range s.Queues {
 		if holders := s.Holders(lock); len(queue) > 0 && len(holders) > 0 {
-			ranking.Add(Whole(lock, holders, verdict.QueueOf(queue, s.at)))
+			ranking.Add(Whole(lock, holders, *holders[0].Queue))
 		}
 	}
 	for _, r := range s.troubled {

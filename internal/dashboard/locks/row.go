@@ -27,11 +27,6 @@ const (
 	Malformed = metadata.StateMalformed
 )
 
-// Troubled reports whether a state needs a person because of a deadline, or soon will.
-func Troubled(s metadata.State) bool {
-	return s == Expired || s == Abandoned || s == Alerting || s == Expiring
-}
-
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
@@ -51,19 +46,7 @@ type Row struct {
 }
 
 // Queue is what a list shows of a queue.
-type Queue struct {
-	Waiters int
-	Longest time.Time // since when the longest waiter waits; zero = nobody
-}
-
-// QueueOf sums up the waiters of a queue.
-func QueueOf(queue []metadata.Waiter) Queue {
-	q := Queue{Waiters: len(queue)}
-	for _, w := range queue {
-		q.Longest = Earlier(q.Longest, w.Since.Time)
-	}
-	return q
-}
+type Queue = verdict.Queue
 
 // queues are those of all locks.
 type queues struct {
@@ -71,11 +54,10 @@ type queues struct {
 	nobody *Queue // that of a lock for which nobody waits, shared by their rows
 }
 
-func queuesOf(all map[string][]metadata.Waiter) queues {
+func queuesOf(all map[string][]metadata.Waiter, now time.Time) queues {
 	q := queues{make(map[string]*Queue, len(all)), &Queue{}}
 	for lock, queue := range all {
-		one := QueueOf(queue)
-		q.byLock[lock] = &one
+		q.byLock[lock] = new(verdict.QueueOf(queue, now))
 	}
 	return q
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -111,11 +112,11 @@ func (u Use) Words() string {
 	case u.Limit == 0:
 		return phrase.Plural(u.Holders, "holder", "holders")
 	}
-	text := fmt.Sprintf("%s of %s taken by %s, ", phrase.Thousands(u.Permits),
+	said := fmt.Sprintf("%s of %s taken by %s, ", text.Thousands(u.Permits),
 		phrase.Plural(u.Limit, "permit", "permits"),
 		phrase.Plural(u.Holders, "holder", "holders"))
 	if free := u.Limit - u.Permits; free > 0 {
-		return text + phrase.Thousands(free) + " free"
+		return said + text.Thousands(free) + " free"
 	}
-	return text + "none free"
+	return said + "none free"
 }

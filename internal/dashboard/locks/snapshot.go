@@ -129,7 +129,7 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
 	s := &Snapshot{at: at.Wall, fate: by.fate, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
-	waiting := queuesOf(queues)
+	waiting := queuesOf(queues, at.Wall)
 	inChunks(len(locks), minChunk, func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			s.Rows[i] = by.row(locks[i], waiting, at)

@@ -93,9 +93,8 @@ type pastView struct {
 }
 
 func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
-	r := metadata.Record{UUID: e.UUID, Token: e.Token}
 	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown),
-		URL:   p.site.URLs.Lock(e.Lock, r.HistoryID()),
+		URL:   p.site.URLs.Lock(e.Lock, e.HistoryID()),
 		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: site.HostPID(e.Hostname, e.PID),
 		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),

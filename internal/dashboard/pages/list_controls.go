@@ -55,7 +55,7 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
+	v.Waiting = phrase.Say(text.Thousands(c.Waiting) + " waiting")
 	if longest := v.Lasting(c.Longest); longest != nil {
 		v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 	}

@@ -68,7 +68,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		v.HostURL = l.link(p.site.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
-	v.Waiters = phrase.Thousands(r.Waiters)
+	v.Waiters = text.Thousands(r.Waiters)
 	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil || r.Looked != nil {
 		p.fillDetails(&v, c, r, at)
 	}

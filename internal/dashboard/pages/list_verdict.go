@@ -20,6 +20,7 @@ type Verdict struct {
 	verdict.Verdict
 	Lead, Then phrase.Sentence
 	Step       choice // what to do next; no address: nothing
+	Command    string // the same on the command line
 	Away       bool   // the step leads to another site
 	Framed     bool   // the page may be in a frame, where forms are not shown
 	More       []choice
@@ -119,6 +120,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	if said.Then != nil {
 		v.Then = sentenceAt(said.Then, at, u)
 	}
+	v.Command = said.Command(u.Cluster)
 	v.Step.Text = said.Next.Words()
 	switch said.Next {
 	case verdict.LookAtView:

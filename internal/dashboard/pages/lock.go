@@ -91,7 +91,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()), p.site.URLs)
 		p.fillCopies(&v, r, lock.Row)
 	}
-	v.Cycles = p.cyclesOf(r, v.Name)
+	v.Cycles = p.cyclesOf(r, v.Name, v.Verdict.Class)
 	v.Delays = p.delayViews(r, v.Name)
 	return p.site.Render("lock", v)
 }

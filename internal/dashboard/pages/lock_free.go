@@ -23,7 +23,6 @@ type freePage struct {
 	Delays   []delayView
 	Waiters  []WaiterView
 	Unread   string
-	Cycles   []cycleView
 	Life     life
 	Picture  *picture
 	Commands []Command
@@ -42,7 +41,6 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	v.Cycles = p.cyclesOf(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
 	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
@@ -125,21 +123,19 @@ type endedView struct {
 	Owner string
 	Host  string
 	Held  string
-	UUID  string
 }
 
 func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, e.Lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
-		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
+		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	if lock.Row != nil {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		unlockers := p.site.Unlockers()
-		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields, unlockers)
+		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.site.Unlockers())
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
 	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Holder)...)

@@ -27,7 +27,7 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 	if q.Waiters == 1 {
 		return phrase.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
 	}
-	return phrase.Sentence{}.Value(phrase.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
+	return phrase.Sentence{}.Value(text.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
@@ -84,7 +84,7 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis} {
+	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis, v.Ack.Looked} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}
@@ -109,7 +109,7 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 			who = append(who, text.Visible(one))
 		}
 		if more := n - len(who); more > 0 {
-			who = append(who, "and "+phrase.Thousands(more)+" more")
+			who = append(who, "and "+text.Thousands(more)+" more")
 		}
 		lines = append(lines, "Waiting: "+strings.Join(who, ", "))
 	}
@@ -120,10 +120,8 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	return strings.Join(lines, "\n")
 }
 
-// HolderSentence says who holds the lock and what happens next, which the unlockers decide. fields are those of its
-// record, where they are known.
-func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field,
-	unlockers []protocol.Unlocker) phrase.Sentence {
+// HolderSentence says who holds the lock and what happens next, which the unlockers decide.
+func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker) phrase.Sentence {
 	s := sayHolder(r, at)
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()

@@ -148,7 +148,7 @@ func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
 		}
 		said := process(w.Owner, w.Hostname, w.PID).Say(" began to wait, and still waits")
 		if more := len(queue) - maxLifeWaiters; i == maxLifeWaiters-1 && more > 0 {
-			said = said.Say(", as do " + phrase.Thousands(more) + " more")
+			said = said.Say(", as do " + text.Thousands(more) + " more")
 		}
 		l.add(at, "waits", w.Since.Time, said)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 )
@@ -50,7 +51,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	v.Cycles = p.cyclesOf(r, lock.Name)
+	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
 	v.Delays = p.delayViews(r, lock.Name)
 	v.Life = p.lifeOf(r, lock)
 	v.Picture = p.pictureOf(r, lock, v.Life.past)
@@ -127,7 +128,7 @@ func (p *Pages) ServeWhich(r *site.Request, path string) (site.Answer, error) {
 			v.Known++
 		}
 		if part.Viewpoint().Stale {
-			c.Problem = "as of " + part.Viewpoint().AsOf.UTC().Format("15:04:05") + " UTC"
+			c.Problem = "as of " + phrase.TimeOfDay(part.Viewpoint().AsOf) + " UTC"
 			v.Silent = v.Silent || c.Look == ""
 		}
 		v.Choices = append(v.Choices, c)

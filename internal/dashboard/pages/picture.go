@@ -17,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // picture is who held and who waited, drawn: a lane for each lock or process, time to the right, now at the edge.
@@ -76,15 +75,6 @@ type tickView struct{ X, Text string }
 
 type ownerKey struct{ Class, Name string }
 
-// wordsView is an interval in words.
-type wordsView struct {
-	Lane, URL  string
-	Who        string
-	What       string
-	From, Till string
-	Took       string
-}
-
 // countsView is when somebody waited, as Prometheus remembers it.
 type countsView struct {
 	Bars  []stretchView
@@ -113,8 +103,7 @@ const (
 	wide, narrow = 900., 330.
 	glyph        = 6.6
 
-	maxBars  = 1200 // that are drawn: more would not be told apart, and make the page slow
-	maxTable = 100  // of the table
+	maxBars = 1200 // that are drawn: more would not be told apart, and make the page slow
 
 	colours = 8
 )
@@ -124,7 +113,7 @@ func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
 	laid := lanes.Lay(all, plan)
-	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: d.edge()}
+	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
 	d.choose(laid.Lanes, v)
 	for n := range laid.Lanes {
 		v.Lanes = append(v.Lanes, d.lane(&laid.Lanes[n]))
@@ -133,9 +122,6 @@ func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	v.table(d, laid.Lanes)
 	return v
 }
-
-// edge names the right edge: now, unless all that is shown is older.
-func (d *drawing) edge() string { return "now " + d.span.To.UTC().Format("15:04") }
 
 // choose gives each owner in the picture a colour: by its name, so that it seldom changes, and another one than the
 // others have, while there are any.
@@ -191,7 +177,7 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 		for n := range l.Beyond {
 			b := &l.Beyond[n]
 			v.Beyond = append(v.Beyond, beyondView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
-				phrase.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
+				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
 		}
 		y += crowdLine
 	}
@@ -270,130 +256,6 @@ func (d *drawing) urls(cluster string) site.URLs {
 	return d.p.site.URLs.In(cluster)
 }
 
-// title is a bar in words.
-func (d *drawing) title(b *lanes.Bar) string {
-	if b.N > 1 {
-		what := " holds "
-		if b.Wait {
-			what = " waits "
-		}
-		said := phrase.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + who(b.Interval)
-		if b.Ended != "" {
-			words, _ := metadata.EndingOf(b.Ended)
-			said += "; at least one was " + words.Verb
-		}
-		return said
-	}
-	return who(b.Interval) + " " + d.did(b.Interval)
-}
-
-// who is who held or waited.
-func who(i *intervals.Interval) string {
-	return process(i.Owner, i.Host, i.PID).String()
-}
-
-// did is what became of a hold or a wait: "held it for 3m, from 12:00:03 to 12:03:04 UTC, and was late".
-func (d *drawing) did(i *intervals.Interval) string {
-	lasts := i.End.IsZero()
-	var said string
-	switch {
-	case i.Wait && lasts:
-		said = "waits"
-	case i.Wait:
-		said = "waited"
-	case lasts:
-		said = "holds " + what(i)
-	default:
-		said = "held " + what(i)
-	}
-	now := d.at(i.Cluster)
-	if lasts {
-		said += " since " + d.clock(i.Begin) + " UTC, for " + text.Duration(now.AsOf.Sub(i.Begin))
-	} else {
-		said += " for " + text.Duration(i.End.Sub(i.Begin)) + ", " + d.during(i.Begin, i.End)
-	}
-	if late := i.Late(now.AsOf); !late.IsZero() {
-		said += ", past its alert at " + d.clock(late)
-	}
-	words, known := metadata.EndingOf(i.Ended)
-	switch {
-	case i.Wait && !i.Taken && !lasts:
-		said += ", and gave up"
-	case i.Ended != "" && i.Ended != metadata.EndedReleased && known:
-		said += ", and was " + words.Verb
-	}
-	return said
-}
-
-// what is the share that a hold has; the lock itself has its name beside it.
-func what(i *intervals.Interval) string {
-	if i.Name == i.Lock {
-		return "it"
-	}
-	return text.Visible(text.Clip(i.Name, site.MaxNameShown))
-}
-
-func (d *drawing) during(from, to time.Time) string {
-	return "from " + d.clock(from) + " to " + d.clock(to) + " UTC"
-}
-
-// clock is the time of day, with the date if that is another one than at the right edge.
-func (d *drawing) clock(t time.Time) string {
-	t = t.UTC()
-	if t.YearDay() != d.span.To.UTC().YearDay() {
-		return t.Format("2006-01-02 15:04:05")
-	}
-	return t.Format("15:04:05")
-}
-
-// table is the picture in words: what lasts or ended last is first.
-func (v *picture) table(d *drawing, all []lanes.Lane) {
-	type row struct {
-		lane *lanes.Lane
-		*intervals.Interval
-	}
-	var rows []row
-	for n := range all {
-		for _, i := range all[n].All() {
-			rows = append(rows, row{&all[n], i})
-		}
-	}
-	end := func(r row) time.Time {
-		if r.End.IsZero() {
-			return d.span.To
-		}
-		return r.End
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return end(b).Compare(end(a)) })
-	v.Cut = max(0, len(rows)-maxTable)
-	for _, r := range rows[:len(rows)-v.Cut] {
-		view := wordsView{Lane: text.Clip(r.Lock, site.MaxNameShown), Who: who(r.Interval), From: d.clock(r.Begin),
-			What: whatBecame(r.Interval), Took: text.Duration(end(r).Sub(r.Begin))}
-		if !r.End.IsZero() {
-			view.Till = d.clock(r.End)
-		}
-		if !r.Wait {
-			view.URL = d.urls(r.Cluster).Lock(r.Name, r.HistoryID())
-		}
-		v.Table = append(v.Table, view)
-	}
-}
-
-// whatBecame is a hold or a wait in a word.
-func whatBecame(i *intervals.Interval) string {
-	switch {
-	case i.Wait && i.End.IsZero():
-		return "waits"
-	case i.Wait && i.Taken:
-		return "waited, got it"
-	case i.Wait:
-		return "waited, gave up"
-	case i.End.IsZero():
-		return "holds"
-	}
-	return locks.EndedWord(i.Ended)
-}
-
 // at is a stretch as the drawing wants it.
 func at(s lanes.Stretch) stretchView { return stretchView{percentage(s.X), percentage(s.Width)} }
 
@@ -420,19 +282,19 @@ func ticks(s lanes.Span) (marks []tickView) {
 }
 
 // counts draws how many waited, as somebody else remembers it; nil: nobody did.
-func (d *drawing) counts(points []trends.Point) *countsView {
+func (d *drawing) counts(samples []trends.Sample) *countsView {
 	v := &countsView{}
 	most := 0
-	for _, p := range points {
-		place := d.span.Place(p.At, p.At.Add(trends.Slot))
-		if p.Most > 0 && place.Width > 0 {
+	for _, s := range samples {
+		place := d.span.Place(s.At, s.At.Add(trends.Slot))
+		if s.N > 0 && place.Width > 0 {
 			v.Bars = append(v.Bars, at(place))
-			most = max(most, p.Most)
+			most = max(most, s.N)
 		}
 	}
 	if most == 0 {
 		return nil
 	}
-	v.Label = "at most " + phrase.Thousands(most) + " waited at a time"
+	v.Label = "at most " + text.Thousands(most) + " waited at a time"
 	return v
 }

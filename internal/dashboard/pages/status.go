@@ -158,7 +158,7 @@ func (p *Pages) members() []memberView {
 	return views
 }
 
-func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
+func megabytes(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
 func (p *Pages) about(r *site.Request) []fact {
@@ -181,7 +181,7 @@ func (p *Pages) about(r *site.Request) []fact {
 		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
 		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(p.site.Config.FrameAncestors, " "), len(p.site.Config.FrameAncestors) > 0},
-		{"links", phrase.Thousands(len(p.site.Config.Links)) + " on the page of a lock",
+		{"links", text.Thousands(len(p.site.Config.Links)) + " on the page of a lock",
 			len(p.site.Config.Links) > 0},
 		{"source links", phrase.Plural(len(p.site.Config.Sources), "prefix", "prefixes"),
 			len(p.site.Config.Sources) > 0},
@@ -196,7 +196,7 @@ func (p *Pages) about(r *site.Request) []fact {
 	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", phrase.UTC(since)},
-			fact{"gaps since then", phrase.Thousands(len(gaps))})
+			fact{"gaps since then", text.Thousands(len(gaps))})
 	}
 	return list
 }

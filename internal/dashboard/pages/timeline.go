@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -166,7 +167,7 @@ func (v *picture) windows(shown window, link func(param string) string) {
 func (v *picture) forgot(until time.Time) {
 	if !until.IsZero() {
 		v.Notes = append(v.Notes, "Short holds and waits before "+phrase.TimeOfDay(until)+" UTC may be missing: "+
-			"only the longest "+phrase.Thousands(intervals.Most)+" are remembered.")
+			"only the longest "+text.Thousands(intervals.Most)+" are remembered.")
 	}
 }
 
@@ -241,13 +242,13 @@ func (v *picture) remembered(p *Pages, r *site.Request, d *drawing, lock string)
 	if p.site.Remember == nil || !v.Unknown {
 		return
 	}
-	points, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
+	samples, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
 	switch {
 	case err != nil:
 		v.Notes = append(v.Notes, "Prometheus could not be asked ("+err.Error()+").")
-	case points == nil:
+	case len(samples) == 0:
 		v.Notes = append(v.Notes, "Prometheus has no samples of this lock.")
 	default:
-		v.Counts = d.counts(points)
+		v.Counts = d.counts(samples)
 	}
 }

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -128,11 +129,8 @@ func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
 	if a == nil {
 		return nil
 	}
-	by := a.By
-	if by == "" {
-		by = protocol.Person(a.By)
-	}
-	s := phrase.Sentence{}.Value(text.Clip(by, site.MaxLineShown)).Say(" looks at it until ").Time(endOf(a))
+	by := cmp.Or(text.Clip(a.By, site.MaxLineShown), "somebody")
+	s := phrase.Sentence{}.Value(by).Say(" looks at it until ").Time(endOf(a))
 	if a.Note == "" {
 		return s.Say(".")
 	}

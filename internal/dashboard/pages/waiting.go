@@ -63,7 +63,11 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	for _, part := range r.Each() {
 		if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
 			found := s.Cycles()
-			v.Cycles = append(v.Cycles, p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])...)
+			views := p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])
+			for i := range views {
+				views[i].Cluster = p.markIn(r, part.Site.URLs.Cluster)
+			}
+			v.Cycles = append(v.Cycles, views...)
 		}
 	}
 	return p.site.Render("waiting", v)
@@ -75,7 +79,7 @@ type queued struct {
 	lock    string
 	holders []*locks.Row
 	queue   []metadata.Waiter
-	longest time.Time
+	verdict.Queue
 }
 
 // key is the lock among those of all clusters.
@@ -101,7 +105,7 @@ func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, e
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
 			continue
 		}
-		all = append(all, queued{r, lock, holders, queue, locks.QueueOf(queue).Longest})
+		all = append(all, queued{r, lock, holders, queue, verdict.QueueOf(queue, asOf)})
 	}
 	return all, nil
 }
@@ -120,8 +124,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 	}
 	var longest time.Time
 	for _, one := range all {
-		v.Waiting += len(one.queue)
-		longest = locks.Earlier(longest, one.longest)
+		v.Waiting += one.Waiters
+		longest = locks.Earlier(longest, one.Longest)
 	}
 	v.Longest = v.Lasting(longest)
 	free := map[[2]string]unclaimedLock{}
@@ -133,9 +137,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 			v.Free++
 		}
 	}
-	lost := func(one queued) time.Duration { return verdict.QueueOf(one.queue, v.AsOf).Lost }
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(lost(b), lost(a)), cmp.Compare(len(b.queue), len(a.queue)),
+		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Waiters, a.Waiters),
 			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))
 	})
 	v.More = max(0, len(all)-maxContended)
@@ -143,11 +146,11 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		at := one.in.Viewpoint()
 		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
 		c.Cluster = p.markIn(r, one.in.Site.URLs.Cluster)
-		c.Longest = at.Lasting(one.longest)
+		c.Longest = at.Lasting(one.Longest)
 		if l, is := free[one.key()]; is {
 			c.Free = at.Lasting(l.Since)
 		}
-		c.N = len(one.queue)
+		c.N = one.Waiters
 		views := WaiterViews(one.queue, at)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
@@ -210,9 +213,11 @@ const (
 
 // cycleView is a cycle for people: who waits for which lock of whom.
 type cycleView struct {
-	Steps []cycleStep
-	More  int // steps that are not shown
-	Since *phrase.Moment
+	Cluster *clusterMark // where there are several
+	Steps   []cycleStep
+	More    int // steps that are not shown
+	Since   *phrase.Moment
+	Said    bool // the page says already that they wait for each other, and since when
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }
@@ -251,8 +256,9 @@ func shownProcess(p deadlock.Process) string {
 	return text.Clip(p.Owner, site.MaxWordShown) + " on " + host
 }
 
-// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
+// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a verdict
+// is about.
+func (p *Pages) cyclesOf(r *site.Request, lock string, said verdict.Class) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil
@@ -266,5 +272,9 @@ func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
 			with = append(with, c)
 		}
 	}
-	return p.cycleViews(r, with)
+	views := p.cycleViews(r, with)
+	if said == verdict.Deadlock && len(views) > 0 {
+		views[0].Said = true
+	}
+	return views
 }

@@ -52,11 +52,8 @@ func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return Thousands(n) + " " + many
+	return text.Thousands(n) + " " + many
 }
-
-// Thousands is n with separators: 100,000.
-func Thousands(n int) string { return text.Thousands(n) }
 
 // Known is a number in digits; empty for 0, which stands for "not known".
 func Known(n int64) string {

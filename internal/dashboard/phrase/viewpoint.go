@@ -31,14 +31,6 @@ func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 // StaleAt is the viewpoint of a snapshot that is as old as the last sign of life of etcd.
 func StaleAt(now, heard time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: heard, Stale: true} }
 
-// NowWord names the moment of what is shown.
-func (v Viewpoint) NowWord() string {
-	if v.Stale {
-		return "as of " + TimeOfDay(v.AsOf)
-	}
-	return "now"
-}
-
 // Age is how long ago something was. Clocks differ, so it is never negative.
 func (v Viewpoint) Age(t time.Time) *Moment {
 	if t.IsZero() {

@@ -34,8 +34,7 @@ func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval
 				over = append(over, intervals.OfEnding(&endings[i]))
 			}
 		}
-		seen, _ := part.Site.Intervals.Since(since)
-		sources := [][]intervals.Interval{over, seen}
+		sources := [][]intervals.Interval{over, part.Site.Intervals.Since(since, nil)}
 		if now, notYet := part.Loaded(); notYet == nil {
 			sources = append(sources, present(now))
 		}
@@ -47,7 +46,7 @@ func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval
 		return sources, err
 	})
 	for _, part := range r.Each() {
-		if _, until := part.Site.Intervals.Since(r.Now); until.After(forgot) && until.After(since) {
+		if until := part.Site.Intervals.Forgot(); until.After(forgot) && until.After(since) {
 			forgot = until
 		}
 	}
@@ -86,11 +85,10 @@ func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []
 	for _, row := range holders {
 		now = append(now, intervals.OfRecord(row.Record))
 	}
-	seen, forgot := s.Intervals.Since(r.Now.Add(-intervals.Day))
-	seen = slices.DeleteFunc(seen, func(i intervals.Interval) bool {
-		return i.Name != l.Name && i.Lock != l.Name && (!i.Wait || i.Lock != queue)
+	seen := s.Intervals.Since(r.Now.Add(-intervals.Day), func(i *intervals.Interval) bool {
+		return i.Name == l.Name || i.Lock == l.Name || i.Wait && i.Lock == queue
 	})
-	return intervals.Join(r.Now, over, seen, now, intervals.OfQueue(l.InLine)), forgot
+	return intervals.Join(r.Now, over, seen, now, intervals.OfQueue(l.InLine)), s.Intervals.Forgot()
 }
 
 // Unwatched is when nobody watched the locks of the cluster: before the dashboard ran, and while etcd was away.

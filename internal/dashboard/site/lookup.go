@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -145,9 +146,8 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 			r.Seen.Arrived = 0
 		}
 	}
-	queue := locks.QueueOf(waiters)
 	f := s.Config.Fate()
-	return locks.NewRow(r, &f, moment, &queue).In(s.URLs.Cluster)
+	return locks.NewRow(r, &f, moment, new(verdict.QueueOf(waiters, at.Now))).In(s.URLs.Cluster)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.

@@ -10,19 +10,9 @@ import (
 
 // A day is remembered in slots.
 const (
-	Slot  = 5 * time.Minute
-	Slots = 24 * 12
+	Slot = 5 * time.Minute
+	day  = 24 * time.Hour
 )
-
-// Point is how many waited within a slot.
-type Point struct {
-	At    time.Time // the beginning of the slot
-	Known bool      // somebody looked
-	Most  int       // that waited at a time
-}
-
-// number is the number of the slot of a moment, counted from 1970.
-func number(t time.Time) int64 { return t.Unix() / int64(Slot/time.Second) }
 
 // Sample is how many waited at most within the slot that begins at a time, as somebody else remembers it.
 type Sample struct {
@@ -52,10 +42,10 @@ const (
 
 // answer is what was answered about one lock, last.
 type answer struct {
-	points []Point
-	err    error
-	at     time.Time
-	done   chan struct{} // closed when it has come
+	samples []Sample
+	err     error
+	at      time.Time
+	done    chan struct{} // closed when it has come
 }
 
 // The reasons why there is no answer.
@@ -69,8 +59,8 @@ func NewRemote(ask func(ctx context.Context, lock string, from, to time.Time) ([
 	return &Remote{ask: ask, known: map[string]*answer{}}
 }
 
-// Lock is the last day of a lock, oldest first; nil if nothing is known of it.
-func (r *Remote) Lock(ctx context.Context, lock string, now time.Time) ([]Point, error) {
+// Lock is the last day of a lock; empty if nothing is known of it. It is shared: never write to it.
+func (r *Remote) Lock(ctx context.Context, lock string, now time.Time) ([]Sample, error) {
 	a := r.about(ctx, lock, now)
 	if a == nil {
 		return nil, errBusy
@@ -79,7 +69,7 @@ func (r *Remote) Lock(ctx context.Context, lock string, now time.Time) ([]Point,
 	defer patience.Stop()
 	select {
 	case <-a.done:
-		return a.points, a.err
+		return a.samples, a.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-patience.C:
@@ -109,34 +99,12 @@ func (r *Remote) about(ctx context.Context, lock string, now time.Time) *answer 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	go func() {
 		defer cancel()
-		last := number(now)
-		from := time.Unix((last-Slots+1)*int64(Slot/time.Second), 0)
-		samples, err := r.ask(ctx, lock, from, from.Add((Slots-1)*Slot))
-		a.points, a.err = slotted(samples, last), err
+		last := now.Truncate(Slot)
+		a.samples, a.err = r.ask(ctx, lock, last.Add(Slot-day), last)
 		close(a.done)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.busy--
 	}()
 	return a
-}
-
-// slotted puts samples into slots; nil if there are none.
-func slotted(samples []Sample, last int64) []Point {
-	points := make([]Point, Slots)
-	found := false
-	for i := range points {
-		points[i].At = time.Unix((last-Slots+1+int64(i))*int64(Slot/time.Second), 0).UTC()
-	}
-	for _, s := range samples {
-		if i := number(s.At) - (last - Slots + 1); i >= 0 && i < Slots {
-			found = true
-			points[i].Known = true
-			points[i].Most = max(points[i].Most, s.N)
-		}
-	}
-	if !found {
-		return nil
-	}
-	return points
 }

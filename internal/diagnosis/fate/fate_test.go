@@ -146,3 +146,30 @@ func TestDisagreementsNameTheSettingTheValuesAndTheUnlockers(t *testing.T) {
 		}
 	}
 }
+
+func TestUnlockersPauseTogether(t *testing.T) {
+	held := func(rules ...staleness.Rule) metadata.Presence {
+		p := metadata.Presence{Mode: fate.AutoUnlock}
+		for _, r := range rules {
+			p.HeldBack = append(p.HeldBack, string(r))
+		}
+		return p
+	}
+	gap := held(staleness.Gap)
+	clock := held(staleness.Clock, staleness.Gap)
+	watches := metadata.Presence{Mode: "dry-run"}
+	for name, c := range map[string]struct {
+		got  []string
+		want int
+	}{
+		"all":                {fate.Pause([]metadata.Presence{watches, clock, gap}), 2},
+		"one is free":        {fate.Pause([]metadata.Presence{clock, held()}), 0},
+		"one but for a rule": {fate.Pause([]metadata.Presence{clock, gap}, staleness.Gap), 0},
+		"all but for a rule": {fate.Pause([]metadata.Presence{clock, clock}, staleness.Gap), 1},
+		"none removes":       {fate.Pause([]metadata.Presence{watches}), 0},
+	} {
+		if len(c.got) != c.want {
+			t.Errorf("%s: %v", name, c.got)
+		}
+	}
+}

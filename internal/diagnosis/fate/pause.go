@@ -1,6 +1,7 @@
 package fate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -9,15 +10,20 @@ import (
 )
 
 // Pause returns the rules by which all unlockers that remove locks hold back now, those of the first one; none where
-// one of them is free to remove, or none removes.
-func Pause(running []metadata.Presence) (rules []string) {
-	for i := range running {
-		switch u := &running[i]; {
-		case !removes(*u):
-		case len(u.HeldBack) == 0:
+// one of them is free to remove, or none removes. Some rules do not count.
+func Pause(running []metadata.Presence, but ...staleness.Rule) (rules []string) {
+	for _, u := range running {
+		if !removes(u) {
+			continue
+		}
+		counts := slices.DeleteFunc(slices.Clone(u.HeldBack), func(rule string) bool {
+			return slices.Contains(but, staleness.Rule(rule))
+		})
+		if len(counts) == 0 {
 			return nil
-		case rules == nil:
-			rules = u.HeldBack
+		}
+		if rules == nil {
+			rules = counts
 		}
 	}
 	return rules

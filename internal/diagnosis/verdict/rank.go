@@ -2,10 +2,10 @@ package verdict
 
 import (
 	"cmp"
-	"math"
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -76,7 +76,7 @@ func (r *Ranking) Add(l Lock) {
 		return
 	}
 	if r.First == nil || l.compare(r.First) < 0 {
-		r.First = &l
+		r.First = new(l)
 	}
 }
 
@@ -84,10 +84,11 @@ func (r *Ranking) Add(l Lock) {
 // looks at it yet, because more time is lost, or because it began earlier.
 func (l *Lock) compare(o *Lock) int {
 	if l.Class == Calm && o.Class == Calm {
-		return cmp.Or(cmp.Compare(instant(l.Longest), instant(o.Longest)), strings.Compare(l.Name, o.Name))
+		return cmp.Or(cmp.Compare(lockorder.Instant(l.Longest), lockorder.Instant(o.Longest)),
+			strings.Compare(l.Name, o.Name))
 	}
 	return cmp.Or(cmp.Compare(l.Class, o.Class), cmp.Compare(looked(l), looked(o)), cmp.Compare(o.Lost, l.Lost),
-		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(instant(l.began()), instant(o.began())),
+		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(lockorder.Instant(l.began()), lockorder.Instant(o.began())),
 		strings.Compare(l.Name, o.Name))
 }
 
@@ -118,12 +119,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// instant is a time that sorts; unknown ones come last.
-func instant(t time.Time) int64 {
-	if t.IsZero() {
-		return math.MaxInt64
-	}
-	return t.UnixNano()
 }

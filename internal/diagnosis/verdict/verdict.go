@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -129,21 +130,25 @@ func Of(clusters ...Cluster) Verdict {
 }
 
 // OfLock decides about one lock of a cluster alone; held is nil where nobody holds it. ok is false where there is
-// nothing to say of it.
+// nothing to say of it. Who looks at it is said by whoever shows it, unless several hold it.
 func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
-	one := candidate{in: &c, class: Calm, lock: held}
+	one := candidate{in: &c, class: Calm}
+	queue := name
 	if held != nil {
+		if one.lock = new(*held); held.Shares == 0 {
+			one.lock.Looked = nil
+		}
 		one.class = held.Class
+		queue = held.Holder.Queue()
 	}
 	for i := range c.Unclaimed {
 		if c.Unclaimed[i].Name == name && held == nil {
 			one = candidate{in: &c, class: Unclaimed, free: &c.Unclaimed[i]}
 		}
 	}
-	for i := range c.Cycles {
-		if slices.Contains(c.Cycles[i].Locks(), name) {
-			one = candidate{in: &c, class: Deadlock, cycle: &c.Cycles[i]}
-		}
+	in := func(cycle deadlock.Cycle) bool { return slices.Contains(cycle.Locks(), queue) }
+	if i := slices.IndexFunc(c.Cycles, in); i >= 0 {
+		one = candidate{in: &c, class: Deadlock, cycle: &c.Cycles[i]}
 	}
 	if one.class == Calm && held == nil {
 		return Verdict{}, false
@@ -209,9 +214,9 @@ func (o *candidate) compare(p *candidate) int {
 		return o.lock.compare(p.lock)
 	}
 	if o.class == Calm && (o.lock == nil) != (p.lock == nil) { // somebody waits in one of them
-		return cmp.Compare(instant(o.waiting()), instant(p.waiting()))
+		return cmp.Compare(lockorder.Instant(o.waiting()), lockorder.Instant(p.waiting()))
 	}
-	return cmp.Compare(instant(o.since), instant(p.since))
+	return cmp.Compare(lockorder.Instant(o.since), lockorder.Instant(p.since))
 }
 
 func (o *candidate) waiting() time.Time {

@@ -1,0 +1,115 @@
+package verdict
+
+import (
+	"cmp"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// paused are the rules that keep unlockers from removing a lock that is due. A proof of death makes good for a gap and
+// for a clock that cannot be trusted.
+func (c *Cluster) paused(l *Lock) []string {
+	if l.Judged.State == staleness.Abandoned {
+		return fate.Pause(c.Running, staleness.Gap, staleness.Clock)
+	}
+	return fate.Pause(c.Running)
+}
+
+// stays says why no unlocker ever removes the lock; empty where one does.
+func (c *Cluster) stays(l *Lock) string {
+	switch {
+	case c.Fate.Unlockers == 0:
+		return "no unlocker is running"
+	case !c.Fate.Removes:
+		return "the unlockers only watch (" + text.Visible(c.Fate.Watching) + ")"
+	case c.Fate.Excludes(l.Holder.Name):
+		return "the unlockers exclude it by its name"
+	}
+	return ""
+}
+
+// leftBy says why a lock is left whose holder is dead.
+func (c *Cluster) leftBy(l *Lock) (s sentence) {
+	switch why := c.stays(l); {
+	case why != "":
+		s.say("Nobody unlocks it: " + why + ".")
+	case !c.Fate.Known():
+		s.say("Whether it is unlocked now is not known: " + c.mum() + ".")
+	default:
+		s.say("Unlockers only report it.")
+	}
+	return s
+}
+
+// mum says which unlockers do not say how they decide.
+func (c *Cluster) mum() string {
+	return fate.Names(c.Fate.Silent) + pick(len(c.Fate.Silent) == 1, " does not publish its policy",
+		" do not publish their policy")
+}
+
+// alerts says when people are alerted about a lock that is held in time.
+func (c *Cluster) alerts(l *Lock) (s sentence) {
+	v := &l.Judged
+	switch {
+	case v.AlertAt.IsZero():
+		s.say("It never alerts.")
+		return s
+	case !v.AlertsAtUnlock():
+		s.say("Alert ")
+	case staleness.KeptAlive(l.Holder):
+		s.say("If it falls silent, alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
+	default:
+		s.say("Alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
+	}
+	s.until(v.AlertAt)
+	s.say(".")
+	return s
+}
+
+// waits says who waits for a lock.
+func (c *Cluster) waits(l *Lock) (s sentence) {
+	if l.Waiters == 0 {
+		return nil
+	}
+	s.say(waiting(l.Waiters))
+	if !l.Longest.IsZero() {
+		s.say(pick(l.Waiters == 1, " for ", ", the longest for "))
+		s.since(l.Longest)
+	}
+	s.say(".")
+	return s
+}
+
+// waiting is "1 waits" or "2 wait".
+func waiting(n int) string { return text.Thousands(n) + pick(n == 1, " waits", " wait") }
+
+// comes says when an unlocker ends a lock that alerts, or why none does.
+func (c *Cluster) comes(l *Lock) (s sentence) {
+	at := earlier(l.Judged.AutoUnlockAt, l.Judged.RemoveAt)
+	paused := fate.Pause(c.Running)
+	switch why := c.stays(l); {
+	case at.IsZero():
+		s.say("It never unlocks by itself.")
+	case why != "":
+		s.say("No auto-unlock: " + why + ".")
+	case onlyBrake(paused):
+		s.say("Auto-unlock is slowed down: " + fate.Reasons(paused) + ".")
+	case len(paused) > 0:
+		s.say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
+	default:
+		s.say("Auto-unlock ")
+		s.until(at)
+		s.say(".")
+	}
+	return s
+}
+
+// lookedAt says who looks at a lock, and until when.
+func lookedAt(a *metadata.Acknowledgement) (s sentence) {
+	s.value(cmp.Or(a.By, "somebody"))
+	s.say(" looks at it until " + a.Until.UTC().Format("15:04") + " UTC.")
+	return s
+}
