@@ -21,6 +21,7 @@ func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(ti
 func plan(bars int) lanes.Plan {
 	return lanes.Plan{Span: lanes.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
 		Lane:    func(i *intervals.Interval) lanes.Key { return lanes.Key{Name: i.Lock} },
+		AsOf:    func(lanes.Key) time.Time { return minute(100) },
 		Unknown: func(lanes.Key) []lanes.Span { return []lanes.Span{{To: minute(-5)}, {minute(30), minute(40)}} }}
 }
 
@@ -87,6 +88,18 @@ func show(p lanes.Picture) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// Nothing is late, and nobody has waited, by what nobody knows.
+func TestWhatLastsCountsUntilEtcdWasLastHeardOf(t *testing.T) {
+	p := plan(100)
+	p.AsOf = func(lanes.Key) time.Time { return minute(80) }
+	got := lanes.Lay(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
+	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
+	l := got.Lanes[0]
+	if show(got) != want || l.Lost != 20*time.Minute || l.Wrong != 1 {
+		t.Errorf("lost %v, %d wrong:\n%swant\n%s", l.Lost, l.Wrong, show(got), want)
+	}
 }
 
 func TestLay(t *testing.T) {

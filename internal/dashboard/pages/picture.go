@@ -123,6 +123,7 @@ const (
 func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
+	plan.AsOf = func(k lanes.Key) time.Time { return d.at(k.Cluster).AsOf }
 	laid := lanes.Lay(all, plan)
 	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: d.edge()}
 	d.choose(laid.Lanes, v)
@@ -360,7 +361,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 	}
 	end := func(r row) time.Time {
 		if r.End.IsZero() {
-			return d.span.To
+			return d.at(r.Cluster).AsOf
 		}
 		return r.End
 	}
