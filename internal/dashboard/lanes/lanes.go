@@ -164,11 +164,8 @@ func (s Span) Place(from, to time.Time) Stretch {
 	if to.IsZero() || to.After(s.To) {
 		to = s.To
 	}
-	if !from.Before(to) {
-		return Stretch{}
-	}
 	whole := float64(s.To.Sub(s.From))
-	return Stretch{100 * float64(from.Sub(s.From)) / whole, 100 * float64(to.Sub(from)) / whole}
+	return Stretch{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
 }
 
 // Narrow is the least width of a bar, and the gap over which short ones are joined.

@@ -105,6 +105,7 @@ func TestWhatLastsCountsUntilEtcdWasLastHeardOf(t *testing.T) {
 func TestLay(t *testing.T) {
 	for name, test := range map[string]struct{ history, want string }{
 		"out of the picture": {"a x -20--1", ""},
+		"of no length":       {"a x 50-50", "a | x[50+0]\n"},
 		"cut at both edges":  {"a x -20-", "a | x[0+100]\n"},
 		"one after the other": {"a x 10-20\na y 20-40 !\na z 50-",
 			"a | x[10+10] y[20+20]forced z[50+50]\n"},
