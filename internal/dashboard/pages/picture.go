@@ -413,7 +413,7 @@ func ticks(s lanes.Span) (marks []tickView) {
 	}
 	for t := s.From.Truncate(step).Add(step); t.Before(s.To); t = t.Add(step) {
 		x := 100 * float64(t.Sub(s.From)) / float64(whole)
-		if x > 3 && x < 78 { // the edge has a name of its own
+		if x > 3 && x < 75 { // the edge has a name of its own
 			marks = append(marks, tickView{percentage(x), t.UTC().Format("15:04")})
 		}
 	}
