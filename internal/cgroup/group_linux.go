@@ -142,7 +142,7 @@ func (g *Group) Kill() error {
 }
 
 // Clear kills what lives in the group and returns how many processes that were. It blocks until they are gone, or done
-// is closed.
+// is closed and they had a moment to end.
 func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		n, err := g.Living()
@@ -157,6 +157,10 @@ func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 			if err := g.Kill(); err != nil {
 				return killed, err
 			}
+		}
+		if pause < 100*time.Millisecond { // the killed need a moment
+			time.Sleep(pause)
+			continue
 		}
 		select {
 		case <-done:

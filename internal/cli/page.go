@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
@@ -122,7 +123,7 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 		p.fact("unlockers", words)
 	}
 	if doc.Alive != nil {
-		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
+		p.fact("alive", strings.TrimSpace(instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress)))
 	}
 	switch {
 	case doc.LockDelay > 0:

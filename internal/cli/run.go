@@ -113,7 +113,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 			"be away")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; after that it is lost and the command is ended")
-	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM, or a forwarded signal, and KILL")
+	f.DurationVar(&o.grace, "grace", 5*time.Second,
+		"time between TERM and KILL; after a forwarded signal, for what the command leaves behind")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; its end then proves nothing to a witness")
 	f.Var(&o.onAsk, "on-ask", "what to do when somebody asks to finish: a signal for the command, or a shell command")

@@ -320,7 +320,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 			t.Errorf("%s does not look old", path)
 		}
 	}
-	for _, path := range []string{"/waiting", "/owners"} {
+	for _, path := range []string{"/waiting", "/owners", "/timeline", "/timeline.csv"} {
 		unloaded := newScene()
 		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {

@@ -25,9 +25,11 @@ type Span struct{ From, To time.Time }
 
 // Plan says what to lay out.
 type Plan struct {
-	Span // the right edge is now, or the last sign of life of etcd
+	Span // the right edge is now
 	// Lane is whose lane an interval is in.
 	Lane func(*intervals.Interval) Key
+	// AsOf is until when what lasts is known to last: now, or the last sign of life of etcd.
+	AsOf func(Key) time.Time
 	// Order compares lanes; nil: the one at which most time was lost is first.
 	Order func(a, b *Lane) int
 	// Unknown is when nobody watched the lane.
@@ -48,7 +50,7 @@ type Lane struct {
 	Key
 	Lost, Held time.Duration // in sum, of all who waited and held
 	Wrong      int           // holds that were late or did not end by a release
-	Last       time.Time     // when something of it ended; the right edge if something lasts
+	Last       time.Time     // when something of it ended, or is known to have lasted
 	First      time.Time
 	Holds      bool // something is held now
 	Waits      bool // somebody waits now
@@ -57,6 +59,7 @@ type Lane struct {
 	Lines      [][]Bar // of waits
 	Beyond     []Bar   // waits and holds for which there is no row
 	all        []*intervals.Interval
+	asOf       time.Time
 }
 
 // All are the intervals of the lane, by their beginning.
@@ -86,9 +89,9 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 		}
 		key := p.Lane(i)
 		if lanes[key] == nil {
-			lanes[key] = &Lane{Key: key, First: i.Begin}
+			lanes[key] = &Lane{Key: key, First: i.Begin, asOf: p.AsOf(key)}
 		}
-		lanes[key].add(i, p.Span)
+		lanes[key].add(i, p.From)
 	}
 	order := p.Order
 	if order == nil {
@@ -123,27 +126,27 @@ func mostLost(a, b *Lane) int {
 	return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Wrong, a.Wrong), cmp.Compare(b.Held, a.Held))
 }
 
-func (l *Lane) add(i *intervals.Interval, of Span) {
+func (l *Lane) add(i *intervals.Interval, from time.Time) {
 	l.all = append(l.all, i)
 	if i.Begin.Before(l.First) {
 		l.First = i.Begin
 	}
 	last := i.End
 	if last.IsZero() {
-		last = of.To
+		last = l.asOf
 		l.Waits = l.Waits || i.Wait
 		l.Holds = l.Holds || !i.Wait
 	}
 	if last.After(l.Last) {
 		l.Last = last
 	}
-	length := i.Within(of.From, of.To)
+	length := i.Within(from, l.asOf)
 	if i.Wait {
 		l.Lost += length
 		return
 	}
 	l.Held += length
-	if gravity(i.Ended) > 0 || !i.Late(of.To).IsZero() {
+	if gravity(i.Ended) > 0 || !i.Late(l.asOf).IsZero() {
 		l.Wrong++
 	}
 }
@@ -161,11 +164,8 @@ func (s Span) Place(from, to time.Time) Stretch {
 	if to.IsZero() || to.After(s.To) {
 		to = s.To
 	}
-	if !from.Before(to) {
-		return Stretch{}
-	}
 	whole := float64(s.To.Sub(s.From))
-	return Stretch{100 * float64(from.Sub(s.From)) / whole, 100 * float64(to.Sub(from)) / whole}
+	return Stretch{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
 }
 
 // Narrow is the least width of a bar, and the gap over which short ones are joined.
@@ -189,7 +189,7 @@ func (l *Lane) fill(of Span, narrow float64) (bars int) {
 	rows.most = MaxRows
 	lines.most = MaxLines
 	for _, i := range l.all {
-		bar := newBar(i, of)
+		bar := newBar(i, of, l.asOf)
 		switch {
 		case i.Wait && lines.put(bar, narrow), !i.Wait && rows.put(bar, narrow):
 		default:
@@ -208,12 +208,12 @@ func (l *Lane) fill(of Span, narrow float64) (bars int) {
 	return bars
 }
 
-func newBar(i *intervals.Interval, of Span) Bar {
+func newBar(i *intervals.Interval, of Span, asOf time.Time) Bar {
 	b := Bar{Stretch: of.Place(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
 	if b.To.IsZero() || b.To.After(of.To) {
 		b.To = of.To
 	}
-	if late := i.Late(of.To); !late.IsZero() {
+	if late := i.Late(asOf); !late.IsZero() {
 		b.Late = of.Place(late, i.End)
 	}
 	if gravity(i.Ended) > 0 {

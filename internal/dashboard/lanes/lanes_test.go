@@ -21,6 +21,7 @@ func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(ti
 func plan(bars int) lanes.Plan {
 	return lanes.Plan{Span: lanes.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
 		Lane:    func(i *intervals.Interval) lanes.Key { return lanes.Key{Name: i.Lock} },
+		AsOf:    func(lanes.Key) time.Time { return minute(100) },
 		Unknown: func(lanes.Key) []lanes.Span { return []lanes.Span{{To: minute(-5)}, {minute(30), minute(40)}} }}
 }
 
@@ -89,9 +90,22 @@ func show(p lanes.Picture) string {
 	return b.String()
 }
 
+// Nothing is late, and nobody has waited, by what nobody knows.
+func TestWhatLastsCountsUntilEtcdWasLastHeardOf(t *testing.T) {
+	p := plan(100)
+	p.AsOf = func(lanes.Key) time.Time { return minute(80) }
+	got := lanes.Lay(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
+	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
+	l := got.Lanes[0]
+	if show(got) != want || l.Lost != 20*time.Minute || l.Wrong != 1 {
+		t.Errorf("lost %v, %d wrong:\n%swant\n%s", l.Lost, l.Wrong, show(got), want)
+	}
+}
+
 func TestLay(t *testing.T) {
 	for name, test := range map[string]struct{ history, want string }{
 		"out of the picture": {"a x -20--1", ""},
+		"of no length":       {"a x 50-50", "a | x[50+0]\n"},
 		"cut at both edges":  {"a x -20-", "a | x[0+100]\n"},
 		"one after the other": {"a x 10-20\na y 20-40 !\na z 50-",
 			"a | x[10+10] y[20+20]forced z[50+50]\n"},

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -32,14 +31,7 @@ func (v Verdict) String() string {
 	if v.Then != nil {
 		said += " " + v.Then.String()
 	}
-	var more []string
-	for _, m := range v.More {
-		more = append(more, m.Text)
-	}
-	if more != nil {
-		said += " Also: " + strings.Join(more, ", ") + "."
-	}
-	return said
+	return said + v.Also()
 }
 
 // Verdict says what a person must know first of all locks that the caller may see. The locks were ranked when their

@@ -112,6 +112,7 @@ const (
 func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
+	plan.AsOf = func(k lanes.Key) time.Time { return d.at(k.Cluster).AsOf }
 	laid := lanes.Lay(all, plan)
 	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
 	d.choose(laid.Lanes, v)
@@ -274,7 +275,7 @@ func ticks(s lanes.Span) (marks []tickView) {
 	}
 	for t := s.From.Truncate(step).Add(step); t.Before(s.To); t = t.Add(step) {
 		x := 100 * float64(t.Sub(s.From)) / float64(whole)
-		if x > 3 && x < 78 { // the edge has a name of its own
+		if x > 3 && x < 75 { // the edge has a name of its own
 			marks = append(marks, tickView{percentage(x), t.UTC().Format("15:04")})
 		}
 	}

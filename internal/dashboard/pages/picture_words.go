@@ -114,7 +114,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 	}
 	end := func(r row) time.Time {
 		if r.End.IsZero() {
-			return d.span.To
+			return d.at(r.Cluster).AsOf
 		}
 		return r.End
 	}

@@ -59,9 +59,6 @@ const (
 
 // ServeTimeline answers with the picture of all locks, or of those that a query finds.
 func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
-	if _, err := r.Loaded(); err != nil {
-		return site.Answer{}, err
-	}
 	past, err := p.Recall(r)
 	if err != nil {
 		return site.Answer{}, err
@@ -96,6 +93,9 @@ type Past struct {
 
 // Recall finds what the parameters of a request ask for: window, and q for the locks that are meant.
 func (p *Pages) Recall(r *site.Request) (Past, error) {
+	if _, err := r.Loaded(); err != nil {
+		return Past{}, err
+	}
 	w, _, err := windowOf(r)
 	if err != nil {
 		return Past{}, err

@@ -76,15 +76,19 @@ func (m More) String() string {
 
 // String is all of it as of the time, in one line of visible characters.
 func (v *Verdict) String(now time.Time) string {
-	said := strings.TrimSpace(v.Lead.String(now) + " " + v.Then.String(now))
+	return strings.TrimSpace(v.Lead.String(now)+" "+v.Then.String(now)) + v.Also()
+}
+
+// Also says what else is wrong, after the sentences; empty if nothing is.
+func (v *Verdict) Also() string {
+	if len(v.More) == 0 {
+		return ""
+	}
 	var more []string
 	for _, m := range v.More {
 		more = append(more, m.String())
 	}
-	if more == nil {
-		return said
-	}
-	return said + " Also: " + strings.Join(more, ", ") + "."
+	return " Also: " + strings.Join(more, ", ") + "."
 }
 
 // candidate is what the sentence may be about.
