@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if programs, err = proctest.Build("unlocker", "mutexctl"); err != nil {
+	if programs, err = proctest.Build("unlocker"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

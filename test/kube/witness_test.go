@@ -25,8 +25,6 @@ func TestTheWitness(t *testing.T) {
 	t.Run("believes kubelets", func(t *testing.T) { t.Parallel(); believes(t, c) })
 	t.Run("is blind for a while", func(t *testing.T) { t.Parallel(); blind(t, c) })
 	t.Run("has no rights", func(t *testing.T) { t.Parallel(); withoutRights(t, c) })
-	t.Run("is installed by the chart", func(t *testing.T) { t.Parallel(); chart(t, c) })
-	t.Run("is installed on each node by the chart", func(t *testing.T) { t.Parallel(); daemonSet(t, c) })
 	t.Run("has no valid token", func(t *testing.T) { t.Parallel(); withoutToken(t, c) })
 }
 
