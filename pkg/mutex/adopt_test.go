@@ -200,7 +200,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
 			mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
-		f.set(func() { f.latency = time.Second })
+		f.latency.Store(int64(time.Second))
 		start := time.Now()
 		child := adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute))
 		if d := child.Deadline().Sub(start); d != 9*time.Minute {
@@ -236,13 +236,13 @@ func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
-		alert := f.record(t, "a").AlertAt
+		alert := read(t, f.operator, "a").AlertAt
 		time.Sleep(3 * time.Hour)
 		child := adopt(t, locks, parent.UUID())
-		if d := time.Until(f.record(t, "a").AutoUnlockAt); d != time.Hour {
+		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != time.Hour {
 			t.Errorf("auto-unlock in %v", d)
 		}
-		if at := f.record(t, "a").AlertAt; !at.Equal(alert) {
+		if at := read(t, f.operator, "a").AlertAt; !at.Equal(alert) {
 			t.Errorf("the adoption moved the alert to %v", at)
 		}
 		if err := child.Unlock(); err != nil {
@@ -269,7 +269,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Errorf("unlock: %v", err)
 		}
-		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
 	})
@@ -286,13 +286,13 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		script.Detach()
-		said := f.record(t, "a").AlertAt
+		said := read(t, f.operator, "a").AlertAt
 		if d := time.Until(said); d != 10*time.Minute {
 			t.Fatalf("the script put the alert off by %v", d)
 		}
 		for range 20 {
 			time.Sleep(20 * time.Second)
-			doc := f.record(t, "a")
+			doc := read(t, f.operator, "a")
 			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
 				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q",
 					time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
@@ -302,13 +302,13 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		if at := f.record(t, "a").AlertAt; !at.Equal(said) {
+		if at := read(t, f.operator, "a").AlertAt; !at.Equal(said) {
 			t.Errorf("the heartbeat put off the alert to %v, the script wanted %v", at, said)
 		}
 		if err := l.Alive(context.Background(), "done"); err != nil {
 			t.Fatal(err)
 		}
-		if doc := f.record(t, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
+		if doc := read(t, f.operator, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
 			t.Errorf("then the process itself says: alert in %v, %q", time.Until(doc.AlertAt), doc.Alive.Progress)
 		}
 		l.Unlock()
@@ -323,7 +323,7 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
 		time.Sleep(30 * time.Minute)
-		if at := f.record(t, "a").AlertAt; at.After(alert) {
+		if at := read(t, f.operator, "a").AlertAt; at.After(alert) {
 			t.Errorf("the alert is put off to %v, want %v", at, alert)
 		}
 		if err := context.Cause(child.Context()); err != nil {

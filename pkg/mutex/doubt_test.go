@@ -195,21 +195,17 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		l := layout(t)
-		f.set(func() { // what follows nobody hears of
-			f.away = true
-			uuid := string(f.keys[l.Tail("a")].Value)
-			hour := metadata.FormatTime(time.Now().Add(time.Hour))
-			f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(l.Record("a"), clientv3.WithPrefix())}})
-			f.apply(&heldTxn{thenOps: []clientv3.Op{
-				clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
-				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
-				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour),
-			}})
-			f.away = false
-		})
+		f.deaf.Store(true)
+		uuid, _ := value(t, f.operator, l.Tail("a"))
+		hour := metadata.FormatTime(time.Now().Add(time.Hour))
+		f.clearRecord("a")
+		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
+			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
+		f.deaf.Store(false)
 		select {
 		case hold := <-got:
-			if doc := f.record(t, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+			if doc := read(t, f.operator, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
 				t.Errorf("the handle says %s token %d, the record %s token %d",
 					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
 			}

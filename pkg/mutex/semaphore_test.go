@@ -206,7 +206,7 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		{long, []mutex.Option{mutex.Semaphore(99)},
 			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
 	} {
-		locks := newClient(t, newFake().client())
+		locks := newClient(t, newFake(t).client())
 		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)),
 			second(locks.TryLock(context.Background(), c.name, c.opts...))} {
 			if err == nil || err.Error() != c.want {
@@ -214,7 +214,7 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 			}
 		}
 	}
-	f := newFake()
+	f := newFake(t)
 	locks := newClient(t, f.client())
 	if l, err := locks.Lock(context.Background(), long[:253], mutex.Semaphore(99)); err != nil {
 		t.Error(err)
@@ -238,7 +238,7 @@ func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 			done <- l
 		}()
 		time.Sleep(time.Second)
-		f.set(func() { clear(f.watches) })
+		f.deaf.Store(true)
 		if err := first.Unlock(); err != nil {
 			t.Error(err)
 		}
@@ -254,7 +254,7 @@ func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 }
 
 func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
-	locks, err := mutex.New(newFake().client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
+	locks, err := mutex.New(newFake(t).client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			got <- g
 		}()
 		time.Sleep(time.Hour)
-		a := f.record(t, "a")
+		a := read(t, f.operator, "a")
 		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
 			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt,
 				time.Now())
@@ -213,7 +213,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			t.Error("the first lock was taken twice")
 		}
 		for _, name := range g.Names() {
-			if d := time.Until(f.record(t, name).AlertAt); d != time.Minute {
+			if d := time.Until(read(t, f.operator, name).AlertAt); d != time.Minute {
 				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
 			}
 		}
@@ -279,16 +279,16 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 
 func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.loseAnswers = 1000 })
+		f.loseAnswers.Store(1000)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		f.set(func() { f.loseAnswers = 0 })
+		f.loseAnswers.Store(0)
 		time.Sleep(time.Minute)
 		for _, name := range []string{"a", "b"} {
-			if f.record(t, name).Token != 0 {
+			if read(t, f.operator, name).Token != 0 {
 				t.Errorf("%s is still held", name)
 			}
 		}

@@ -46,7 +46,7 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for range 2 {
 			log.set()
-			f.set(func() { f.away = true })
+			f.away.Store(true)
 			got := make(chan *mutex.Lock)
 			began := time.Now()
 			go func() {
@@ -61,7 +61,7 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 			if len(told) != 1 || at.Sub(began) > 8*time.Second {
 				t.Errorf("after %v the log says: %q", at.Sub(began), told)
 			}
-			f.set(func() { f.away = false })
+			f.away.Store(false)
 			if err := (<-got).Unlock(); err != nil {
 				t.Error(err)
 			}

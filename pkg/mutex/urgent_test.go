@@ -90,7 +90,7 @@ func TestWhoeverDoesNotWaitAsksNobody(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(5 * time.Second)
-		if f.record(t, "a").Asked != nil {
+		if read(t, f.operator, "a").Asked != nil {
 			t.Error("TryLock asks")
 		}
 		l.Unlock()
@@ -149,12 +149,12 @@ func TestFailureToAskDoesNotEndTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		asks := 0
 		etcd := f.client()
-		etcd.KV = &txns{commit: func(ctx context.Context, held *heldTxn) (*clientv3.TxnResponse, error) {
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, held *heldTxn) (*clientv3.TxnResponse, error) {
 			if held.writes("/mutexes/a/asked") {
 				asks++
 				return nil, rpctypes.ErrPermissionDenied
 			}
-			return f.commit(ctx, held)
+			return held.send(ctx)
 		}}
 		l := take(t, locks, "a")
 		time.AfterFunc(time.Minute, func() { l.Unlock() })

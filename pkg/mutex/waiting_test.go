@@ -25,8 +25,8 @@ type largest struct{ bytes, answers atomic.Int64 }
 
 func (l *largest) client(f *fake) *clientv3.Client {
 	c := f.client()
-	c.KV = &txns{commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
-		r, err := f.commit(ctx, t)
+	c.KV = &txns{KV: c.KV, commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
+		r, err := t.send(ctx)
 		if err == nil {
 			l.answers.Add(1)
 			size := int64(proto.Size((*pb.TxnResponse)(r)))
@@ -102,6 +102,11 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 			defer close(ended)
 			_, _ = locks.Lock(ctx, "a", mutex.OnWait(func(w mutex.Waiting) { place.Store(int64(w.Position)) }))
 		}()
+		gone := func(keys ...string) {
+			for _, key := range keys {
+				f.do(clientv3.OpDelete(key))
+			}
+		}
 		is := func(want int64, within time.Duration) {
 			t.Helper()
 			time.Sleep(within)
@@ -110,14 +115,14 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 			}
 		}
 		is(61, time.Second)
-		f.remove(layout(t).Ticket("a", ahead(0)), layout(t).Ticket("a", ahead(1))) // the next ones
+		gone(layout(t).Ticket("a", ahead(0)), layout(t).Ticket("a", ahead(1))) // the next ones
 		is(59, 2*time.Second)
-		f.remove(layout(t).Ticket("a", ahead(40))) // far ahead: noticed when it is asked for
+		gone(layout(t).Ticket("a", ahead(40))) // far ahead: noticed when it is asked for
 		is(58, 30*time.Second)
 		for i := range 31 { // turns, as quick as nobody looks: the last of them holds the lock
-			f.remove(layout(t).Ticket("a", ahead(i)))
+			gone(layout(t).Ticket("a", ahead(i)))
 		}
-		f.remove(layout(t).Field("a", metadata.FieldUUID))
+		gone(layout(t).Field("a", metadata.FieldUUID))
 		f.put(layout(t).Field("a", metadata.FieldUUID), ahead(31))
 		is(28, 2*time.Second)
 		cancel()

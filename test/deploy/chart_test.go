@@ -116,6 +116,11 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 		}
 		all = append(all, e.Name+"="+value)
 	}
+	for _, from := range c.EnvFrom {
+		for name, value := range r.objects[cmp.Or(from.ConfigMap.Name, from.Secret.Name)] {
+			all = append(all, name+"="+value)
+		}
+	}
 	return all
 }
 
@@ -140,7 +145,7 @@ func (r *release) helmTest(t *testing.T) {
 		}
 		proctest.Eventually(t, "helm test", func() error {
 			check := programs.Command(t, "mutexctl", r.translate(box.Args, root)...)
-			check.Env = []string{}
+			check.Env = r.environment(t, box)
 			got := proctest.Run(t, check)
 			if got.Code == 0 && strings.HasPrefix(got.Stdout, "LOCKS OK") {
 				return nil
@@ -208,7 +213,6 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
-		"mutexdash --prometheus.config.file",               // a password of a Prometheus: extraArgs and extraVolumes
 		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
 		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it
 		"unlocker witness --etcd.insecure-skip-tls-verify", // given as to the other programs

@@ -17,9 +17,9 @@ from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
-from clustermutex.client import BlockingConnection, BlockingFlag
-from clustermutex.gateway import clock, run
 from clustermutex.hold import Hold
+from clustermutex.threads import BlockingConnection, BlockingFlag
+from clustermutex.transport import clock, run
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
 
 SOURCE = str(Path(clustermutex.__file__).resolve().parents[1])
@@ -407,9 +407,9 @@ class Connections(OnEtcd):
                     strangers.append(threading.current_thread().name)
                 super().close()
 
-        with mock.patch("clustermutex.client.BlockingConnection", Watched):
+        with mock.patch("clustermutex.threads.BlockingConnection", Watched):
             with self.lock as lock:
-                eventually("a watch", lambda: lock._hold is not None and lock._hold._watch)
+                eventually("a watch", lambda: lock._hold is not None and lock._hold.watched)
                 waiter = Waiter(self.client.lock(self.name))
                 eventually("the waiter's watch", lambda: waiter.lock._waits_on)
                 waiter.lock.cancel()

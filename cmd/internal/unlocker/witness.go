@@ -1,6 +1,7 @@
 package unlocker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,7 +208,8 @@ func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.namespaces, "kubernetes.namespaces", nil,
 		"`namespace` whose pods are watched; comma-separated or repeated; without it, those of all namespaces")
 	fs.StringVar(&o.kubeconfig, "kubernetes.kubeconfig", "",
-		"kubeconfig `file` for the API server; without it, the service account of the unlocker's own pod")
+		"kubeconfig `file` for the API server; without it, those of KUBECONFIG, or else the service account of the "+
+			"unlocker's own pod")
 }
 
 func (o kubernetesOptions) check() error {
@@ -230,7 +232,7 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, e
 	if !o.kubernetes.pods {
 		return nil, nil
 	}
-	api, err := pod.Connect(o.kubernetes.kubeconfig)
+	api, err := pod.Connect(cmp.Or(o.kubernetes.kubeconfig, os.Getenv("KUBECONFIG")))
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes.pods: %w", err)
 	}

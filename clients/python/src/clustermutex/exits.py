@@ -6,10 +6,13 @@ import atexit
 import os
 import signal
 import threading
+from concurrent.futures import wait
+from functools import partial
 from types import FrameType
 from typing import Optional, Protocol, Set
 
-from .gateway import clock
+from .threads import beside
+from .transport import clock
 
 LIMIT = 2.0  # seconds for all of it
 SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
@@ -56,24 +59,12 @@ def discard(one: Owned) -> None:
 
 
 def give_back() -> None:
-    """Give everything back that this process has, in parallel."""
+    """Give everything back that this process has, in parallel, in threads of their own.
+
+    Whatever this one was doing when the signal came, it may hold a lock.
+    """
     until = clock() + LIMIT
-    threads = [_beside(one, until) for one in list(_owned) if one.pid == os.getpid()]
-    for thread in threads:
-        if thread is not None:
-            thread.join(max(until - clock(), 0))
-
-
-def _beside(one: Owned, until: float) -> Optional[threading.Thread]:
-    """Begin in a thread of its own: whatever this one was doing when the signal came, it may hold a lock."""
-    thread = threading.Thread(target=one.give_back, args=(until,), daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # since Python 3.12 there are no new ones at the exit
-        if clock() < until:
-            one.give_back(until)
-        return None
-    return thread
+    wait([beside(partial(one.give_back, until)) for one in list(_owned) if one.pid == os.getpid()], LIMIT)
 
 
 def _by_signal(number: int, frame: Optional[FrameType]) -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, List, Optional, Sequence
 
-from .attempt import Attempt, Core, acquire
+from .attempt import Attempt, acquire
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
-from .gateway import Flag, Watch, clock
 from .hold import Handle
+from .loops import AsyncFlag
+from .session import Session
 from .settings import Settings
 from .transactions import together, verdicts
+from .transport import Flag, clock
+from .watch import Watch
 
 MOST = 24  # as many as fit into one transaction of etcd's
 
@@ -19,9 +22,9 @@ MOST = 24  # as many as fit into one transaction of etcd's
 class Group:
     """Some locks in the order of their names, in which everybody takes them."""
 
-    def __init__(self, core: Core, locks: Sequence[Handle]) -> None:
+    def __init__(self, session: Session, locks: Sequence[Handle]) -> None:
         self.locks = sorted(locks, key=lambda lock: lock.name.encode())
-        self._core = core
+        self._session = session
         names = [lock.name for lock in self.locks]
         if not 1 <= len(names) <= MOST or len(set(names)) < len(names):
             raise RefusedError(f"{len(names)} locks: it must be 1 to {MOST}, each once")
@@ -34,7 +37,7 @@ class Group:
     async def acquire(self, trace: str, stop: Flag, watching: Callable[[Optional[Watch]], None],
                       give_up: Callable[[], None]) -> None:
         """Take them in one transaction, or one after the other where that needs a wait."""
-        wait = float("inf") if self._wait is None else self._wait or self._core.gateway.timeout
+        wait = float("inf") if self._wait is None else self._wait or self._session.gateway.timeout
         until = clock() + wait
         for lock in self.locks:
             lock.check_idle()
@@ -43,16 +46,16 @@ class Group:
         except (HeldError, UnavailableError):
             if self._wait == 0 or clock() >= until or stop.is_set():
                 raise
-        done = self._core.io.flag()
+        done = AsyncFlag()
         taken: List[Handle] = []
         try:
             for lock, settings in zip(self.locks, self._settings):
                 left = None if self._wait is None else max(until - clock(), 0.001)
                 for other in taken:
                     other.hold.waits_for(settings.name)
-                lock.begin(await acquire(self._core, replace(settings, wait=left), trace, stop, watching))
+                lock.begin(await acquire(self._session, replace(settings, wait=left), trace, stop, watching))
                 taken.append(lock)
-                self._core.io.spawn(partial(lock.hold.keep, done, give_up))
+                self._session.loop.spawn(partial(lock.hold.keep, done, give_up))
             for lock in taken:
                 await lock.hold.alive()
         except BaseException as error:
@@ -66,7 +69,7 @@ class Group:
             done.set()
 
     async def _at_once(self, trace: str, until: float, stop: Flag) -> None:
-        attempts = [Attempt(self._core, settings, trace, until, stop, lambda watch: None)
+        attempts = [Attempt(self._session, settings, trace, until, stop, lambda watch: None)
                     for settings in self._settings]
         for attempt in attempts:
             attempt.debt.begin()
@@ -74,7 +77,7 @@ class Group:
         try:
             body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
             limit = min(until, clock() + min(s.unlock_after for s in self._settings) / 3)
-            answer = await self._core.gateway.send("acquire_all", body, limit, stop)
+            answer = await self._session.gateway.send("acquire_all", body, limit, stop)
             found = verdicts([attempt.txn for attempt in attempts], answer)
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
@@ -88,7 +91,7 @@ class Group:
                 if not attempt.token:
                     attempt.debt.end()
                     if attempt.doubt:
-                        self._core.later(attempt, attempt.give_up)
+                        self._session.later(attempt.give_up)
         for lock, attempt, verdict in zip(self.locks, attempts, found):
             if not attempt.token and verdict.holders and not verdict.holders.room(attempt.settings.need):
                 raise attempt.held(HeldError, verdict.holders, [])

@@ -1,0 +1,133 @@
+"""What runs in an event loop of asyncio: all of a program with asyncio, and the background of one with threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, AsyncIterator, Callable, Coroutine, Optional, Set
+
+from .transport import Connection
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class AsyncFlag:
+    """A :class:`transport.Flag` that tasks wait for."""
+
+    def __init__(self) -> None:
+        self._set = False
+        self._waiter: Optional[asyncio.Event] = None  # made where it is awaited: Python 3.9 binds it to a loop
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    def set(self) -> None:
+        self._set = True
+        if self._waiter is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._waiter.set)
+
+    def is_set(self) -> bool:
+        return self._set
+
+    async def wait(self, timeout: Optional[float] = None) -> bool:
+        if self._waiter is None:
+            self._loop = asyncio.get_running_loop()
+            self._waiter = asyncio.Event()
+        if not self._set:
+            with contextlib.suppress(TimeoutError):
+                await within(self._waiter.wait(), timeout)
+        return self._set
+
+
+class AsyncConnection:
+    """A :class:`transport.Connection` on the streams of asyncio."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._end = _until_the_end(writer.transport)
+
+    async def open(self) -> AsyncConnection:
+        """Have it closed when the loop ends."""
+        await self._end.__anext__()
+        return self
+
+    async def send(self, data: bytes, timeout: float) -> None:
+        self._writer.write(data)
+        await within(self._writer.drain(), timeout)
+
+    async def receive(self, timeout: float) -> bytes:
+        received: bytes = await within(self._reader.read(1 << 16), timeout)
+        return received
+
+    def usable(self) -> bool:
+        return (self._loop is asyncio.get_running_loop() and not self._reader.at_eof()
+                and not self._writer.transport.is_closing())
+
+    def interrupt(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
+            self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        self._writer.transport.abort()
+
+
+async def _until_the_end(transport: asyncio.WriteTransport) -> AsyncIterator[None]:
+    """Close a connection with its loop: that ends the generators that were begun in it."""
+    try:
+        yield
+    finally:
+        transport.abort()
+
+
+class AsyncIO:
+    """The :class:`transport.IO` of asyncio."""
+
+    def __init__(self) -> None:
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def here(self) -> bool:
+        """Report whether a task in its loop asks."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
+
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection:
+        streams = await within(asyncio.open_connection(host, port, ssl=tls), timeout,
+                               lambda streams: streams[1].transport.abort())
+        return await AsyncConnection(*streams).open()
+
+    def spawn(self, work: Work) -> None:
+        """Begin something that nobody waits for."""
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)  # the loop keeps no reference
+        task.add_done_callback(self._tasks.discard)
+
+    def flag(self) -> AsyncFlag:
+        return AsyncFlag()
+
+
+async def within(work: Coroutine[Any, Any, Any], timeout: Optional[float],
+                 discard: Callable[[Any], object] = lambda result: None) -> Any:
+    """Wait for work, but not for longer. Unlike asyncio.wait_for before Python 3.12, it never swallows a cancellation.
+
+    A result that comes when nobody waits for it any more is discarded.
+    """
+    task = asyncio.ensure_future(work)
+    taken = False
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+        taken = task.done()
+        if taken:
+            return task.result()
+        raise TimeoutError("no answer in time")
+    finally:
+        if not taken:
+            task.add_done_callback(lambda t: t.cancelled() or t.exception() or discard(t.result()))
+            task.cancel()
