@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func holding(t *testing.T, c *clientv3.Client, name string) *mutex.Lock {
 func says(t *testing.T, d *dashboard, path string, words ...string) {
 	t.Helper()
 	proctest.Eventually(t, path, func() error {
-		_, body, err := get(d.addr, path)
+		_, body, err := proctest.Get(http.DefaultClient, "http://"+d.addr+path)
 		for _, word := range words {
 			if err == nil && !strings.Contains(body, word) {
 				err = fmt.Errorf("it does not say %q: %s", word, body)
