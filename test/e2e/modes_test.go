@@ -82,16 +82,6 @@ func TestAnUnlockerEndsInOrder(t *testing.T) {
 	}
 }
 
-func TestTheSecondSignalEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	u := startUnlocker(t, []string{"127.0.0.1:1"}, "--web.shutdown-delay=10m")
-	u.Signal(syscall.SIGTERM)
-	proctest.Eventually(t, "the first signal", func() error { return contains(u.Output(), "stopping") })
-	if code := u.Terminate(t); code != 1 {
-		t.Errorf("exit status %d, want 1", code)
-	}
-}
-
 // TestAStatusPageForPeople looks at the page below a path, as behind a proxy.
 func TestAStatusPageForPeople(t *testing.T) {
 	t.Parallel()
