@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -62,7 +61,7 @@ func NewRelay(t testing.TB, endpoint string, call func(ctx context.Context, meth
 			method, _ := grpc.MethodFromServerStream(from)
 			return call(passedOn(from.Context()), method, from)
 		}))
-	server := &http.Server{Protocols: &http.Protocols{}, ErrorLog: log.New(io.Discard, "", 0),
+	server := &http.Server{Protocols: &http.Protocols{},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 				g.ServeHTTP(w, r)
