@@ -292,7 +292,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 				var clients []*mutex.Client
 				for range min(waiters, 10) {
 					etcd := q.connect(t)
-					etcd.KV = &counting{KV: etcd.KV, n: &requests}
+					etcd.KV = &txns{KV: etcd.KV,
+						commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+							requests.Add(1)
+							return txn.send(ctx)
+						}}
 					clients = append(clients, unhurried(t, etcd))
 				}
 				patient := unhurried(t, q.connect(t))

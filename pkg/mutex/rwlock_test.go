@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -52,9 +51,6 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 		last := q.wait(c, mutex.Exclusive())
 		q.unlock(l)
 		reading := []*mutex.Lock{q.turn(readers[0]), q.turn(readers[1])} // both at once
-		if n := history(t, q.etcd, "a", false).kindsHeld(); fmt.Sprint(n) != "[shared shared]" {
-			t.Errorf("held: %v", n)
-		}
 		for _, l := range reading {
 			q.unlock(l)
 		}
@@ -83,9 +79,6 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 			}
 			token = l.Token()
 			q.unlock(l)
-		}
-		if h := history(t, q.etcd, "a", false); h.fromQueue != 15 {
-			t.Errorf("%d came from the queue", h.fromQueue)
 		}
 	})
 }

@@ -265,3 +265,20 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 		t.Error(l.Name())
 	}
 }
+
+// The cost of the permits that are already taken: each acquisition reads all of them.
+func BenchmarkPermitBesideOthers(b *testing.B) {
+	for _, others := range []int{0, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {
+			c := newClient(b, etcdtest.Start(b).Client(b))
+			for range others {
+				take(b, c, "a", mutex.Semaphore(2000))
+			}
+			for b.Loop() {
+				if err := take(b, c, "a", mutex.Semaphore(2000)).Unlock(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
