@@ -145,13 +145,6 @@ func (q *line) turn(w *waiter) *mutex.Lock {
 	return nil
 }
 
-func (q *line) unlock(l *mutex.Lock) {
-	q.Helper()
-	if err := l.Unlock(); err != nil {
-		q.Error(err)
-	}
-}
-
 func (q *line) delete(key string) {
 	q.Helper()
 	if _, err := q.etcd.Delete(context.Background(), key, clientv3.WithPrefix()); err != nil {

@@ -22,15 +22,15 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 			held.Holder.UUID != one.UUID() {
 			t.Fatalf("the writer got %v", err)
 		}
-		q.unlock(one)
-		q.unlock(two)
+		unlock(t, one)
+		unlock(t, two)
 		writer := take(t, c, "a", mutex.Exclusive())
 		for _, o := range []mutex.Option{mutex.Shared(), mutex.Exclusive(), mutex.Semaphore(5)} {
 			if _, err := c.TryLock(context.Background(), "a", o); err == nil {
 				t.Error("taken beside a writer")
 			}
 		}
-		q.unlock(writer)
+		unlock(t, writer)
 	})
 }
 
@@ -46,15 +46,15 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 			!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
 			t.Errorf("a reader that does not wait got %v", err)
 		}
-		q.unlock(first)
+		unlock(t, first)
 		l := q.turn(writer)
 		last := q.wait(c, mutex.Exclusive())
-		q.unlock(l)
+		unlock(t, l)
 		reading := []*mutex.Lock{q.turn(readers[0]), q.turn(readers[1])} // both at once
 		for _, l := range reading {
-			q.unlock(l)
+			unlock(t, l)
 		}
-		q.unlock(q.turn(last))
+		unlock(t, q.turn(last))
 	})
 }
 
@@ -70,7 +70,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 		for i := range 15 {
 			waiters = append(waiters, q.wait(clients[i%3], kinds[i%5]...))
 		}
-		q.unlock(first)
+		unlock(t, first)
 		token := first.Token()
 		for i, w := range waiters {
 			l := q.turn(w)
@@ -78,7 +78,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 				t.Errorf("turn %d: token %d after %d", i, l.Token(), token)
 			}
 			token = l.Token()
-			q.unlock(l)
+			unlock(t, l)
 		}
 	})
 }

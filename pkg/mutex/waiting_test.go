@@ -71,9 +71,7 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 					sizes[n] = all.bytes.Load()
 					cancel()
 					<-ended
-					if err := first.Unlock(); err != nil {
-						t.Error(err)
-					}
+					unlock(t, first)
 				})
 			}
 			if sizes[400] > sizes[20]+20 || sizes[20] > 1000 { // revisions are longer numbers with time
@@ -183,7 +181,7 @@ func TestReportersReadTheQueueTogether(t *testing.T) {
 				}
 				cancel()
 				all.Wait()
-				q.unlock(first)
+				unlock(t, first)
 			})
 		})
 	}
