@@ -74,9 +74,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
 			t.Errorf("told %s", got)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if l.Request() == nil || !isAsked(l.Asked()) {
 			t.Error("the end of the hold takes the request back")
 		}
@@ -201,9 +199,7 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 					}
 				}
 				inner.Unlock()
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -236,9 +232,7 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		if err := both.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, both)
 	})
 }
 

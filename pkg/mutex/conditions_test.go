@@ -37,9 +37,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
 		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
@@ -185,9 +183,7 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
 		t.Errorf("token %d, written at %d", l.Token(), revision)
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {

@@ -97,9 +97,7 @@ func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
 		granted := read(t, f.operator, "a")
 		for i := range 7 {
 			time.Sleep(4 * time.Minute)
-			if err := l.Alive(t.Context(), "step"); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l, "step")
 			now := read(t, f.operator, "a")
 			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) {
 				t.Errorf("step %d takes back: alert %v, auto-unlock %v", i, now.AlertAt.Sub(start),
@@ -129,9 +127,7 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 				time.Sleep(70 * time.Second)
 				for range 3 {
 					time.Sleep(time.Minute)
-					if err := l.Alive(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					alive(t, l)
 					if now := read(t, f.operator, "a").AlertAt; now.Before(granted) {
 						t.Errorf("the alert is %v earlier than was granted", granted.Sub(now))
 					}
@@ -163,9 +159,7 @@ func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
 		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
 			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
@@ -184,18 +178,14 @@ func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 				death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
 				time.Sleep(5 * time.Minute)
 				if opts == nil {
-					if err := l.Alive(t.Context(), "at work"); err != nil {
-						t.Fatal(err)
-					}
+					alive(t, l, "at work")
 				}
 				now := read(t, f.operator, "a")
 				now.Heed(&death, nil)
 				if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
 					t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
 				}
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}

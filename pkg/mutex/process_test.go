@@ -100,9 +100,7 @@ func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	tool := adopt(t, locks, parent.UUID(), mutex.ForHolder())
-	if err := tool.Alive(t.Context(), "half"); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, tool, "half")
 	tool.Detach()
 	if process(t, etcd).Detached {
 		t.Error("the record says that the hold is detached")

@@ -68,9 +68,7 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 		for range 5 {
 			sleep(5 * time.Minute)
 			time.Sleep(3 * time.Minute)
-			if err := l.Alive(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l)
 		}
 		last := time.Now()
 		<-l.Lost()
@@ -91,9 +89,7 @@ func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
 		if l.Context().Err() != nil {
 			t.Errorf("it ended: %v", context.Cause(l.Context()))
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
@@ -108,9 +104,7 @@ func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 		synctest.Wait()
 		f.deaf.Store(true)
 		time.Sleep(time.Minute)
-		if err := l.Alive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		<-l.Context().Done()
 		if d, want := time.Since(start), 10*time.Minute+time.Second; d != want {
 			t.Errorf("its context ended after %v, want %v", d, want)

@@ -74,9 +74,7 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 			mutex.SafetyMargin(time.Minute))
 		for range 3 {
 			time.Sleep(8 * time.Minute)
-			if err := l.Alive(context.Background(), "copied", "3 of 5"); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l, "copied", "3 of 5")
 			doc := read(t, f.operator, "a")
 			if d := time.Until(doc.AlertAt); d != time.Minute {
 				t.Errorf("people are alerted in %v", d)
@@ -106,9 +104,7 @@ func TestAliveWhoseAnswerIsLostCountsFromItsFirstSending(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		f.loseAnswers.Store(1)
 		start := time.Now()
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if time.Since(start) < 2*time.Second {
 			t.Error("no answer was lost")
 		}
@@ -149,9 +145,7 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
 		wrong.Store(int64(-time.Hour))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != 10*time.Minute {
 			t.Errorf("auto-unlock in %v", d)
 		}
@@ -166,9 +160,7 @@ func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
 			t.Errorf("the context ends in %v", d)
 		}
@@ -205,9 +197,7 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 		if d := read(t, f.operator, "a").AlertAt.Sub(start); d != 10*time.Minute {
 			t.Errorf("people are alerted after %v", d)
 		}
-		if err := l.Alive(context.Background(), "half done"); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l, "half done")
 		time.Sleep(5 * time.Minute)
 		if doc = read(t, f.operator, "a"); doc.AlertAt.Before(time.Now()) || doc.Alive.Progress != "half done" {
 			t.Errorf("after an alive: alert at %v, %+v", doc.AlertAt, doc.Alive)
@@ -307,14 +297,7 @@ func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
 func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a", mutex.AutoUnlockAfter(time.Minute))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
+		got := waits(t, locks, mutex.AutoUnlockAfter(time.Minute))
 		time.Sleep(time.Hour)
 		f.away.Store(false)
 		l := <-got
@@ -349,9 +332,7 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.loseAnswers.Store(1)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
