@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence, Type, Union
 
-from . import process, record
+from . import identity, record
 from .attempt import Attempt, acquire, holder
 from .errors import LostError, MutexError, RefusedError
 from .hold import Handle, Hold, Request
@@ -95,7 +95,7 @@ class Lock(Handle):
         self.check_idle()
         self._taking = True
         try:
-            attempt = await acquire(self._session, self.settings, process.backtrace(), AsyncFlag(),
+            attempt = await acquire(self._session, self.settings, identity.backtrace(), AsyncFlag(),
                                     lambda watch: None)
         finally:
             self._taking = False
@@ -109,7 +109,7 @@ class Lock(Handle):
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
         flag = AsyncFlag()
-        if not await take_period(self._session, self, process.backtrace(), flag, every, offset):
+        if not await take_period(self._session, self, identity.backtrace(), flag, every, offset):
             return False
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self)
@@ -180,7 +180,7 @@ class Locks:
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
         stop = AsyncFlag()
-        await self._group.acquire(process.backtrace(), stop, lambda watch: None, stop.set)
+        await self._group.acquire(identity.backtrace(), stop, lambda watch: None, stop.set)
         return self
 
     async def alive(self, progress: str = "") -> None:

@@ -10,7 +10,7 @@ import uuid
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from . import exits, process, record
+from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .endpoint import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
@@ -401,8 +401,8 @@ class Attempt:
         at = self.base[1]
         members: Dict[str, Any] = {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **(more or {}),
-                                   **s.attributes}
+                                   "backtrace": self._trace, "client": CLIENT, **identity.of(os.getpid()),
+                                   **(more or {}), **s.attributes}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))

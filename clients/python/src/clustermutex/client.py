@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from . import exits, process, record
+from . import exits, identity, record
 from .attempt import Attempt, acquire, holder
 from .errors import LostError, MutexError, RefusedError
 from .hold import Handle, Hold, Request
@@ -110,7 +110,7 @@ class Lock(Handle, ContextDecorator):
                                "give each thread its own")
         try:
             self.check_idle()
-            self.begin(run(acquire(self._session, self.settings, process.backtrace(), self._stop, self._waits)))
+            self.begin(run(acquire(self._session, self.settings, identity.backtrace(), self._stop, self._waits)))
         except (KeyboardInterrupt, SystemExit):
             self._session.linger(LINGER)
             raise
@@ -129,7 +129,7 @@ class Lock(Handle, ContextDecorator):
         Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
         HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
         """
-        if not run(take_period(self._session, self, process.backtrace(), self._stop, every, offset)):
+        if not run(take_period(self._session, self, identity.backtrace(), self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
@@ -193,7 +193,7 @@ class Locks:
     def acquire(self) -> Locks:
         """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
         try:
-            run(self._group.acquire(process.backtrace(), self._stop, self._waits, self.cancel))
+            run(self._group.acquire(identity.backtrace(), self._stop, self._waits, self.cancel))
         finally:
             self._stop = BlockingFlag()
         return self
