@@ -411,7 +411,7 @@ class Connections(OnEtcd):
             with self.lock as lock:
                 eventually("a watch", lambda: lock._hold is not None and lock._hold.watched)
                 waiter = Waiter(self.client.lock(self.name))
-                eventually("the waiter's watch", lambda: waiter.lock._waits_on)
+                eventually("the waiter's watch", lambda: waiter.lock._stop.cuts)
                 waiter.lock.cancel()
                 self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
         self.assertEqual(strangers, [])

@@ -95,8 +95,7 @@ class Lock(Handle):
         self.check_idle()
         self._taking = True
         try:
-            attempt = await acquire(self._session, self.settings, identity.backtrace(), AsyncFlag(),
-                                    lambda watch: None)
+            attempt = await acquire(self._session, self.settings, identity.backtrace(), AsyncFlag())
         finally:
             self._taking = False
         self.begin(attempt)
@@ -179,8 +178,7 @@ class Locks:
 
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
-        stop = AsyncFlag()
-        await self._group.acquire(identity.backtrace(), stop, lambda watch: None, stop.set)
+        await self._group.acquire(identity.backtrace(), AsyncFlag())
         return self
 
     async def alive(self, progress: str = "") -> None:

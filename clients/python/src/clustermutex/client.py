@@ -21,7 +21,6 @@ from .settings import PLAIN, Settings, leads, settle
 from .threads import BlockingFlag, background, beside
 from .together import Group
 from .transport import run
-from .watch import Watch
 
 LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
 
@@ -101,7 +100,6 @@ class Lock(Handle, ContextDecorator):
         self._on_asked = on_asked
         self._stop = BlockingFlag()
         self._taking = threading.Lock()
-        self._waits_on: Optional[Watch] = None
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
@@ -110,7 +108,7 @@ class Lock(Handle, ContextDecorator):
                                "give each thread its own")
         try:
             self.check_idle()
-            self.begin(run(acquire(self._session, self.settings, identity.backtrace(), self._stop, self._waits)))
+            self.begin(run(acquire(self._session, self.settings, identity.backtrace(), self._stop)))
         except (KeyboardInterrupt, SystemExit):
             self._session.linger(LINGER)
             raise
@@ -156,9 +154,6 @@ class Lock(Handle, ContextDecorator):
     def cancel(self) -> None:
         """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Lock:
         return self.acquire()
@@ -176,9 +171,6 @@ class Lock(Handle, ContextDecorator):
     def _recreate_cm(self) -> Lock:
         return Lock(self._session, self.settings, self._on_lost, self._on_asked)
 
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
-
 
 class Locks:
     """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
@@ -186,14 +178,13 @@ class Locks:
     def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
         self._session = session
         self._group = Group(session, locks)
-        self._waits_on: Optional[Watch] = None
         self._stop = BlockingFlag()
         self.locks = list(locks)
 
     def acquire(self) -> Locks:
         """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
         try:
-            run(self._group.acquire(identity.backtrace(), self._stop, self._waits, self.cancel))
+            run(self._group.acquire(identity.backtrace(), self._stop))
         finally:
             self._stop = BlockingFlag()
         return self
@@ -212,9 +203,6 @@ class Locks:
     def cancel(self) -> None:
         """Give up the wait in another thread."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Locks:
         return self.acquire()
@@ -224,9 +212,6 @@ class Locks:
         with ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.__exit__, kind, error, trace)
-
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
 
 
 def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:

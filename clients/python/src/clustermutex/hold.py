@@ -283,8 +283,8 @@ class Hold:
         """Have the next extension say what keeps the holder from working."""
         self._progress = f'waits for lock "{record.visible(name)}"'
 
-    async def keep(self, done: Flag, give_up: Callable[[], None]) -> None:
-        """Extend while the caller waits for other locks, and give that up should this one be lost."""
+    async def keep(self, done: Flag, stop: Flag) -> None:
+        """Extend while the caller waits for other locks, and stop that should this one be lost."""
         pause = (self.settings.unlock_after - self._margin) / 3
         while not await self.over.wait(min(pause, TICK)) and not done.is_set():
             if clock() + self.settings.unlock_after - self._margin - self._deadline > pause:
@@ -293,7 +293,7 @@ class Hold:
                 except MutexError:
                     pass
         if self.lost is not None and not done.is_set():
-            give_up()
+            stop.set()
 
     async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:

@@ -16,6 +16,7 @@ class AsyncFlag:
     """A :class:`transport.Flag` that tasks wait for."""
 
     def __init__(self) -> None:
+        self.cuts: Optional[Callable[[], None]] = None
         self._set = False
         self._waiter: Optional[asyncio.Event] = None  # made where it is awaited: Python 3.9 binds it to a loop
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -25,6 +26,9 @@ class AsyncFlag:
         if self._waiter is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._waiter.set)
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
     def is_set(self) -> bool:
         return self._set

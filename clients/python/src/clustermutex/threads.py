@@ -27,10 +27,14 @@ class BlockingFlag:
     """A :class:`transport.Flag` on a threading.Event."""
 
     def __init__(self) -> None:
+        self.cuts: Optional[Callable[[], None]] = None
         self._event = threading.Event()
 
     def set(self) -> None:
         self._event.set()
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
     def is_set(self) -> bool:
         return self._event.is_set()
