@@ -223,7 +223,7 @@ class Waiting(OnEtcd):
         with self.lock:
             waiter = Waiter(self.client.lock(self.name))
             eventually("a ticket", lambda: self.etcd.tickets(self.name))
-            with self.assertRaisesRegex(RefusedError, "another thread is taking lock .*: give each thread its own"):
+            with self.assertRaisesRegex(RefusedError, "is being taken with this object by another: give each its own"):
                 waiter.lock.acquire()
         self.assertTrue(waiter.held.wait(LIMIT))
         self.assertIsNone(waiter.end())

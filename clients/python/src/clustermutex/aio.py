@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence, Type, Union
 
 from . import identity, record
-from .attempt import Attempt, acquire, holder
-from .errors import LostError, MutexError, RefusedError
+from .attempt import Attempt, holder
+from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
 from .loops import AsyncFlag, AsyncIO
 from .periods import take_period
@@ -83,22 +83,12 @@ class Lock(Handle):
         self._cancel_on_loss = cancel_on_loss
         self._on_lost = on_lost or (lambda error: None)
         self._on_asked = on_asked or (lambda request: None)
-        self._taking = False
         self._body: Optional[asyncio.Task[Any]] = None
         self._cancelled = False
 
     async def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if self._taking:
-            raise RefusedError(f'another task is taking lock "{record.visible(self.name)}" with this object: give each '
-                               "task its own")
-        self.check_idle()
-        self._taking = True
-        try:
-            attempt = await acquire(self._session, self.settings, identity.backtrace(), AsyncFlag())
-        finally:
-            self._taking = False
-        self.begin(attempt)
+        await self.take(AsyncFlag())
         return self
 
     def begin(self, attempt: Attempt) -> None:

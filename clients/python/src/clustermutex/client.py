@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from . import exits, identity, record
-from .attempt import Attempt, acquire, holder
-from .errors import LostError, MutexError, RefusedError
+from . import exits, identity
+from .attempt import Attempt, holder
+from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
+from .loops import background
 from .periods import take_period
 from .record import Attribute, Record
 from .session import Opened, Session, log
 from .settings import PLAIN, Settings, leads, settle
-from .threads import BlockingFlag, background, beside
+from .threads import BlockingFlag, beside
 from .together import Group
 from .transport import run
 
@@ -99,22 +99,16 @@ class Lock(Handle, ContextDecorator):
         self._on_lost = on_lost
         self._on_asked = on_asked
         self._stop = BlockingFlag()
-        self._taking = threading.Lock()
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if not self._taking.acquire(blocking=False):
-            raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
-                               "give each thread its own")
         try:
-            self.check_idle()
-            self.begin(run(acquire(self._session, self.settings, identity.backtrace(), self._stop)))
+            run(self.take(self._stop))
         except (KeyboardInterrupt, SystemExit):
             self._session.linger(LINGER)
             raise
         finally:
             self._stop = BlockingFlag()
-            self._taking.release()
         return self
 
     def begin(self, attempt: Attempt) -> None:

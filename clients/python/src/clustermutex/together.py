@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import List, Sequence
 
 from .attempt import Attempt, Call, acquire, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
 from .hold import Handle
-from .loops import AsyncFlag
 from .session import Session
 from .settings import Settings
 from .transactions import together, verdicts
@@ -25,25 +23,26 @@ class Group:
         self.locks = sorted(locks, key=lambda lock: lock.name.encode())
         self._session = session
         names = [lock.name for lock in self.locks]
-        if not 1 <= len(names) <= MOST or len(set(names)) < len(names):
-            raise RefusedError(f"{len(names)} locks: it must be 1 to {MOST}, each once")
-        if any(lock.settings.need.kind for lock in self.locks):
-            raise RefusedError("plain locks only are taken together")
+        if not names or len(set(names)) < len(names):
+            raise RefusedError("no lock is given, or one of them twice")
         waits = [lock.settings.wait for lock in self.locks if lock.settings.wait is not None]
         self._wait = min(waits) if waits else None
+        self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in self.locks)
+        if self._wait == 0 and not self._fits:
+            raise RefusedError(f"without a wait they are taken in one transaction, which {MOST} plain locks fit into")
         self._settings = [_with_others(lock.settings, names) for lock in self.locks]
 
     async def acquire(self, trace: str, stop: Flag) -> None:
-        """Take them in one transaction, or one after the other where that needs a wait."""
+        """Take them in one transaction, or one after the other where that needs a wait or does not fit."""
         until = clock() + self._session.patience(self._wait)
         for lock in self.locks:
             lock.check_idle()
         try:
-            return await self._at_once(Call(trace, stop, until))
+            if self._fits:
+                return await self._at_once(Call(trace, stop, until))
         except (HeldError, UnavailableError):
             if self._wait == 0 or clock() >= until or stop.is_set():
                 raise
-        done = AsyncFlag()
         taken: List[Handle] = []
         try:
             for lock, settings in zip(self.locks, self._settings):
@@ -51,8 +50,8 @@ class Group:
                 for other in taken:
                     other.hold.waits_for(settings.name)
                 lock.begin(await acquire(self._session, replace(settings, wait=left), trace, stop))
+                lock.hold.stops = stop
                 taken.append(lock)
-                self._session.loop.spawn(partial(lock.hold.keep, done, stop))
             for lock in taken:
                 await lock.hold.alive()
         except BaseException as error:
@@ -63,7 +62,8 @@ class Group:
                 raise lost from None
             raise
         finally:
-            done.set()
+            for lock in taken:
+                lock.hold.stops = None
 
     async def _at_once(self, call: Call) -> None:
         attempts = [Attempt(self._session, settings, call) for settings in self._settings]
