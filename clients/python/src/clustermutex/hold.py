@@ -11,11 +11,12 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, List, Optional
 
 from . import record
-from .attempt import Attempt
+from .attempt import Attempt, acquire
 from .errors import LostError, MutexError, RefusedError, UnavailableError
+from .identity import backtrace
 from .loops import AsyncFlag
 from .record import Key
 from .session import PATIENCE, Session, log
@@ -51,6 +52,7 @@ class Hold:
         self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
         self.over = AsyncFlag()
+        self.stops: Optional[Flag] = None  # what its owner waits for meanwhile, which a loss ends
         self.asked: Optional[Request] = None
         self._pid = os.getpid()
         self._on_lost = on_lost
@@ -63,6 +65,7 @@ class Hold:
         self._asked_at = 0  # the revision of the request
         self._since = attempt.base
         self._margin = self.settings.margin_of(self.settings.unlock_after)
+        self._interval = (self.settings.unlock_after - self._margin) / 3  # of a heartbeat
         self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
         self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
         self._alert_target = attempt.base[1] + self.settings.alert_after
@@ -75,10 +78,10 @@ class Hold:
         self.attempt.session.loop.spawn(self._live)
 
     async def _live(self) -> None:
-        works = [self._guard, self._observe]
-        works += [self._beat] if self.settings.heartbeat is not None else []
-        works += [self._lead] if self.settings.leads else []
-        tasks = [asyncio.ensure_future(work()) for work in works if not self.over.is_set()]
+        if self.over.is_set():
+            return
+        signs = (self.settings.unlock_after / 3, self._lead) if self.settings.leads else (self._interval, self._beat)
+        tasks = [asyncio.ensure_future(work) for work in (self._guard(), self._observe(), self._every(*signs))]
         try:
             await self.over.wait()
         finally:
@@ -112,6 +115,8 @@ class Hold:
                 return
             self._error = error
         self.over.set()
+        if self.stops is not None:
+            self.stops.set()
         self.attempt.debt.end()
         if self.attempt.doubt and error.reason != "deadline":  # else the release will see to it
             self.attempt.session.later(self.attempt.cancel)
@@ -240,60 +245,37 @@ class Hold:
         self._alert_target = self._now() + alert
         await self._extend(unlock)
 
-    async def _beat(self) -> None:
-        """Extend in the background while the process lives, for as long as the heartbeat may."""
-        longest = self.settings.heartbeat or 0.0
-        interval = (self.settings.unlock_after - self._margin) / 3
-        pause = interval
+    async def _every(self, seconds: float, extend: Callable[[], Awaitable[None]]) -> None:
+        """Extend again and again, sooner where that failed."""
+        pause = seconds
         while True:
             await asyncio.sleep(pause)
-            left = self._since[0] + longest - clock()
-            if left <= self._margin:
-                return
-            pause = interval
+            pause = seconds
             try:
-                await self._extend(min(self.settings.unlock_after, left), interval, beat=True)
-            except UnavailableError:
-                pause = min(interval, TICK)
-            except MutexError as error:
-                if not self.over.is_set():
-                    log.warning("the heartbeat ends: %s", error)
-                return
-            except Exception:  # whatever it is, the next one may succeed
-                log.exception("a heartbeat failed")
-                pause = min(interval, TICK)
+                await extend()
+            except Exception as error:  # whatever it is, the next one may succeed
+                pause = min(seconds, TICK)
+                if not self.over.is_set() and not isinstance(error, UnavailableError):
+                    log.warning("no sign of life: %s", error)
+
+    async def _beat(self) -> None:
+        """Extend for as long as the heartbeat may, and while the caller waits for other locks."""
+        s = self.settings
+        left = s.unlock_after if self.stops is not None else self._since[0] + (s.heartbeat or 0) - clock()
+        if left > self._margin:
+            await self._extend(min(s.unlock_after, left), self._interval, beat=True)
 
     async def _lead(self) -> None:
-        """Report that the leader lives, and can work, until it does not lead any more."""
-        every = self.settings.unlock_after / 3
-        pause = every
-        while True:
-            await asyncio.sleep(pause)
-            pause = every
-            try:
-                fit = self.settings.check is None or self.settings.check()
-                if fit is True or inspect.isawaitable(fit) and await fit:
-                    await self.alive(self._progress)
-            except Exception as error:  # the next sign of life may succeed
-                pause = min(every, TICK)
-                if not self.over.is_set():
-                    log.warning("the leader gave no sign of life: %s", error)
+        """Report that the leader lives, if it can work."""
+        fit = self.settings.check is None or self.settings.check()
+        if fit is True or inspect.isawaitable(fit) and await fit:
+            await self.alive(self._progress)
 
     def waits_for(self, name: str) -> None:
         """Have the next extension say what keeps the holder from working."""
+        if self.lost is not None:
+            raise self.lost
         self._progress = f'waits for lock "{record.visible(name)}"'
-
-    async def keep(self, done: Flag, give_up: Callable[[], None]) -> None:
-        """Extend while the caller waits for other locks, and give that up should this one be lost."""
-        pause = (self.settings.unlock_after - self._margin) / 3
-        while not await self.over.wait(min(pause, TICK)) and not done.is_set():
-            if clock() + self.settings.unlock_after - self._margin - self._deadline > pause:
-                try:
-                    await self._extend(self.settings.unlock_after, pause, beat=True)
-                except MutexError:
-                    pass
-        if self.lost is not None and not done.is_set():
-            give_up()
 
     async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
@@ -407,6 +389,18 @@ class Handle:
         self._session = session
         self.settings = settings
         self._hold: Optional[Hold] = None
+        self._taking = threading.Lock()
+
+    async def take(self, stop: Flag) -> None:
+        """Take the lock, one caller at a time."""
+        if not self._taking.acquire(blocking=False):
+            raise RefusedError(f'lock "{record.visible(self.name)}" is being taken with this object by another: '
+                               "give each its own")
+        try:
+            self.check_idle()
+            self.begin(await acquire(self._session, self.settings, backtrace(), stop))
+        finally:
+            self._taking.release()
 
     def begin(self, attempt: Attempt) -> None:
         """Hold the lock that this attempt took."""
