@@ -108,20 +108,6 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.deaf.Store(true)
-		time.Sleep(time.Second)
-		ask(t, f, "a", "ann", "now")
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
-		if err := l.Alive(t.Context(), "soon"); err != nil || !isAsked(l.Asked()) {
-			t.Errorf("alive: %v, asked: %v", err, l.Request())
-		}
-		l.Unlock()
-	})
-}
-
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 	for name, change := range map[string]func(*metadata.Request){
 		"another uuid":  func(r *metadata.Request) { r.UUID = "0f8fad5b-d9cb-469f-a165-70867728950e" },

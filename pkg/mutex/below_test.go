@@ -148,17 +148,3 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 	// When a lock that was waited for is lost, its ticket's lease is revoked in the background.
 	etcdtest.Eventually(t, "an empty prefix", func() bool { return withoutTombstones(t, etcd) == 0 })
 }
-
-func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	both := heldTogether(t, etcd, locks)
-	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {
-		t.Error(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 ||
-		!errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
-		t.Errorf("%d keys are left, the context ended with %v", n, context.Cause(both.Context()))
-	}
-}

@@ -135,18 +135,6 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 	})
 }
 
-func TestALostHoldCannotBeAdopted(t *testing.T) {
-	t.Parallel()
-	etcd, parent, locks := family(t)
-	uuid := parent.UUID()
-	parent.Unlock()
-	var lost *mutex.LostError
-	_, err := locks.Adopt(t.Context(), "a", uuid)
-	if !errors.As(err, &lost) || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("%v, and %d keys", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
-}
-
 func keysBelow(t testing.TB, etcd *clientv3.Client, prefix string) []string {
 	t.Helper()
 	r, err := etcd.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())

@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -31,30 +30,6 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 			}
 		}
 		unlock(t, writer)
-	})
-}
-
-func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a", mutex.Shared())
-		writer := q.wait(c, mutex.Exclusive())
-		readers := []*waiter{q.wait(c, mutex.Shared()), q.wait(c, mutex.Shared())}
-		_, err := c.TryLock(context.Background(), "a", mutex.Shared())
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || held.Position != 4 ||
-			!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
-			t.Errorf("a reader that does not wait got %v", err)
-		}
-		unlock(t, first)
-		l := q.turn(writer)
-		last := q.wait(c, mutex.Exclusive())
-		unlock(t, l)
-		reading := []*mutex.Lock{q.turn(readers[0]), q.turn(readers[1])} // both at once
-		for _, l := range reading {
-			unlock(t, l)
-		}
-		unlock(t, q.turn(last))
 	})
 }
 

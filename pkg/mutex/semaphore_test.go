@@ -65,21 +65,6 @@ func TestPermitIsALockForEverybodyElse(t *testing.T) {
 	})
 }
 
-func TestWeightsAreTakenAllOrNone(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
-			t.Fatal("four of three permits are out")
-		}
-		one := take(t, c, "a", mutex.Semaphore(3))
-		unlock(t, two)
-		two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		unlock(t, one)
-		unlock(t, two)
-	})
-}
-
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		older := q.client()
@@ -105,27 +90,6 @@ func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 		for _, l := range append(permits[3:], l) {
 			unlock(t, l)
 		}
-	})
-}
-
-func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		permit := take(t, c, "a", mutex.Semaphore(3))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
-			t.Fatal("taken beside a permit")
-		}
-		w := q.wait(c, mutex.Exclusive())
-		unlock(t, permit)
-		all := q.turn(w)
-		if all.Name() != "a" {
-			t.Errorf("it is called %s", all.Name())
-		}
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-			t.Fatal("a permit beside it")
-		}
-		unlock(t, all)
-		unlock(t, take(t, c, "a", mutex.Semaphore(3)))
 	})
 }
 

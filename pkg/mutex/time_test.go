@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -150,18 +149,6 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 			t.Errorf("auto-unlock in %v", d)
 		}
 		if d := time.Until(l.Deadline()); d != 9*time.Minute {
-			t.Errorf("the context ends in %v", d)
-		}
-		l.Unlock()
-	})
-}
-
-func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
-		alive(t, l)
-		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
 			t.Errorf("the context ends in %v", d)
 		}
 		l.Unlock()
@@ -325,14 +312,6 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
 		}
-	})
-}
-
-func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.loseAnswers.Store(1)
-		unlock(t, l)
 	})
 }
 
