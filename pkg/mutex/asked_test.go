@@ -1,7 +1,6 @@
 package mutex_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -220,20 +219,6 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 		late.Unlock()
 		unlock(t, both)
 	})
-}
-
-func TestNoHoldIsNeverAsked(t *testing.T) {
-	for name, l := range map[string]*mutex.Lock{
-		"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {},
-	} {
-		if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
-			t.Errorf("%s is asked", name)
-		}
-	}
-	var none *mutex.Locks
-	if none.Asked() != nil || none.Request() != nil {
-		t.Error("no locks are asked")
-	}
 }
 
 func TestRequestOfAHostileWriterIsHarmlessInTheError(t *testing.T) {

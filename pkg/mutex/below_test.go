@@ -71,6 +71,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 			}
 			<-l.Lost()
 			l.Detach()
+			if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
+				t.Error("it is asked or extended")
+			}
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {
 				t.Errorf("it says %q %q %d %v", l.Name(), l.UUID(), l.Token(), l.Deadline())
 			}
@@ -84,6 +87,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 		})
 	}
 	var locks *mutex.Locks
+	if locks.Asked() != nil || locks.Request() != nil {
+		t.Error("no locks are asked")
+	}
 	if err := errors.Join(locks.Alive(context.Background()), locks.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Error(err)
 	}

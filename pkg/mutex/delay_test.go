@@ -189,17 +189,6 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestLockDelaysThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, etcdtest.Shared(t).Client(t))
-	for _, d := range []time.Duration{-1, -time.Second, time.Hour + 1} {
-		if _, err := c.TryLock(context.Background(), "a", mutex.LockDelay(d)); err == nil ||
-			!strings.Contains(err.Error(), "the lock delay is") {
-			t.Errorf("%v: %v", d, err)
-		}
-	}
-}
-
 func TestALockThatWantsNoDelay(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)

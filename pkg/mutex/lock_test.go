@@ -180,35 +180,22 @@ func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
 	}
 }
 
-func TestClosedClientTakesNoLocks(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a")
-	waiter := make(chan error)
-	go func() {
-		_, err := locks.Lock(context.Background(), "a")
-		waiter <- err
-	}()
-	<-watches
-	if err := locks.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-waiter; !errors.Is(err, mutex.ErrClosed) {
-		t.Errorf("the waiter got %v", err)
-	}
-	if _, err := locks.Lock(context.Background(), "b"); !errors.Is(err, mutex.ErrClosed) {
-		t.Errorf("lock after close: %v", err)
-	}
-	<-l.Context().Done()
-	if cause := context.Cause(l.Context()); cause != mutex.ErrClosed {
-		t.Errorf("the hold's context ended with %v", cause)
-	}
-	if read(t, etcd, "a").UUID != l.UUID() {
-		t.Error("close gave back a lock that nobody unlocked")
-	}
-	if err := l.Unlock(); err != nil {
-		t.Errorf("unlock after close: %v", err)
-	}
+func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := locks.Lock(t.Context(), "b"); !errors.Is(err, mutex.ErrClosed) {
+			t.Errorf("lock after close: %v", err)
+		}
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); cause != mutex.ErrClosed {
+			t.Errorf("the hold's context ended with %v", cause)
+		}
+		if read(t, f.operator, "a").UUID != l.UUID() {
+			t.Error("close gave back a lock that nobody unlocked")
+		}
+		unlock(t, l)
+	})
 }
