@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -104,27 +102,6 @@ func TestLockEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestUnlockTwice(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a")
-	for range 2 {
-		unlock(t, l)
-	}
-	if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
-		t.Errorf("the context ended with %v", cause)
-	}
-	if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("alive after unlock: %v", err)
-	}
-	select {
-	case <-l.Lost():
-		t.Error("an unlocked lock is not a lost one")
-	default:
-	}
-}
-
 func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
@@ -152,32 +129,6 @@ func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
 		wantEmpty(t, etcd)
 	}()
 	locks.Do(context.Background(), "a", func(context.Context) error { panic("out of cheese") })
-}
-
-func TestGuardRefusesAWriteAfterTheHold(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	l := take(t, locks, "a")
-	write := func() bool {
-		r, err := etcd.Txn(context.Background()).If(l.Guard()).Then(clientv3.OpPut("/data", "x")).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Succeeded
-	}
-	if !write() {
-		t.Error("the holder's write was refused")
-	}
-	l.Unlock()
-	if write() {
-		t.Error("a write after the end of the hold was accepted")
-	}
-	again := take(t, locks, "a")
-	defer again.Unlock()
-	if write() {
-		t.Error("a write under the guard of an older hold was accepted")
-	}
 }
 
 func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {

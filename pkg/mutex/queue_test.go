@@ -103,31 +103,6 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	})
 }
 
-func TestOneWhoBargesIsWaitedFor(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		// Release and barge in one transaction: no waiter can come between.
-		uuid := "00000000-0000-4000-8000-000000000009"
-		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
-		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)),
-			clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
-		if err != nil || !r.Succeeded {
-			t.Fatal("barge", err)
-		}
-		if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("unlock of a hold that was overwritten: %v", err)
-		}
-		q.noTurn(one)
-		q.delete(layout(t).Record("a"))
-		unlock(t, q.turn(one))
-		unlock(t, q.turn(two))
-	})
-}
-
 func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()

@@ -1,37 +1,10 @@
 package mutex_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-func TestReadersShareAndAWriterIsAlone(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		one := take(t, c, "a", mutex.Shared(), mutex.Purpose("read one"))
-		two := take(t, q.client(), "a", mutex.Shared())
-		if one.Name() != "a#1" || two.Name() != "a#2" {
-			t.Errorf("the readers are %s and %s", one.Name(), two.Name())
-		}
-		_, err := c.TryLock(context.Background(), "a", mutex.Exclusive())
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 ||
-			held.Holder.UUID != one.UUID() {
-			t.Fatalf("the writer got %v", err)
-		}
-		unlock(t, one)
-		unlock(t, two)
-		writer := take(t, c, "a", mutex.Exclusive())
-		for _, o := range []mutex.Option{mutex.Shared(), mutex.Exclusive(), mutex.Semaphore(5)} {
-			if _, err := c.TryLock(context.Background(), "a", o); err == nil {
-				t.Error("taken beside a writer")
-			}
-		}
-		unlock(t, writer)
-	})
-}
 
 func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {

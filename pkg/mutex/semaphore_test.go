@@ -43,28 +43,6 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	})
 }
 
-func TestPermitIsALockForEverybodyElse(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
-		defer unlock(t, l)
-		r := read(t, q.etcd, "pool/a#1")
-		if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
-			t.Errorf("the record is %+v", r)
-		}
-		if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
-			t.Errorf("attributes: %s", got)
-		}
-		alive(t, l, "half")
-		if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
-			t.Error("the guard does not hold", err)
-		}
-		if mutex.FromContext(l.Context()) != l {
-			t.Error("the context does not lead to the handle")
-		}
-	})
-}
-
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		older := q.client()

@@ -380,3 +380,26 @@ func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 		}
 	})
 }
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		time.AfterFunc(5*time.Second, func() { f.away.Store(true) })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -198,5 +199,20 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 		}
 		inner.Unlock()
 		l.Unlock()
+	})
+}
+
+func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		var full atomic.Bool
+		l := take(t, newClient(t, withoutSpace(q.connect(t), &full)), "a")
+		full.Store(true)
+		began := time.Now()
+		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
+		if !locktxn.NoSpace(err) || l.Context().Err() != nil || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v, context: %v", time.Since(began), err, context.Cause(l.Context()))
+		}
+		unlock(t, l)
+		full.Store(false)
 	})
 }
