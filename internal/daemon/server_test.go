@@ -265,6 +265,18 @@ func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
 	if code, text := get(t, client, "https://alice:test@"+address); code != http.StatusOK || text != "in" {
 		t.Errorf("with the password: %d %q", code, text)
 	}
+	renewed, newKey := ca.Issue(t, "renewed")
+	if err := errors.Join(os.Rename(renewed, cert), os.Rename(newKey, key)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get("https://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "renewed" {
+		t.Errorf("the next connection has the certificate of %s", name)
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

@@ -89,6 +89,13 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	for name, address := range ports {
 		r.visit(t, p, visited{args: args, port: name, address: address})
 	}
+	if slices.Contains(args, "--witness.state-dir="+root) { // its node's, under its node's name
+		boot := strings.TrimSpace(read(t, "/proc/sys/kernel/random/boot_id"))
+		if boots := read(t, filepath.Join(root, "boots.json")); !strings.Contains(boots, `"hostname":"node-7"`) ||
+			!strings.Contains(boots, boot) {
+			t.Errorf("remembered is %s, want boot %s of node-7", boots, boot)
+		}
+	}
 }
 
 // environment is what the container sees.
