@@ -52,7 +52,6 @@ func given() map[string]string {
 		"README.md": `
 			var (
 				ctx     context.Context
-				etcd    *clientv3.Client
 				tenants []string
 			)
 			func invoice(context.Context, string) error`,
