@@ -27,18 +27,6 @@ func (s *scene) acknowledge(name, by, note string, left time.Duration) {
 	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: protocol.Marshal(a)})...)
 }
 
-func TestWhoLooksAtALockIsShownToEverybody(t *testing.T) {
-	s := acknowledged(t)
-	d := s.dashboard(t)
-	want := `"acknowledged":{"by":"ann","source":"cli","at":"2026-11-21T03:07:41.000Z","at_in_seconds":-300,` +
-		`"until":"2026-11-21T03:42:41.000Z","until_in_seconds":1800,"note":"looking at the \u003cdisk\u003e"}`
-	for _, page := range []string{"/api/v1/lock?name=" + stuck, "/api/v1/locks?q=name:" + stuck} {
-		if got := ok(t, d, page); !strings.Contains(got, want) {
-			t.Errorf("%s says %s", page, got)
-		}
-	}
-}
-
 func TestAnAcknowledgementIsOverAtItsEnd(t *testing.T) {
 	s := acknowledged(t)
 	d := s.dashboard(t)
@@ -119,18 +107,6 @@ func TestAReplacedAcknowledgementIsNotWithdrawn(t *testing.T) {
 		t.Errorf("the answer is %d", w.Code)
 	}
 	wantWords(t, w.Body.String(), "Nothing was done: somebody else has acknowledged the lock just now.")
-}
-
-func TestWhatOperatorsAcknowledgedStandsInTheAuditTrail(t *testing.T) {
-	s := acknowledged(t)
-	at := metadata.Time{Time: s.now.Add(-time.Minute)}
-	s.actions = []protocol.Action{
-		{ID: "1", At: at, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800},
-		{ID: "2", At: at, Actor: "bob", Action: protocol.ActionWithdraw, Lock: stuck},
-	}
-	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
-	wantWords(t, get(d, "/audit", "X-Forwarded-User", "chief").Body.String(), "acknowledged for 30m",
-		"withdrew an acknowledgement")
 }
 
 func TestTheHistoryTellsWhoLookedAtAHold(t *testing.T) {

@@ -125,7 +125,7 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 		s := g.scene(t)
 		d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
 		page := get(d, g.path, "X-Forwarded-User", "chief")
-		checkGolden(t, g.name, fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
+		checkGolden(t, g.name+".html", fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
 	}
 	if *update {
 		return
@@ -139,7 +139,7 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if !known[f.Name()] {
+		if !known[f.Name()] && !strings.HasPrefix(f.Name(), "sayings-") {
 			t.Errorf("testdata/golden/%s belongs to no page", f.Name())
 		}
 	}
@@ -158,7 +158,7 @@ func essence(page string) string {
 
 func checkGolden(t *testing.T, name, now string) {
 	t.Helper()
-	file := filepath.Join("testdata", "golden", name+".html")
+	file := filepath.Join("testdata", "golden", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
 			t.Fatal(err)

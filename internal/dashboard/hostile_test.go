@@ -85,7 +85,7 @@ func infested() *scene {
 func pages() []string {
 	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250",
 		"/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting", "/owners",
-		"/history", "/audit"}
+		"/history", "/audit", "/timeline?window=24h"}
 	for _, name := range append(hostile(), "values") {
 		parameter := "name=" + url.QueryEscape(name)
 		if !utf8.ValidString(name) {

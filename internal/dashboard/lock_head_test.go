@@ -25,49 +25,6 @@ func settling() *scene {
 	return s
 }
 
-func TestHeadlineOfALockSaysWhatDecides(t *testing.T) {
-	s := settling()
-	const path = "/lock?name=orders/settle"
-	wantWords(t, ok(t, s.dashboard(t), path),
-		"alerting orders/settle orders/settle is 18m late and silent for 19m. 50 wait, the longest for 25m. "+
-			"Auto-unlock in 4m. Held by orders",
-		"Slow or stuck: past its alert for 18m; last report 19m ago.")
-	for i := range 7 {
-		began := s.now.Add(-time.Duration(i+2) * time.Hour)
-		s.endings[fmt.Sprint(i)] = &metadata.Ending{Lock: "orders/settle", UUID: fmt.Sprint(i),
-			Ended: metadata.EndedForced, LockedAt: metadata.Time{Time: began},
-			EndedAt: metadata.Time{Time: began.Add(6 * time.Minute)}}
-	}
-	s.queues["orders/settle"] = s.queues["orders/settle"][:1]
-	page := ok(t, s.dashboard(t), path)
-	wantWords(t, page, "orders/settle is 18m late and silent for 19m. 1 waits for 25m.",
-		"Slow or stuck: held for 50m, usually 6m when others end it; last report 19m ago.")
-	clear(s.queues)
-	wantWords(t, ok(t, s.dashboard(t), path), "orders/settle is 18m late and silent for 19m. Auto-unlock")
-	wantWords(t, ok(t, pool().dashboard(t), "/lock?name=pool"), "alerting pool One of 3 holders of pool is 1m late, "+
-		"and has never reported. 2 wait, the longest for 3m. Auto-unlock in 1h. Several can hold")
-}
-
-func TestAHolderThatWaitsForAnotherLockIsSaidToWait(t *testing.T) {
-	s := settling()
-	s.add(hold{name: "ledger", owner: "books", host: "books-0", held: time.Hour, alert: time.Hour,
-		unlock: 2 * time.Hour})
-	w := s.waiter("ledger", "orders", "orders-7c9d8f6b5-x2k7p", 17)
-	w.Since = metadata.Time{Time: s.now.Add(-3 * time.Minute)}
-	s.queues["ledger"] = append(s.queues["ledger"], w)
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=orders/settle"),
-		"Waiting: its process waits for ledger for 3m, held by books on books-0:17.")
-	l, _ := fetch[lock](t, d, "/api/v1/lock?name=orders/settle")
-	if got, want := fmt.Sprint(l["diagnosis"]),
-		"map[holder:waiting why:its process waits for ledger for 3m, held by books on books-0:17]"; got != want {
-		t.Errorf("the API says %s, want %s", got, want)
-	}
-	if l, _ := fetch[lock](t, d, "/api/v1/lock?name=ledger"); l["diagnosis"] != nil {
-		t.Errorf("the API says %v of a holder of which nothing is known", l["diagnosis"])
-	}
-}
-
 func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
 	s := settling()
 	link, err := setup.ParseLink("logs=https://logs.example/{host}")

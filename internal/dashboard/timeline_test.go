@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,37 +35,6 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestTheTimelineSaysWhoHeldAndWhoWaited(t *testing.T) {
-	_, d := watched(t)
-	page := ok(t, d, "/timeline?window=1h")
-	for _, says := range []string{
-		"<title>billing on billing-1:3 held it for 25m, from 03:22:41 to 03:47:41 UTC, past its alert at 03:32:41<",
-		"<title>billing on billing-7f9c:17 holds it since 02:50:41 UTC, for 1h 2m, past its alert at 02:58:41</title>",
-		"<title>reports on reports-0:9 waited for 35m, from 03:12:41 to 03:47:41 UTC</title>",
-	} {
-		if !strings.Contains(page, says) {
-			t.Errorf("the page does not have %s", says)
-		}
-	}
-	wantWords(t, page, "15 min 1 h 6 h 24 h UTC", "reports on reports-0:9 waited, got it 35m 03:12:41 03:47:41",
-		"not watched: only what lasts or etcd recorded")
-	const forced = "and was force-unlocked"
-	if strings.Contains(page, forced) || !strings.Contains(ok(t, d, "/timeline?window=6h"), forced) {
-		t.Error("what etcd recorded before is not in the window that reaches there")
-	}
-}
-
-func TestTheTimelineOfALockHasALaneForEachProcess(t *testing.T) {
-	_, d := watched(t)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "Timeline 15 min 1 h 6 h 24 h CSV UTC",
-		"billing on billing-7f9c:17 holds it",
-		"catalog on catalog-0:1 waits")
-	if page := ok(t, d, "/lock?name="+stuck+"&window=24h"); !strings.Contains(page, "and was force-unlocked</title>") {
-		t.Error("the forced end is not drawn")
-	}
-	wantWords(t, ok(t, d, "/lock?name=catalog/sync/us"), "billing on billing-1:3", "released 25m 03:22:41 03:47:41")
-}
-
 func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 	_, d := watched(t)
 	for query, lock := range map[string]bool{"owner:=reports": true, "owner:=drm": false, "billing/": true,
@@ -82,33 +50,6 @@ func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 		t.Errorf("a window that does not exist answers %d", refused.Code)
 	}
 	wantWords(t, get(newScene().dashboard(t), "/timeline").Body.String(), "as far as is known.")
-}
-
-func TestTheTimelineIsATableForPrograms(t *testing.T) {
-	_, d := watched(t)
-	got := get(d, "/timeline.csv?window=6h&q=name:catalog*")
-	lines := strings.Split(strings.TrimSpace(got.Body.String()), "\n")
-	want := []string{`"cluster","lock","name","kind","owner","hostname","pid","hold","token","begin_at","end_at",`,
-		`"","catalog/sync/eu","catalog/sync/eu","hold","catalog","catalog-55d","17"`,
-		`"","catalog/sync/us","catalog/sync/us","hold","billing","billing-1","3"`}
-	if len(lines) != len(want) {
-		t.Fatalf("%d lines: %q", len(lines), lines)
-	}
-	for i := range want {
-		if !strings.HasPrefix(lines[i], want[i]) {
-			t.Errorf("line %d is %s, want %s…", i, lines[i], want[i])
-		}
-	}
-	const end = `"2026-11-21T03:22:41.000Z","2026-11-21T03:47:41.000Z","2026-11-21T03:32:41.000Z","released"`
-	if !strings.HasSuffix(lines[2], end) {
-		t.Errorf("the last line is %s, want …%s", lines[2], end)
-	}
-	waits := get(d, "/timeline.csv?q=owner:reports").Body.String()
-	const wait = `"wait","reports","reports-0","9","","",` +
-		`"2026-11-21T03:12:41.000Z","2026-11-21T03:47:41.000Z","","taken"`
-	if !strings.Contains(waits, wait) {
-		t.Errorf("the wait is not in %s", waits)
-	}
 }
 
 func TestTheTimelineFollowsTheQueues(t *testing.T) {
@@ -127,35 +68,6 @@ func TestTheTimelineFollowsTheQueues(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		wantWords(t, ok(t, d, "/timeline"), "catalog on catalog-0:1 waited, gave up 9m")
 	})
-}
-
-func TestTheTimelineOfClustersShowsWhatItsViewerMay(t *testing.T) {
-	w := clusters(t)
-	page := w.page(t, "ann", "/timeline", http.StatusOK)
-	wantWords(t, page, "nightly/run PROD-EU", "nightly/run STAGING", "billing/settle PROD-US")
-	if !strings.Contains(page, `href="/c/prod-us/lock?name=billing/settle&amp;hold=`) {
-		t.Error("a bar does not lead to its hold")
-	}
-	page = w.page(t, "ann", "/timeline?q=cluster:staging", http.StatusOK)
-	if strings.Contains(page, "billing/settle") {
-		t.Error("a search for one cluster finds others")
-	}
-	w.page(t, "", "/timeline", http.StatusUnauthorized)
-	w.page(t, "", "/timeline.csv", http.StatusUnauthorized)
-}
-
-func TestHostileTextStaysTextInTheTimeline(t *testing.T) {
-	s := newScene()
-	s.add(hold{name: `"><script>alert(1)</script>`, owner: `</title><script>alert(2)</script>`, host: "a\x00\u202eb",
-		held: 40 * time.Minute, alert: -time.Minute, unlock: time.Hour})
-	s.wait(`"><script>alert(1)</script>`, `<svg onload=alert(3)>`, 30*time.Minute)
-	d := s.dashboard(t)
-	for _, path := range []string{"/timeline", "/lock?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E"} {
-		page := ok(t, d, path)
-		if found := regexp.MustCompile(`<script>alert|<svg onload|\x00|\x{202e}`).FindString(page); found != "" {
-			t.Errorf("%s has %q", path, found)
-		}
-	}
 }
 
 // eventful is a day with this many holds and waits of fifty locks.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -23,7 +25,7 @@ func request(doc metadata.Document, by, reason string) metadata.Request {
 // ask asks the holder of a record as an operator does.
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
-	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(f.record(t, record), by, reason)))
+	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(read(t, f.operator, record), by, reason)))
 }
 
 // isAsked reports whether the channel is closed after all goroutines have settled.
@@ -72,9 +74,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
 			t.Errorf("told %s", got)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if l.Request() == nil || !isAsked(l.Asked()) {
 			t.Error("the end of the hold takes the request back")
 		}
@@ -90,7 +90,7 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 		},
 		"while its watch is out": func(f *fake, ask func()) {
 			time.Sleep(time.Second)
-			f.set(func() { f.deaf = true })
+			f.deaf.Store(true)
 			ask()
 		},
 	} {
@@ -111,7 +111,7 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.set(func() { f.deaf = true })
+		f.deaf.Store(true)
 		time.Sleep(time.Second)
 		ask(t, f, "a", "ann", "now")
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
@@ -132,7 +132,7 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 				l := take(t, locks, "a")
 				time.Sleep(time.Second)
-				r := request(f.record(t, "a"), "ann", "now")
+				r := request(read(t, f.operator, "a"), "ann", "now")
 				change(&r)
 				f.put("/mutexes/a/asked", protocol.Marshal(r))
 				if isAsked(l.Asked()) {
@@ -199,9 +199,7 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 					}
 				}
 				inner.Unlock()
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -234,9 +232,7 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		if err := both.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, both)
 	})
 }
 
@@ -285,7 +281,7 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 			synctest.Wait()
 		}
 		began := time.Now()
-		f.remove("/mutexes/a/uuid")
+		f.do(clientv3.OpDelete("/mutexes/a/uuid"))
 		<-l.Lost()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the loss was noticed after %v", took)

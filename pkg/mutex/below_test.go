@@ -43,13 +43,11 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 					t.Errorf("the work ended: %v", err)
 				}
 				for _, lock := range []string{"a", "b"} {
-					if doc := f.record(t, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
+					if doc := read(t, f.operator, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
 						t.Errorf("lock %s says %+v", lock, doc.Alive)
 					}
 				}
-				if err := both.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, both)
 			})
 		})
 	}
@@ -99,9 +97,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 		for read(t, etcd, "a").Token == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if err := other.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, other)
 	}()
 	both, err := locks.LockAll(context.Background(), []string{"a", "b"})
 	if err != nil {

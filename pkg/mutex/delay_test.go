@@ -84,7 +84,7 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 			if l.Token() <= last.Token() {
 				t.Errorf("waiter %d has token %d after %d", i, l.Token(), last.Token())
 			}
-			q.unlock(l)
+			unlock(t, l)
 			last = l
 		}
 	})
@@ -101,7 +101,7 @@ func TestADelayEndsByItself(t *testing.T) {
 		if took := time.Since(began); took < 2*time.Second {
 			t.Errorf("the delay of 1.5 s, which is written as 2, took %v", took)
 		}
-		q.unlock(l)
+		unlock(t, l)
 	})
 }
 
@@ -115,22 +115,13 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 				take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
 				endHold(t, q.etcd, "a", metadata.EndedForced)
 				told := make(chan mutex.Waiting, 100)
-				got := make(chan *mutex.Lock, 1)
-				c := q.client()
-				go func() {
-					l, err := c.Lock(context.Background(), "a", append(opts,
-						mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
-					if err != nil {
-						t.Error(err)
-					}
-					got <- l
-				}()
+				got := waits(t, q.client(), append(opts, mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
 				if w := <-told; w.Delay == nil || w.Delay.Ended != metadata.EndedForced || w.Holder.Token != 0 {
 					t.Errorf("it waits for %+v", w)
 				}
 				delayOver(t, q.etcd, "a")
 				if l := <-got; l != nil {
-					q.unlock(l)
+					unlock(t, l)
 				}
 			})
 		})
@@ -164,7 +155,7 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 			t.Errorf("then %s", l.Name())
 		}
 		for _, l := range []*mutex.Lock{second, third, l} {
-			q.unlock(l)
+			unlock(t, l)
 		}
 	})
 }
@@ -182,10 +173,10 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 		if reader.Name() != "a#2" {
 			t.Errorf("a reader has %s", reader.Name())
 		}
-		q.unlock(reader)
+		unlock(t, reader)
 		w := q.wait(q.client(), mutex.Exclusive())
 		delayOver(t, q.etcd, "a#1")
-		q.unlock(q.turn(w))
+		unlock(t, q.turn(w))
 	})
 }
 
@@ -206,7 +197,7 @@ func TestAClientThatDoesNotKnowDelays(t *testing.T) {
 			t.Errorf("while it holds the lock: %v", err)
 		}
 		q.delete(uuid)
-		q.unlock(q.turn(w))
+		unlock(t, q.turn(w))
 	})
 }
 
@@ -229,7 +220,7 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 				t.Errorf("value %d: a permit: %v", i, err)
 			}
 			q.delete(key)
-			q.unlock(take(t, c, "a"))
+			unlock(t, take(t, c, "a"))
 		}
 	})
 }
@@ -259,9 +250,7 @@ func TestALockThatWantsNoDelay(t *testing.T) {
 		if got := doc.DelayOf(time.Minute); got != d.want {
 			t.Errorf("where the default is a minute: %v, want %v", got, d.want)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if n := etcdtest.Count(t, etcd, layout(t).Delays()); n != 0 {
 			t.Errorf("%d delays after a release", n)
 		}

@@ -54,9 +54,7 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 		"it was given back": func(
 			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
 		) {
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, l)
 		},
 		"it was given back with writes": func(
 			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
@@ -135,7 +133,7 @@ func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
 					t.Fatalf("want a refusal, got %v", err)
 				}
 				time.Sleep(time.Second) // it is cancelled in the background
-				q.unlock(holder)
+				unlock(t, holder)
 				first.arrive(t)
 			})
 		})
@@ -174,8 +172,8 @@ func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 				}
 				first.arrive(t)
 				time.Sleep(time.Minute)
-				q.unlock(l)
-				q.unlock(other)
+				unlock(t, l)
+				unlock(t, other)
 			})
 		})
 	}
@@ -185,37 +183,24 @@ func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a")
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
+		got := waits(t, locks)
 		time.Sleep(time.Second)
 		l := layout(t)
-		f.set(func() { // what follows nobody hears of
-			f.away = true
-			uuid := string(f.keys[l.Tail("a")].Value)
-			hour := metadata.FormatTime(time.Now().Add(time.Hour))
-			f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(l.Record("a"), clientv3.WithPrefix())}})
-			f.apply(&heldTxn{thenOps: []clientv3.Op{
-				clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
-				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
-				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour),
-			}})
-			f.away = false
-		})
+		f.deaf.Store(true)
+		uuid, _ := value(t, f.operator, l.Tail("a"))
+		hour := metadata.FormatTime(time.Now().Add(time.Hour))
+		f.clearRecord("a")
+		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
+			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
+		f.deaf.Store(false)
 		select {
 		case hold := <-got:
-			if doc := f.record(t, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+			if doc := read(t, f.operator, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
 				t.Errorf("the handle says %s token %d, the record %s token %d",
 					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
 			}
-			if err := hold.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, hold)
 		case <-time.After(time.Minute):
 			t.Fatal("it waits for itself")
 		}
@@ -245,11 +230,7 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 		if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
 			t.Errorf("the heartbeat says %+v", doc.Alive)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
-		if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		unlock(t, l)
+		wantEmpty(t, etcd)
 	})
 }

@@ -10,11 +10,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // etcd stands for the client of your etcd. In these examples it is one in memory.
-func etcd() *clientv3.Client { return newFake().client() }
+func etcd() *clientv3.Client { return etcdmemory.New().Connect().Client() }
 
 func Example() {
 	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})

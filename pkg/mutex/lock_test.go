@@ -50,12 +50,8 @@ func TestRecord(t *testing.T) {
 		!strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
-	if err := l.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	unlock(t, l)
+	wantEmpty(t, etcd)
 }
 
 func TestTryLockTellsWhoHoldsIt(t *testing.T) {
@@ -102,7 +98,7 @@ func TestLockEndsWithItsContext(t *testing.T) {
 				if d := time.Since(began); d != time.Minute {
 					t.Errorf("it ended after %v", d)
 				}
-				q.unlock(l)
+				unlock(t, l)
 			})
 		})
 	}
@@ -114,30 +110,19 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 	watches := spyOnWatches(etcd)
 	locks := newClient(t, etcd)
 	first := take(t, locks, "a")
-	got := make(chan *mutex.Lock, 1)
-	go func() {
-		l, err := locks.Lock(context.Background(), "a")
-		if err != nil {
-			t.Error(err)
-		}
-		got <- l
-	}()
+	got := waits(t, locks)
 	<-watches
 	select {
 	case <-got:
 		t.Fatal("two hold the lock")
 	default:
 	}
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, first)
 	second := <-got
 	if second.Token() <= first.Token() {
 		t.Errorf("the tokens %d and %d do not grow", first.Token(), second.Token())
 	}
-	if err := second.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, second)
 }
 
 func TestHostileRecord(t *testing.T) {
@@ -171,9 +156,7 @@ func TestUnlockTwice(t *testing.T) {
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
 	for range 2 {
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	}
 	if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
 		t.Errorf("the context ended with %v", cause)
@@ -201,9 +184,7 @@ func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 	if err == nil || err.Error() != "context canceled" {
 		t.Errorf("want the error of the function alone, got %v", err)
 	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	wantEmpty(t, etcd)
 }
 
 func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
@@ -214,9 +195,7 @@ func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
 		if recover() == nil {
 			t.Error("the panic was swallowed")
 		}
-		if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		wantEmpty(t, etcd)
 	}()
 	locks.Do(context.Background(), "a", func(context.Context) error { panic("out of cheese") })
 }

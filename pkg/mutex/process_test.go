@@ -100,9 +100,7 @@ func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	tool := adopt(t, locks, parent.UUID(), mutex.ForHolder())
-	if err := tool.Alive(t.Context(), "half"); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, tool, "half")
 	tool.Detach()
 	if process(t, etcd).Detached {
 		t.Error("the record says that the hold is detached")
@@ -115,7 +113,7 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 
 func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		locks, err := mutex.New(f.client(), mutex.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -124,11 +122,11 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		l.Detach()
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if p := f.record(t, "a").Process; p == nil || !p.Detached {
+		if p := read(t, f.operator, "a").Process; p == nil || !p.Detached {
 			t.Errorf("the record says %+v", p)
 		}
 		if err := locks.Close(); err != nil {

@@ -45,7 +45,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
-		q.unlock(take(t, c, "a", mutex.WithoutQueue()))
+		unlock(t, take(t, c, "a", mutex.WithoutQueue()))
 		q.delete(layout(t).Queue("a"))
 	})
 }
@@ -57,7 +57,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
 				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
-				q.unlock(take(t, c, "a", o))
+				unlock(t, take(t, c, "a", o))
 				if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
 					t.Errorf("%d keys are left by TryLock", n)
 				}
@@ -66,7 +66,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.unlock(l)
+				unlock(t, l)
 			}
 		}
 	})
@@ -96,9 +96,9 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 		if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 			t.Error("a uuid is used for two tickets")
 		}
-		q.unlock(first)
+		unlock(t, first)
 		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
-			q.unlock(q.turn(w))
+			unlock(t, q.turn(w))
 		}
 	})
 }
@@ -119,9 +119,9 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 		if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
 			t.Errorf("the error does not give the position: %v", two.err)
 		}
-		q.unlock(first)
-		q.unlock(q.turn(one))
-		q.unlock(q.turn(three))
+		unlock(t, first)
+		unlock(t, q.turn(one))
+		unlock(t, q.turn(three))
 	})
 }
 
@@ -145,8 +145,8 @@ func TestOneWhoBargesIsWaitedFor(t *testing.T) {
 		}
 		q.noTurn(one)
 		q.delete(layout(t).Record("a"))
-		q.unlock(q.turn(one))
-		q.unlock(q.turn(two))
+		unlock(t, q.turn(one))
+		unlock(t, q.turn(two))
 	})
 }
 
@@ -156,10 +156,10 @@ func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
 		first := take(t, c, "a")
 		one := q.wait(c)
 		two := q.wait(c)
-		q.unlock(first)
+		unlock(t, first)
 		q.turn(one) // and never gives it back
 		removeWith(t, q.etcd, metadata.EndedAutoUnlocked, "u1", "deadline passed")
-		q.unlock(q.turn(two))
+		unlock(t, q.turn(two))
 	})
 }
 
@@ -174,13 +174,13 @@ func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 			w.At.IsZero() {
 			t.Errorf("first told %+v", w)
 		}
-		q.unlock(first)
+		unlock(t, first)
 		l := q.turn(one)
 		if w := <-told; w.Position != 1 || w.Holder.UUID != l.UUID() {
 			t.Errorf("then told %+v", w)
 		}
-		q.unlock(l)
-		q.unlock(q.turn(two))
+		unlock(t, l)
+		unlock(t, q.turn(two))
 		select {
 		case w := <-told:
 			t.Errorf("told after the wait: %+v", w)
@@ -203,7 +203,7 @@ func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 		}
 		cancel()
 		<-done
-		q.unlock(first)
+		unlock(t, first)
 	})
 }
 
@@ -248,7 +248,7 @@ func lateJoinLeavesNothing(t *testing.T, leased bool) {
 			len(q.waiting()) > 0 {
 			t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 		}
-		q.unlock(first)
+		unlock(t, first)
 		if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded && leased {
 			t.Error("the late join took the lock")
 		}
@@ -292,7 +292,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 				var clients []*mutex.Client
 				for range min(waiters, 10) {
 					etcd := q.connect(t)
-					etcd.KV = &counting{KV: etcd.KV, n: &requests}
+					etcd.KV = &txns{KV: etcd.KV,
+						commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+							requests.Add(1)
+							return txn.send(ctx)
+						}}
 					clients = append(clients, unhurried(t, etcd))
 				}
 				patient := unhurried(t, q.connect(t))
@@ -312,11 +316,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 							mu.Lock()
 							order = append(order, l.Token())
 							mu.Unlock()
-							q.unlock(l)
+							unlock(t, l)
 						})
 					}
 					etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-					q.unlock(first)
+					unlock(t, first)
 					wg.Wait()
 					end, err := q.etcd.Get(context.Background(), "x")
 					if err != nil {
@@ -361,9 +365,9 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 			spies = append(spies, spyOnWatches(etcd))
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
-		q.unlock(first)
+		unlock(t, first)
 		for _, w := range waiters {
-			q.unlock(q.turn(w))
+			unlock(t, q.turn(w))
 		}
 		if n := watched(spies...); n != 5 {
 			t.Errorf("%d watches of five waiters", n)

@@ -47,9 +47,9 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 			if held.Holders[i].UUID != l.UUID() {
 				t.Errorf("holder %d is %s", i, held.Holders[i].Name)
 			}
-			q.unlock(l)
+			unlock(t, l)
 		}
-		q.unlock(q.turn(before))
+		unlock(t, q.turn(before))
 	})
 }
 
@@ -63,12 +63,12 @@ func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
 		if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
 			t.Errorf("first told %+v", w)
 		}
-		q.unlock(one)
+		unlock(t, one)
 		if w := <-told; len(w.Holders) != 1 || w.Holder.UUID != two.UUID() {
 			t.Errorf("then told %+v", w)
 		}
-		q.unlock(two)
-		q.unlock(q.turn(w))
+		unlock(t, two)
+		unlock(t, q.turn(w))
 	})
 }
 
@@ -82,19 +82,11 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 			t.Errorf("in the queue: %v", err)
 		}
 		two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.WithoutQueue())
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
-		q.unlock(one)
+		got := waits(t, c, mutex.Semaphore(2), mutex.WithoutQueue())
+		unlock(t, one)
 		three := <-got
-		q.unlock(two)
-		q.unlock(three)
-		q.unlock(q.turn(heavy))
-		history(t, q.etcd, "a", true)
+		unlock(t, two)
+		unlock(t, three)
+		unlock(t, q.turn(heavy))
 	})
 }

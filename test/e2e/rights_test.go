@@ -16,62 +16,24 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// door is a way in which etcd learns who talks to it.
-type door struct {
-	name string
-	open func(t *testing.T) (etcd *etcdtest.Server, as func(user string) []string)
-}
-
-func doors() []door {
-	return []door{
-		{"a client certificate", func(t *testing.T) (*etcdtest.Server, func(string) []string) {
-			etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
-			return etcd, func(user string) []string {
-				cert, key := etcd.CA().Issue(t, user)
-				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(),
-					"--etcd.cert=" + cert, "--etcd.key=" + key}
-			}
-		}},
-		{"a password", func(t *testing.T) (*etcdtest.Server, func(string) []string) {
-			etcd := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
-			return etcd, func(user string) []string {
-				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(),
-					"--etcd.user=" + user, "--etcd.password-file=" + secretFile(t, user+"-secret")}
-			}
-		}},
-	}
-}
-
-// addUsers makes one user of each kind: locks and viewer have the rights that the documentation gives them, and nothing
-// beyond the prefix; neighbour has the same of another prefix.
-func addUsers(t *testing.T, etcd *etcdtest.Server, passwords bool) {
-	t.Helper()
-	password := func(user string) string {
-		if passwords {
-			return user + "-secret"
-		}
-		return ""
-	}
-	etcd.AddUser(t, "locks", password("locks"), prefix, etcdtest.ReadWrite)
-	etcd.AddUser(t, "viewer", password("viewer"), prefix, etcdtest.Read)
-	etcd.AddUser(t, "neighbour", password("neighbour"), "/mutexes-of-others/", etcdtest.ReadWrite)
-}
-
 // TestEverybodyMayDoWhatTheirRoleSays lets every program do every kind of work with every kind of right, and looks at
-// etcd for what became of it.
+// etcd for what became of it: locks and viewer have the rights that the documentation gives them, and nothing beyond the
+// prefix; neighbour has the same of another prefix.
 func TestEverybodyMayDoWhatTheirRoleSays(t *testing.T) {
 	t.Parallel()
-	for _, d := range doors() {
-		t.Run("by "+d.name, func(t *testing.T) {
-			t.Parallel()
-			etcd, as := d.open(t)
-			addUsers(t, etcd, d.name == "a password")
-			c := etcd.Client(t)
-			t.Run("mutexctl", func(t *testing.T) { commandsByRole(t, c, as) })
-			t.Run("unlocker", func(t *testing.T) { unlockersByRole(t, c, as) })
-			t.Run("mutexdash", func(t *testing.T) { dashboardsByRole(t, c, as) })
-		})
+	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
+	etcd.AddUser(t, "locks", "", prefix, etcdtest.ReadWrite)
+	etcd.AddUser(t, "viewer", "", prefix, etcdtest.Read)
+	etcd.AddUser(t, "neighbour", "", "/mutexes-of-others/", etcdtest.ReadWrite)
+	as := func(user string) []string {
+		cert, key := etcd.CA().Issue(t, user)
+		return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(), "--etcd.cert=" + cert,
+			"--etcd.key=" + key}
 	}
+	c := etcd.Client(t)
+	t.Run("mutexctl", func(t *testing.T) { commandsByRole(t, c, as) })
+	t.Run("unlocker", func(t *testing.T) { unlockersByRole(t, c, as) })
+	t.Run("mutexdash", func(t *testing.T) { dashboardsByRole(t, c, as) })
 }
 
 func commandsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {
@@ -114,7 +76,12 @@ func commandsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) 
 func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {
 	write(t, c, keys(map[string]record{"stale": expired("x")}))
 	viewer := startUnlocker(t, nil, as("viewer")...)
-	mayNotWrite(t, viewer)
+	proctest.Eventually(t, "the reason", func() error {
+		return contains(answers(t, viewer.addr, "/readyz", 503), "writes", "permission", "readwrite")
+	})
+	proctest.Eventually(t, "the page", func() error {
+		return contains(answers(t, viewer.addr, "/", 200), "etcd takes no writes", "permission")
+	})
 	shows(t, viewer.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
 	if !exists(t, c, prefix+"stale/uuid") {
 		t.Fatal("a client with read permission removed a lock")
@@ -128,14 +95,6 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 	neighbour.Kill()
 	startUnlocker(t, nil, as("locks")...).ready(t)
 	gone(t, c, "stale")
-}
-
-// mayNotWrite waits until an unlocker says that it is not ready because it may only read.
-func mayNotWrite(t *testing.T, u *unlocker) {
-	t.Helper()
-	proctest.Eventually(t, "the reason", func() error {
-		return contains(answers(t, u.addr, "/readyz", 503), "writes", "permission", "readwrite")
-	})
 }
 
 func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {

@@ -141,6 +141,18 @@ func Build(names ...string) (*Programs, error) {
 	return p, nil
 }
 
+// Main builds programs, runs the tests of a package with them and returns the exit status. It is for a TestMain.
+func Main(m *testing.M, programs **Programs, names ...string) int {
+	built, err := Build(names...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer built.Remove()
+	*programs = built
+	return m.Run()
+}
+
 // Go runs the go command at the root of the repository.
 func (p *Programs) Go(args ...string) error {
 	cmd := exec.Command("go", args...)
