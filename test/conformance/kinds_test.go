@@ -256,7 +256,7 @@ func permitsCounted(t *testing.T, w *world, a, b *client) {
 	s.timeout = 1
 	line := newWire(t, s.target[0])
 	each, rounds := size()
-	drivers := s.several(a, b, each, line.addr)
+	drivers := s.several(a, b, each, line.Addr)
 	line.judgeBy(lossy)
 	in := &crowd{}
 	s.rounds("counted", drivers, rounds, want{more: permits(2, 1)}, 2*time.Millisecond, in)
