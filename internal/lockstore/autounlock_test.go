@@ -54,55 +54,11 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	}
 }
 
-// The lease for the next call is there when a call ended with a full batch, and not before.
-func TestTheNextLeaseIsGrantedWhileAFullBatchIsRemoved(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	leases := func() int {
-		all, err := w.etcd.Leases(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all.Leases)
-	}
-	remove := func(from, to int) {
-		t.Helper()
-		removals := make([]metadata.Removal, to-from)
-		for i := range removals {
-			removals[i] = removal(w.hold(fmt.Sprint("lock/", from+i), uuid(from+i)))
-		}
-		for i, err := range w.AutoUnlock(t.Context(), removals) {
-			if err != nil {
-				t.Fatalf("%s: %v", removals[i].Record.Name, err)
-			}
-		}
-	}
-	remove(0, 63)
-	if n := leases(); n != 1 {
-		t.Errorf("%d leases after 63 removals", n)
-	}
-	remove(63, 64)
-	if n := leases(); n != 2 {
-		t.Errorf("%d leases after 64 removals: the next one is not there", n)
-	}
-	remove(64, 65)
-	if n := leases(); n != 2 {
-		t.Errorf("%d leases after 65 removals: the one that was there is not used", n)
-	}
-}
-
 func (w world) release(r *metadata.Record) {
 	w.Helper()
 	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(w.Context(),
 		w.etcd); err != nil {
 		w.Fatal(err)
-	}
-}
-
-func TestAutoUnlockOfNothing(t *testing.T) {
-	t.Parallel()
-	if got := start(t).AutoUnlock(t.Context(), nil); len(got) != 0 {
-		t.Error(got)
 	}
 }
 

@@ -233,7 +233,14 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 
 func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	for name, done := range map[string]bool{"though it was done": true, "and which was not done": false} {
+	for name, c := range map[string]struct {
+		done, replaced bool
+		want           error
+	}{
+		"though it was done":                          {true, false, nil},
+		"and which was not done":                      {false, false, protocol.ErrUnknown},
+		"and which another delay keeps from being so": {false, true, metadata.ErrChanged},
+	} {
 		t.Run(name, func(t *testing.T) {
 			line := &wire{}
 			w := on(t, line.client(t, etcdtest.Start(t)))
@@ -249,17 +256,20 @@ func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
 				if !writes(req) {
 					return send()
 				}
-				if done {
+				if c.done {
 					if err := send(); err != nil {
 						t.Error(err)
 					}
+				}
+				if c.replaced {
+					w.put(w.l.Delay("a"), "{}")
 				}
 				return errLost
 			})
 			err = w.endDelay(&delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
 				Reason: "it is off"})
-			if done && err != nil || !done && !errors.Is(err, protocol.ErrUnknown) {
-				t.Errorf("%v", err)
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}

@@ -155,18 +155,6 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 	}
 }
 
-func TestListEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	for i := range 100 {
-		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := w.List(ctx, func(protocol.KV) { cancel() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that it was cancelled", err)
-	}
-}
-
 func TestGet(t *testing.T) {
 	t.Parallel()
 	w := start(t)

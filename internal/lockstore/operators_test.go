@@ -89,19 +89,6 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 	}
 }
 
-// A deadline moves between the read and the action: the operator's decision is out of date.
-func TestExtendAfterTheHolderExtended(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	r := w.hold("a", uuid(1))
-	w.alive(r, at.Add(time.Hour))
-	err := w.do(r, wanted(protocol.ActionExtend, r))
-	var changed *lockstore.ChangedError
-	if !errors.As(err, &changed) || changed.Now.UUID != r.UUID || w.record("a").Extended != nil {
-		t.Errorf("error %v, record %+v", err, w.record("a"))
-	}
-}
-
 func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 	t.Parallel()
 	for what, left := range marks {
@@ -126,7 +113,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 
 func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock, protocol.ActionWithdraw) {
 		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }
@@ -134,15 +121,20 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 			committed, late bool
 			check           func(error) bool
 		}{
-			"though it was done":                            {true, false, fine},
-			"and which was not done":                        {false, false, unknown},
-			"while another took it":                         {false, true, changed},
-			"though it was done, and another took it since": {true, true, fine},
+			"though it was done":                         {true, false, fine},
+			"and which was not done":                     {false, false, unknown},
+			"while another came between":                 {false, true, changed},
+			"though it was done, and another came since": {true, true, fine},
 		} {
 			t.Run(string(what)+" "+name, func(t *testing.T) {
 				line := &wire{}
 				w := on(t, line.client(t, etcdtest.Start(t)))
 				r := w.hold("a", uuid(1))
+				a := wanted(what, r)
+				if what == protocol.ActionWithdraw {
+					r = w.acknowledged(r, "ann")
+					a = withdrawal(r)
+				}
 				sent := 0
 				line.onTxn(func(req *pb.TxnRequest, send func() error) error {
 					if !writes(req) {
@@ -155,12 +147,16 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 					}
 					if c.late {
 						line.onTxn(nil)
-						w.release(r)
-						w.hold("a", uuid(2))
+						if what == protocol.ActionWithdraw {
+							w.acknowledged(r, "bob")
+						} else {
+							w.release(r)
+							w.hold("a", uuid(2))
+						}
 					}
 					return errLost
 				})
-				if err := w.do(r, wanted(what, r)); !c.check(err) || sent != 1 {
+				if err := w.do(r, a); !c.check(err) || sent != 1 {
 					t.Errorf("error %v, sent %d times", err, sent)
 				}
 			})

@@ -314,3 +314,16 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 		}
 	})
 }
+
+// The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
+func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		one := q.wait(q.client())
+		two := q.wait(q.client())
+		unlock(t, first)
+		q.turn(one)
+		q.delete(layout(t).Record("a"))
+		unlock(t, q.turn(two))
+	})
+}
