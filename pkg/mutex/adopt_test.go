@@ -169,11 +169,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
-			locks, err := mutex.New(f.client(), mutex.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
+			locks := newClient(t, f.client(), mutex.Options{})
 			parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
 			child := adopt(t, slow, parent.UUID())
 			if d := time.Until(child.Deadline()); d > time.Hour {

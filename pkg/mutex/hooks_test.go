@@ -250,7 +250,7 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	type key struct{}
 	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
-	locks, err := mutex.New(etcd, mutex.Options{
+	locks := newClient(t, etcd, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
 		ContextOptions: func(ctx context.Context) []mutex.Option {
 			value, ok := ctx.Value(key{}).(string)
@@ -261,10 +261,6 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 		},
 		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
 	ctx := context.WithValue(t.Context(), key{}, "context")
 	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
 		t.Fatal(err)

@@ -210,16 +210,7 @@ func joinsTheQueue(txn *heldTxn) bool {
 // unhurried returns a client that does not retry just because the machine is busy.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return newClient(t, etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.

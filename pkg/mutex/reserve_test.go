@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -17,10 +15,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		ctx := context.Background()
-		locks, err := mutex.New(f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := newClient(t, f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		r, err := locks.Reserve(ctx, "db", "maintenance, OPS-12", 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -39,10 +34,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Errorf("the record is %+v", now.Record)
 		}
 
-		later, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		later := newClient(t, f.client(), mutex.Options{})
 		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(),
 			`for "maintenance, OPS-12"`) {
 			t.Errorf("a second one: %v", err)
@@ -81,11 +73,7 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 }
 
 func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	for _, c := range []struct {
 		name, reason string
 		d            time.Duration

@@ -190,11 +190,7 @@ func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 }
 
 func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
-	locks, err := mutex.New(newFake(t).client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
+	locks := newClient(t, newFake(t).client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
 	l := take(t, locks, "a", mutex.Weight(3))
 	defer l.Unlock()
 	if l.Name() != "a#1" {

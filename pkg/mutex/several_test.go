@@ -16,9 +16,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
 		mutex.Then(clientv3.OpPut("/state", "merging")))
 	if err != nil {
@@ -92,11 +90,7 @@ func TestAllOrNothing(t *testing.T) {
 }
 
 func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]string, 25)
 	for i := range many {
 		many[i] = fmt.Sprintf("%02d", i)
@@ -140,16 +134,14 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			}
 		})
 	}
-	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
+	_, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
 	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
 		t.Errorf("writes with permits: %v", err)
 	}
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)

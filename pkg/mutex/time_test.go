@@ -28,15 +28,9 @@ func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		c, err := mutex.New(f.client(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newClient(t, f.client(), o)
+		t.Cleanup(func() { f.away.Store(false) })
 		test(t, f, c)
-		f.away.Store(false)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
