@@ -196,21 +196,6 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	}
 }
 
-// A program that ends itself when it loses a lock.
-func TestHookMayCloseTheClient(t *testing.T) {
-	var locks *mutex.Client
-	var closed chan struct{}
-	hooks := mutex.Hooks{Lost: func(mutex.Lost) { locks.Close(); close(closed) }}
-	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
-		locks = c
-		closed = make(chan struct{})
-		take(t, locks, "a")
-		time.Sleep(time.Second)
-		f.put("/mutexes/a/uuid", "another")
-		<-closed
-	})
-}
-
 func TestLossIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}

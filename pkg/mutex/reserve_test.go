@@ -2,7 +2,6 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,26 +47,6 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		}
 		if err := later.Close(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		ctx := context.Background()
-		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2),
-			mutex.AlertAfter(time.Minute))
-		if err != nil || r.Lock != "pool#1" {
-			t.Fatalf("%+v, %v", r, err)
-		}
-		if now := read(t, f.operator, "pool#1"); now.Permits() != 2 || now.AutoUnlockAt.Sub(now.AlertAt) != 59*time.Minute {
-			t.Errorf("the record is %+v", now.Record)
-		}
-		wait, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if _, err := locks.Reserve(wait, "pool", "all of it", time.Hour, mutex.Exclusive()); !errors.Is(err,
-			context.DeadlineExceeded) {
-			t.Errorf("the whole semaphore: %v", err)
 		}
 	})
 }

@@ -233,21 +233,3 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
 	})
 }
-
-func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
-	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.loseAnswers.Store(1000)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		f.loseAnswers.Store(0)
-		time.Sleep(time.Minute)
-		for _, name := range []string{"a", "b"} {
-			if read(t, f.operator, name).Token != 0 {
-				t.Errorf("%s is still held", name)
-			}
-		}
-	})
-}
