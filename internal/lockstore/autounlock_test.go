@@ -15,7 +15,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -133,8 +132,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 
 func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	var removals []metadata.Removal
 	for i := range 20 {
 		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
@@ -159,8 +157,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 
 func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	var removals []metadata.Removal
 	for i := range 200 {
 		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
@@ -194,23 +191,12 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 		}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
+			line, w := wired(t)
 			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
 			sent := 0
-			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-				if !writes(req) {
-					return send()
-				}
-				if sent++; c.committed {
-					if err := send(); err != nil {
-						t.Error(err)
-					}
-				}
-				return errLost
-			})
+			line.lose(c.committed, func() { sent++ })
 			errs := w.AutoUnlock(t.Context(), removals)
 			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) {
 				t.Errorf("results %v", errs)

@@ -49,10 +49,7 @@ func TestAskHolder(t *testing.T) {
 	if now.Asked == nil || *now.Asked != want || now.UUID != r.UUID || !now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
 		t.Errorf("the record is %+v, asked %+v", now, now.Asked)
 	}
-	actions, err := w.Audit(t.Context(), 10)
-	if err != nil || len(actions) != 1 || actions[0] != a {
-		t.Errorf("audit %+v, %v", actions, err)
-	}
+	w.audited(a)
 }
 
 func TestExtendMovesBothDeadlines(t *testing.T) {
@@ -127,8 +124,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 			"though it was done, and another came since": {true, true, fine},
 		} {
 			t.Run(string(what)+" "+name, func(t *testing.T) {
-				line := &wire{}
-				w := on(t, line.client(t, etcdtest.Start(t)))
+				line, w := wired(t)
 				r := w.hold("a", uuid(1))
 				a := wanted(what, r)
 				if what == protocol.ActionWithdraw {
@@ -136,25 +132,19 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 					a = withdrawal(r)
 				}
 				sent := 0
-				line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-					if !writes(req) {
-						return send()
-					}
-					if sent++; c.committed {
-						if err := send(); err != nil {
-							t.Error(err)
-						}
-					}
-					if c.late {
+				line.lose(c.committed, func() {
+					sent++
+					switch {
+					case !c.late:
+						return
+					case what == protocol.ActionWithdraw:
 						line.onTxn(nil)
-						if what == protocol.ActionWithdraw {
-							w.acknowledged(r, "bob")
-						} else {
-							w.release(r)
-							w.hold("a", uuid(2))
-						}
+						w.acknowledged(r, "bob")
+					default:
+						line.onTxn(nil)
+						w.release(r)
+						w.hold("a", uuid(2))
 					}
-					return errLost
 				})
 				if err := w.do(r, a); !c.check(err) || sent != 1 {
 					t.Errorf("error %v, sent %d times", err, sent)
@@ -167,8 +157,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 // Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
 func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	r := w.hold("a", uuid(1))
 	line.onTxn(func(*pb.TxnRequest, func() error) error {
 		line.onTxn(nil)
@@ -194,8 +183,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 			}
 		})
 		t.Run(string(what)+" that it still did", func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
+			line, w := wired(t)
 			r := w.hold("a", uuid(1))
 			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
 				line.onTxn(nil)
