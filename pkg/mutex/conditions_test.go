@@ -16,9 +16,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "ready")
 	etcdtest.Put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -41,9 +39,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -81,9 +77,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
 	if err != nil {
@@ -101,11 +95,7 @@ func TestConditionsOverARange(t *testing.T) {
 }
 
 func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]clientv3.Op, 123)
 	for i := range many {
 		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")

@@ -13,11 +13,7 @@ import (
 )
 
 func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
-	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	for _, c := range []struct {
 		name, lock string
 		opts       []mutex.Option
@@ -69,11 +65,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestCallsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	ctx := context.Background()
 	long := strings.Repeat("x", 257)
 	nothing := func(context.Context) error { return nil }

@@ -189,19 +189,6 @@ func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 	})
 }
 
-func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
-	locks, err := mutex.New(newFake(t).client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	l := take(t, locks, "a", mutex.Weight(3))
-	defer l.Unlock()
-	if l.Name() != "a#1" {
-		t.Error(l.Name())
-	}
-}
-
 // The cost of the permits that are already taken: each acquisition reads all of them.
 func BenchmarkPermitBesideOthers(b *testing.B) {
 	for _, others := range []int{0, 10, 100, 1000} {

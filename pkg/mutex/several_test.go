@@ -16,9 +16,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
 		mutex.Then(clientv3.OpPut("/state", "merging")))
 	if err != nil {
@@ -92,11 +90,7 @@ func TestAllOrNothing(t *testing.T) {
 }
 
 func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]string, 25)
 	for i := range many {
 		many[i] = fmt.Sprintf("%02d", i)
@@ -140,16 +134,14 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			}
 		})
 	}
-	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
+	_, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
 	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
 		t.Errorf("writes with permits: %v", err)
 	}
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)
@@ -239,23 +231,5 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		}
 		unlock(t, b)
 		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
-	})
-}
-
-func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
-	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.loseAnswers.Store(1000)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		f.loseAnswers.Store(0)
-		time.Sleep(time.Minute)
-		for _, name := range []string{"a", "b"} {
-			if read(t, f.operator, name).Token != 0 {
-				t.Errorf("%s is still held", name)
-			}
-		}
 	})
 }
