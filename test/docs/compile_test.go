@@ -82,7 +82,6 @@ func given() map[string]string {
 			)
 			func work(ctx context.Context, batch string) error
 			func reindex(context.Context) error`,
-		"docs/howto/README.md": `var endpoints []string`,
 		"docs/howto/cron.md": `
 			var (
 				ctx   context.Context
