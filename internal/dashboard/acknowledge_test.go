@@ -12,21 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// acknowledged is a scene in which ann looks at stuck until 03:42:41.
-func acknowledged(t testing.TB) *scene {
-	s := lived(t)
-	s.acknowledge(stuck, "ann", "looking at the <disk>", 30*time.Minute)
-	return s
-}
-
-// acknowledge puts an acknowledgement into the record of a lock.
-func (s *scene) acknowledge(name, by, note string, left time.Duration) {
-	r := s.documents[name]
-	a := metadata.Acknowledgement{UUID: r.UUID, Token: s.revision + 1, By: by, Source: "cli", Note: note,
-		At: metadata.Time{Time: s.now.Add(-5 * time.Minute)}, Until: metadata.Time{Time: s.now.Add(left)}}
-	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: protocol.Marshal(a)})...)
-}
-
 func TestAnAcknowledgementIsOverAtItsEnd(t *testing.T) {
 	s := acknowledged(t)
 	d := s.dashboard(t)
@@ -119,20 +104,6 @@ func TestTheHistoryTellsWhoLookedAtAHold(t *testing.T) {
 	if page := words(ok(t, d, "/history?q=acknowledged-by:bob")); strings.Contains(page, "acknowledged by ann") {
 		t.Errorf("bob's are %s", page)
 	}
-}
-
-func TestAnAcknowledgementIsShownAsFarAsItCanBeRead(t *testing.T) {
-	s := lived(t)
-	d := s.dashboard(t)
-	for shown, by := range map[string]string{"somebody looks at it until 03:42 UTC": "",
-		strings.Repeat("a", 100): strings.Repeat("a", 400)} {
-		s.acknowledge(stuck, by, "", 30*time.Minute)
-		wantWords(t, ok(t, d, "/lock?name="+stuck), shown)
-	}
-	r := s.documents[stuck]
-	long := metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)}
-	s.put(stuck, append(r.Fields, long)...)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "65536 bytes, at most 2048 are read")
 }
 
 func TestTheSilenceOfAlertmanagerIsLinked(t *testing.T) {

@@ -13,24 +13,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-const settle = "orders/settle"
-
-// neglected is a lock that has been free for 46 minutes, while three wait.
-func neglected() (*scene, func(*setup.Config)) {
-	s := busy()
-	s.wait(settle, "orders", 50*time.Minute)
-	s.wait(settle, "billing", 47*time.Minute)
-	s.wait(settle, "ops", time.Minute)
-	return s, func(c *setup.Config) {
-		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			return []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
-				First: s.queues[settle][0]}}, 0
-		}
-	}
-}
 
 func TestAnOpenListLearnsThatALockIsUnclaimed(t *testing.T) {
 	s, free := neglected()
@@ -143,4 +128,27 @@ func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
 			t.Error("it is asked for what the dashboard saw itself")
 		}
 	})
+}
+
+func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
+	s := mourning()
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "Unlockers only report it.")
+	version := get(d, "/").Header().Get("ETag")
+	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now)}
+	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
+	if get(d, "/").Header().Get("ETag") == version {
+		t.Error("the version of the list is the same")
+	}
+	s.now = s.now.Add(2 * time.Second) // no lock has changed since: what goes by itself needs nobody
+	wantWords(t, ok(t, d, "/"), "catalog/sync/eu is 3m late")
+}
+
+func TestAListTurnsExpiringWithoutAChange(t *testing.T) {
+	s := newScene()
+	beating(s, "search/reindex", 47*time.Second)
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "held search/reindex")
+	s.now, s.fresh.Heard = s.now.Add(2*time.Second), s.now.Add(2*time.Second)
+	wantWords(t, ok(t, d, "/"), "expiring search/reindex")
 }

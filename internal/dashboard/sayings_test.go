@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ type sayings struct {
 // TestWordsLookAsTheyDidWhenSomebodyReadThem: see testdata/golden/sayings-*.txt.
 func TestWordsLookAsTheyDidWhenSomebodyReadThem(t *testing.T) {
 	for name, say := range map[string]func(*sayings){"locks": ofLocks, "ends": ofEnds, "lists": ofLists,
-		"clusters": ofClusters, "others": ofOthers} {
+		"verdicts": ofVerdicts, "clusters": ofClusters, "others": ofOthers} {
 		t.Run(name, func(t *testing.T) {
 			said := &sayings{T: t}
 			say(said)
@@ -131,12 +132,23 @@ func ofLocks(say *sayings) {
 		attributes: map[string]string{"pod_namespace": "billing", "pod_name": "run-0", "container": "worker",
 			"boot_id": "2f0c1a52"}})
 	say.in("of a container", s, "/lock?name=pod")
+	var trace strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&trace, "app/jobs/settle.rb:%d:in 'step%d'\n", 100+i, i)
+	}
+	s.add(hold{name: "deep", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: trace.String()})
+	s.add(hold{name: "nine", held: time.Minute, alert: time.Hour, unlock: time.Hour,
+		backtrace: strings.Join(strings.SplitAfter(trace.String(), "\n")[:9], "")})
+	for _, path := range []string{"/lock?name=deep", "/lock?name=nine"} {
+		say.in("a backtrace", s, path)
+	}
 	s.add(hold{name: "long", held: time.Minute, alert: time.Hour, unlock: time.Hour,
 		backtrace: strings.Repeat("x\n", 300)})
-	if trace := ok(say, s.dashboard(say), "/lock?name=long"); !strings.Contains(words(trace),
+	if page := words(ok(say, s.dashboard(say), "/lock?name=long")); !strings.Contains(page,
 		"256 frames, 600 bytes; only the first are shown.") {
 		say.Error("a long backtrace is not cut")
 	}
+	say.in("a long queue", settling(), "/lock?name=orders/settle")
 
 	away := gone()
 	for _, name := range []string{"alert/passed", "unlock/passed"} {
@@ -295,6 +307,16 @@ func ofEnds(say *sayings) {
 	for _, path := range []string{"/api/v1/lock?name=" + stuck, "/api/v1/locks?q=name:" + stuck} {
 		say.in("acknowledged", s, path)
 	}
+	s.acknowledge(stuck, "", "", 30*time.Minute)
+	say.head("acknowledged by somebody", s, stuck)
+	s.acknowledge(stuck, strings.Repeat("a", 400), "", 30*time.Minute)
+	say.head("acknowledged by a long name", s, stuck)
+	s.put(stuck, append(s.documents[stuck].Fields,
+		metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)})...)
+	if page := words(ok(say, s.dashboard(say), "/lock?name="+stuck)); !strings.Contains(page,
+		"65536 bytes, at most 2048 are read") {
+		say.Error("an acknowledgement is read at any length")
+	}
 	_, d := watched(say)
 	say.page("watched for most of an hour", d, "/timeline?window=1h")
 	say.page("watched for most of an hour", d, "/timeline.csv?window=6h")
@@ -340,6 +362,9 @@ func ofLists(say *sayings) {
 		"/waiting?q=owner:batch", "/waiting?q=owner:nobody"} {
 		say.in("several hold a lock", s, path)
 	}
+	for _, path := range []string{"/owners", "/waiting"} {
+		say.in("some block more", blocking(), path)
+	}
 	s = busy()
 	for _, path := range []string{"/api/v1/locks?q=invoice", "/api/v1/summary",
 		"/api/v1/locks?q=legacy&fields=name,state,owner,locked_at,problems"} {
@@ -376,6 +401,36 @@ func ofLists(say *sayings) {
 	s.wants("hungry", "hungry-0", "catalogue")
 	s.wants("shop", "shop-2", "wanted")
 	say.in("a reader waits for a writer", s, "/waiting")
+}
+
+// ofVerdicts is the beginning of the list with its links. Which sentence it is is tested where it is decided.
+func ofVerdicts(say *sayings) {
+	for _, c := range []struct {
+		situation string
+		change    func(*scene)
+	}{
+		{"late", func(s *scene) { s.locks = slices.Delete(s.locks, 1, 2) }},
+		{"silent", func(*scene) {}},
+		{"dead", func(s *scene) { s.state(stuck, 40*time.Second) }},
+		{"several hold it", func(s *scene) { s.locks, s.queues = pool().locks, pool().queues }},
+		{"no unlocker", func(s *scene) { s.unlockers = nil }},
+		{"two wait for each other", func(s *scene) {
+			s.queues = map[string][]metadata.Waiter{}
+			s.wants("drm", "drm-10", "drm/rotate-keys")
+			s.wants("drm", "drm-9", "drm/rotate-keys-2")
+		}},
+		{"malformed", func(s *scene) { s.locks = s.locks[4:] }},
+		{"nothing", func(s *scene) { s.locks, s.queues = nil, nil }},
+	} {
+		s := busy()
+		c.change(s)
+		d, _ := operated(say, s, marking(say, s, new([]protocol.Action)))
+		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
+		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page))
+	}
+	copied := regexp.MustCompile(`(?s)data-copy="([^"]*)" aria-label="copy for the incident`).
+		FindStringSubmatch(ok(say, settling().dashboard(say), "/lock?name=orders/settle"))[1]
+	fmt.Fprintf(&say.text, "# copied for an incident\n\n%s\n", copied)
 }
 
 func ofClusters(say *sayings) {

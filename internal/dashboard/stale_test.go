@@ -10,24 +10,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// gone is a scene whose etcd last answered a minute ago, with a lock whose alert and one whose auto-unlock passed
-// since then.
-func gone() *scene {
-	s := newScene()
-	s.fresh = protocol.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
-		Class: "no leader"}
-	s.away = errAway
-	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
-	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,
-		unlock: -40 * time.Second})
-	s.add(hold{name: "all/ahead", owner: "o", held: 10 * time.Minute, alert: 5 * time.Minute, unlock: time.Hour})
-	s.wait("all/ahead", "waiter", 3*time.Minute)
-	return s
-}
 
 // silent makes etcd stop answering, or answer only after this long.
 func silent(s *scene, after time.Duration) func(*setup.Config) {

@@ -112,27 +112,6 @@ func TestBeginningsOfPeriods(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceRunItOnce(t *testing.T) {
-	s := locktest.NewInMemory(t)
-	now := at("2026-08-29T10:00:00Z")
-	var j job
-	var all sync.WaitGroup
-	for range 5 {
-		c := client(s, func() time.Time { return now })
-		for range 6 {
-			all.Go(func() {
-				if _, err := jobs.OncePer(t.Context(), c, "job", time.Minute, j.run); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	all.Wait()
-	if j.runs != 1 {
-		t.Errorf("%d runs", j.runs)
-	}
-}
-
 func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
@@ -377,20 +356,6 @@ func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
 		if got := strings.Join(told, ", "); got != want {
 			t.Errorf("the hooks were told\n  %s\nwant\n  %s", got, want)
 		}
-	})
-}
-
-func TestPanicOfAHookLeavesNoLockOfAJob(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{Acquired: func(mutex.Acquired) { panic("hook") }}})
-		defer func() {
-			if recover() != "hook" {
-				t.Error("the panic went elsewhere")
-			}
-			s.AssertFree("a")
-		}()
-		jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -315,6 +316,9 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	}
 	if now := get(t, s, "1"); now.Data != "x" || now.State != "in_progress" {
 		t.Errorf("%+v", now)
+	}
+	if n := etcdtest.Count(t, etcd.Etcd(), layout(t).Cancelled("")); n != 0 {
+		t.Errorf("adds that were answered left %d marks", n)
 	}
 }
 

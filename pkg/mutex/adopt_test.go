@@ -117,20 +117,6 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	parent.Unlock()
 }
 
-func TestAdoptedHoldThatIsTakenAwayIsLost(t *testing.T) {
-	etcd, parent, locks := family(t)
-	child := adopt(t, locks, parent.UUID())
-	removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake")
-	<-child.Lost()
-	lost, _ := errors.AsType[*mutex.LostError](context.Cause(child.Context()))
-	if lost == nil || lost.Ending == nil || lost.Ending.By != "ann" || lost.Token == 0 {
-		t.Errorf("the child's cause is %v", context.Cause(child.Context()))
-	}
-	if err := child.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("alive: %v", err)
-	}
-}
-
 func TestHoldIsHandedOver(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	parent.Detach()
@@ -145,22 +131,6 @@ func TestHoldIsHandedOver(t *testing.T) {
 	}
 	child := adopt(t, locks, parent.UUID())
 	unlock(t, child)
-}
-
-// A parent that waited for the lock keeps its ticket while it holds; the adopted hold's release ends that, too.
-func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		unlock(t, first)
-		parent := q.turn(one)
-		child := adopt(t, q.client(), parent.UUID())
-		unlock(t, child)
-		unlock(t, q.turn(two))
-		parent.Unlock()
-	})
 }
 
 func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {

@@ -1,7 +1,6 @@
 package mutex_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,20 +105,6 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.deaf.Store(true)
-		time.Sleep(time.Second)
-		ask(t, f, "a", "ann", "now")
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
-		if err := l.Alive(t.Context(), "soon"); err != nil || !isAsked(l.Asked()) {
-			t.Errorf("alive: %v, asked: %v", err, l.Request())
-		}
-		l.Unlock()
-	})
 }
 
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
@@ -234,20 +219,6 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 		late.Unlock()
 		unlock(t, both)
 	})
-}
-
-func TestNoHoldIsNeverAsked(t *testing.T) {
-	for name, l := range map[string]*mutex.Lock{
-		"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {},
-	} {
-		if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
-			t.Errorf("%s is asked", name)
-		}
-	}
-	var none *mutex.Locks
-	if none.Asked() != nil || none.Request() != nil {
-		t.Error("no locks are asked")
-	}
 }
 
 func TestRequestOfAHostileWriterIsHarmlessInTheError(t *testing.T) {

@@ -71,6 +71,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 			}
 			<-l.Lost()
 			l.Detach()
+			if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
+				t.Error("it is asked or extended")
+			}
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {
 				t.Errorf("it says %q %q %d %v", l.Name(), l.UUID(), l.Token(), l.Deadline())
 			}
@@ -84,6 +87,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 		})
 	}
 	var locks *mutex.Locks
+	if locks.Asked() != nil || locks.Request() != nil {
+		t.Error("no locks are asked")
+	}
 	if err := errors.Join(locks.Alive(context.Background()), locks.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Error(err)
 	}
@@ -147,18 +153,4 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 	}
 	// When a lock that was waited for is lost, its ticket's lease is revoked in the background.
 	etcdtest.Eventually(t, "an empty prefix", func() bool { return withoutTombstones(t, etcd) == 0 })
-}
-
-func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	both := heldTogether(t, etcd, locks)
-	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {
-		t.Error(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 ||
-		!errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
-		t.Errorf("%d keys are left, the context ended with %v", n, context.Cause(both.Context()))
-	}
 }

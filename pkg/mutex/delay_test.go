@@ -90,21 +90,6 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 	})
 }
 
-// The delay is written by one process and ended by none: etcd does that.
-func TestADelayEndsByItself(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		take(t, q.client(), "a", mutex.LockDelay(1500*time.Millisecond))
-		w := q.wait(q.client())
-		began := time.Now()
-		endHold(t, q.etcd, "a", metadata.EndedForced)
-		l := q.turn(w)
-		if took := time.Since(began); took < 2*time.Second {
-			t.Errorf("the delay of 1.5 s, which is written as 2, took %v", took)
-		}
-		unlock(t, l)
-	})
-}
-
 func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 	for name, opts := range map[string][]mutex.Option{
 		"outside the queue": {mutex.WithoutQueue()}, "a permit": {mutex.Semaphore(3)}, "a reader": {mutex.Shared()},
@@ -180,27 +165,6 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 	})
 }
 
-// Clients that do not know delays are not kept back; the page says so.
-func TestAClientThatDoesNotKnowDelays(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		take(t, q.client(), "a", mutex.LockDelay(time.Hour))
-		w := q.wait(q.client())
-		endHold(t, q.etcd, "a", metadata.EndedForced)
-		uuid := layout(t).Field("a", metadata.FieldUUID)
-		other := "00000000-0000-4000-8000-000000000001"
-		if r, err := q.etcd.Txn(context.Background()).If(clientv3.Compare(clientv3.CreateRevision(uuid), "=", 0)).
-			Then(clientv3.OpPut(uuid, other)).Commit(); err != nil || !r.Succeeded {
-			t.Fatal(r, err)
-		}
-		delayOver(t, q.etcd, "a")
-		if _, err := q.client().TryLock(context.Background(), "a"); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("while it holds the lock: %v", err)
-		}
-		q.delete(uuid)
-		unlock(t, q.turn(w))
-	})
-}
-
 // What is written there does not matter, only that it is.
 func TestADelayThatCannotBeRead(t *testing.T) {
 	t.Parallel()
@@ -223,17 +187,6 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 			unlock(t, take(t, c, "a"))
 		}
 	})
-}
-
-func TestLockDelaysThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, etcdtest.Shared(t).Client(t))
-	for _, d := range []time.Duration{-1, -time.Second, time.Hour + 1} {
-		if _, err := c.TryLock(context.Background(), "a", mutex.LockDelay(d)); err == nil ||
-			!strings.Contains(err.Error(), "the lock delay is") {
-			t.Errorf("%v: %v", d, err)
-		}
-	}
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {

@@ -138,31 +138,6 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 	}
 }
 
-func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
-			mutex.Heartbeat(3*time.Hour))
-		time.Sleep(5 * time.Minute)
-		give(t, f, 30*time.Minute, 0)
-		granted := read(t, f.operator, "a")
-		for time.Since(start) < 48*time.Minute {
-			time.Sleep(time.Minute)
-			now := read(t, f.operator, "a")
-			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
-				!now.AlertAt.After(time.Now()) {
-				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
-					now.AutoUnlockAt.Sub(start))
-			}
-		}
-		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
-		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
-			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
-		}
-		unlock(t, l)
-	})
-}
-
 // While the time that was given lasts, the deadline in the record is later than any that the holder would write.
 func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 	for name, opts := range map[string][]mutex.Option{"by alive": nil,
@@ -262,5 +237,32 @@ func TestNobodyShortensTheTime(t *testing.T) {
 			t.Errorf("its context ended after %v", d)
 		}
 		l.Unlock()
+	})
+}
+
+func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(3*time.Hour))
+		time.Sleep(5 * time.Minute)
+		give(t, f, 30*time.Minute, 0)
+		granted := read(t, f.operator, "a")
+		for time.Since(start) < 48*time.Minute {
+			time.Sleep(time.Minute)
+			now := read(t, f.operator, "a")
+			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
+				!now.AlertAt.After(time.Now()) {
+				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
+					now.AutoUnlockAt.Sub(start))
+			}
+		}
+		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
+		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
+			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
 	})
 }

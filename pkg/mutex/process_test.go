@@ -67,14 +67,6 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 	}
 }
 
-func TestAnIdentityThatNoRecordCanHoldIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	if _, err := mutex.New(etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}}); err == nil {
-		t.Error("it is taken")
-	}
-}
-
 func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	if err := state(t, etcd); err != nil { // too early, or true: it ended right after it handed the hold on
@@ -133,18 +125,6 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestALostHoldCannotBeAdopted(t *testing.T) {
-	t.Parallel()
-	etcd, parent, locks := family(t)
-	uuid := parent.UUID()
-	parent.Unlock()
-	var lost *mutex.LostError
-	_, err := locks.Adopt(t.Context(), "a", uuid)
-	if !errors.As(err, &lost) || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("%v, and %d keys", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
 }
 
 func keysBelow(t testing.TB, etcd *clientv3.Client, prefix string) []string {

@@ -103,66 +103,6 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	})
 }
 
-func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a", mutex.Purpose("the first"))
-		one := q.wait(c)
-		two := q.wait(c)
-		three := q.wait(c)
-		two.cancel()
-		<-two.got
-		held, ok := errors.AsType[*mutex.HeldError](two.err)
-		if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
-			t.Errorf("the waiter that gave up got %v", two.err)
-		}
-		if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
-			t.Errorf("the error does not give the position: %v", two.err)
-		}
-		unlock(t, first)
-		unlock(t, q.turn(one))
-		unlock(t, q.turn(three))
-	})
-}
-
-func TestOneWhoBargesIsWaitedFor(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		// Release and barge in one transaction: no waiter can come between.
-		uuid := "00000000-0000-4000-8000-000000000009"
-		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
-		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)),
-			clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
-		if err != nil || !r.Succeeded {
-			t.Fatal("barge", err)
-		}
-		if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("unlock of a hold that was overwritten: %v", err)
-		}
-		q.noTurn(one)
-		q.delete(layout(t).Record("a"))
-		unlock(t, q.turn(one))
-		unlock(t, q.turn(two))
-	})
-}
-
-func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		unlock(t, first)
-		q.turn(one) // and never gives it back
-		removeWith(t, q.etcd, metadata.EndedAutoUnlocked, "u1", "deadline passed")
-		unlock(t, q.turn(two))
-	})
-}
-
 func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()

@@ -106,27 +106,6 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 	})
 }
 
-func TestReentrantDoRunsUnderTheSameHold(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
-			uuid := mutex.FromContext(ctx).UUID()
-			err := locks.Do(ctx, "a", func(ctx context.Context) error {
-				if mutex.FromContext(ctx).UUID() != uuid {
-					t.Error("another hold")
-				}
-				return nil
-			}, mutex.Reentrant())
-			if read(t, f.operator, "a").UUID != uuid {
-				t.Error("the inner Do gave the lock back")
-			}
-			return err
-		}, mutex.Reentrant()) // which means nothing to the first one
-		if err != nil || read(t, f.operator, "a").Token != 0 {
-			t.Errorf("%v; the record is %+v", err, read(t, f.operator, "a").Record)
-		}
-	})
-}
-
 func TestInnerHandleIsLostWithItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		outer := take(t, locks, "a")

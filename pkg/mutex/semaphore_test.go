@@ -43,43 +43,6 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	})
 }
 
-func TestPermitIsALockForEverybodyElse(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
-		defer unlock(t, l)
-		r := read(t, q.etcd, "pool/a#1")
-		if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
-			t.Errorf("the record is %+v", r)
-		}
-		if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
-			t.Errorf("attributes: %s", got)
-		}
-		alive(t, l, "half")
-		if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
-			t.Error("the guard does not hold", err)
-		}
-		if mutex.FromContext(l.Context()) != l {
-			t.Error("the context does not lead to the handle")
-		}
-	})
-}
-
-func TestWeightsAreTakenAllOrNone(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
-			t.Fatal("four of three permits are out")
-		}
-		one := take(t, c, "a", mutex.Semaphore(3))
-		unlock(t, two)
-		two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		unlock(t, one)
-		unlock(t, two)
-	})
-}
-
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		older := q.client()
@@ -105,27 +68,6 @@ func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 		for _, l := range append(permits[3:], l) {
 			unlock(t, l)
 		}
-	})
-}
-
-func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		permit := take(t, c, "a", mutex.Semaphore(3))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
-			t.Fatal("taken beside a permit")
-		}
-		w := q.wait(c, mutex.Exclusive())
-		unlock(t, permit)
-		all := q.turn(w)
-		if all.Name() != "a" {
-			t.Errorf("it is called %s", all.Name())
-		}
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-			t.Fatal("a permit beside it")
-		}
-		unlock(t, all)
-		unlock(t, take(t, c, "a", mutex.Semaphore(3)))
 	})
 }
 

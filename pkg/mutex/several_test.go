@@ -242,31 +242,6 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 	})
 }
 
-func TestGroupEndsWhenOneIsLost(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	g, err := locks.LockAll(t.Context(), []string{"a", "b", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd.Delete(t.Context(), "/mutexes/b/", clientv3.WithPrefix())
-	<-g.Context().Done()
-	if lost, isLost := context.Cause(g.Context()).(*mutex.LostError); !isLost || lost.Lock != "b" {
-		t.Errorf("the cause is %v", context.Cause(g.Context()))
-	}
-	if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(),
-		`lock "b" was lost`) {
-		t.Errorf("alive: %v", err)
-	}
-	err = g.Unlock()
-	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "b" ||
-		strings.Contains(err.Error(), "\n") {
-		t.Errorf("unlock: %v", err)
-	}
-	wantEmpty(t, etcd)
-}
-
 func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers.Store(1000)

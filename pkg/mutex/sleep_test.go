@@ -79,20 +79,6 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 	})
 }
 
-func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
-		for range 10 {
-			sleep(20 * time.Second)
-			time.Sleep(30 * time.Second)
-		}
-		if l.Context().Err() != nil {
-			t.Errorf("it ended: %v", context.Cause(l.Context()))
-		}
-		unlock(t, l)
-	})
-}
-
 // A write by another process with the same uuid counts from before a sleep, and the next extension from after it.
 func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {

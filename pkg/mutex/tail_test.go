@@ -95,33 +95,6 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	}
 }
 
-// A waiter whose ticket an unlocker has removed as overdue puts the tail back, too, before it queues again.
-func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		lease := q.standIn()
-		two := q.wait(c)
-		q.delete(layout(t).Ticket("a", two.ticket.ID))
-		etcdtest.Eventually(
-			t,
-			"the new position",
-			func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
-		)
-		two.cancel()
-		<-two.got
-		q.tailIs(foreignUUID, lease)
-		unlock(t, first)
-		if _, err := c.TryLock(context.Background(), "a"); err == nil {
-			t.Error("a newcomer passed the one that waits")
-		}
-		if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // withoutSpace has an etcd refuse leases and all transactions with a put while full is set, as it does when its space
 // is used up.
 func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {

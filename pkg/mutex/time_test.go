@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -150,18 +149,6 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 			t.Errorf("auto-unlock in %v", d)
 		}
 		if d := time.Until(l.Deadline()); d != 9*time.Minute {
-			t.Errorf("the context ends in %v", d)
-		}
-		l.Unlock()
-	})
-}
-
-func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
-		alive(t, l)
-		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
 			t.Errorf("the context ends in %v", d)
 		}
 		l.Unlock()
@@ -328,14 +315,6 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
-func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.loseAnswers.Store(1)
-		unlock(t, l)
-	})
-}
-
 // The record was deleted by hand, without a note, or the release took effect and its answer was lost: nobody can tell.
 func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
@@ -398,6 +377,29 @@ func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 		err := l.Unlock()
 		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
 			t.Errorf("unlock ended after %v with %v", took, err)
+		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		time.AfterFunc(5*time.Second, func() { f.away.Store(true) })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }

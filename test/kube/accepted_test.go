@@ -156,7 +156,7 @@ func nothingMore(t *testing.T, c *cluster, before []string) {
 // everyScenario has the API server judge all objects of the chart as it judges those that are created, and all pods in
 // a namespace that is restricted. Only a pod that sees its node's processes is refused there.
 func everyScenario(t *testing.T, c *cluster) {
-	for _, namespace := range []string{"locking", "billing", "shop", "nodes"} {
+	for _, namespace := range []string{"locking", "billing", "shop", "nodes", "monitoring"} {
 		c.namespace(t, namespace)
 	}
 	c.secure(t, "locking", "restricted")

@@ -176,7 +176,7 @@ func texts() []fault {
 		{"cell-semicolon", "api/csv.go", `«c == ';'»:`, `false`, "TestACellIsNoFormulaWhereverAProgramCutsTheLine"},
 		{"cell-quote", "api/csv.go", `«c == '"'» {`, `false`, "TestCSVIsHarmlessForSpreadsheets"},
 		{"name-json", "../lockjson/lockjson.go", `Base64(r.Name)`, `""`, "TestHostileTextIsExactInTheAPI"},
-		{"non-ascii", "site/render.go", `text.NonASCII(name)`, `false`, "TestNamesThatCouldPassForOthersAreMarked"},
+		{"non-ascii", "site/render.go", `text.NonASCII(name)`, `false`, "TestALongNameIsNotSaidToBeForeign"},
 	}
 }
 

@@ -346,6 +346,10 @@ class Losing(OnEtcd):
         eventually("the loss", lambda: lock.lost == "deleted")
 
 
+def watched(lock: clustermutex.Lock) -> bool:
+    return lock.hold.lookout is not None and lock.hold in lock.hold.lookout.open
+
+
 def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
     return hold._recorded > auto_unlock_at - 1
 
@@ -409,7 +413,7 @@ class Connections(OnEtcd):
 
         with mock.patch("clustermutex.threads.BlockingConnection", Watched):
             with self.lock as lock:
-                eventually("a watch", lambda: lock._hold is not None and lock._hold.watched)
+                eventually("a watch", lambda: watched(lock))
                 waiter = Waiter(self.client.lock(self.name))
                 eventually("the waiter's watch", lambda: waiter.lock._stop.cuts)
                 waiter.lock.cancel()
@@ -436,7 +440,8 @@ class Background(OnEtcd):
         locks = [self.client.lock(f"{self.name}-{n}", heartbeat=60, alert_after=3, unlock_after=3) for n in range(50)]
         ends = [float(self.etcd.fields(lock.acquire().name)["auto_unlock_at"]) for lock in locks]
         for lock, end in zip(locks, ends):
-            eventually("a watch and a heartbeat", lambda: lock.hold.watched and lock.hold._recorded > end + 0.5)
+            eventually("a watch and a heartbeat", lambda: watched(lock) and lock.hold._recorded > end + 0.5)
+        self.assertEqual(len({lock.hold.lookout for lock in locks}), 1, "one connection for what happens to them")
         self.assertEqual(["clustermutex"], [t.name for t in threading.enumerate() if t.name == "clustermutex"])
         self.etcd.delete(f"/mutexes/{locks[7].name}/")
         eventually("a loss", lambda: locks[7].lost == "deleted")
@@ -458,6 +463,25 @@ class Background(OnEtcd):
             self.assertTrue(begun.wait(LIMIT))
             end = lock.hold._recorded
             eventually("two heartbeats", lambda: lock.hold._recorded > end + 0.8)
+
+
+    def test_what_happened_before_the_watch_is_learned(self) -> None:
+        """A second hold opens it again from where the first one is, which etcd has forgotten meanwhile."""
+        told: List[clustermutex.Request] = []
+        with self.client.lock(self.name, on_asked=told.append) as lock:
+            eventually("a watch", lambda: watched(lock))
+            request = {"uuid": lock.uuid, "token": lock.token, "by": "ann"}
+            asked = self.etcd.put("/elsewhere", "")
+            self.etcd.post("/v3/kv/compaction", {"revision": str(asked)})
+            with self.client.lock(self.name + "-other") as other:
+                eventually("another watch", lambda: watched(other))
+                self.etcd.put(f"/mutexes/{self.name}/asked", json.dumps(request))
+                eventually("the request", lambda: told)
+        with self.client.lock(self.name) as lock, mock.patch.object(lock.hold, "_look") as look:
+            early = self.etcd.put(f"/mutexes/{self.name}/asked", "{}")
+            self.assertIsNone(lock.hold.lookout)
+            eventually("the event", lambda: lock.hold._seen >= early)
+            eventually("a look", lambda: look.called)
 
 
 class Processes(OnEtcd):
@@ -487,7 +511,7 @@ atexit._clear()
 atexit.register(say)  # comes last
 client = clustermutex.Client({self.etcd.endpoint!r})
 lock = client.lock({self.name!r}, heartbeat=3600).acquire()
-while not lock._hold.watched:
+while not (lock._hold.lookout and lock._hold.lookout.open):
     time.sleep(0.01)
 say()
 """)
@@ -536,7 +560,7 @@ asyncio.run(main())
         done = self.script(f"""
 import os, time
 with client.lock({self.name!r}) as lock:
-    while not lock._hold.watched:
+    while not (lock._hold.lookout and lock._hold.lookout.open):
         time.sleep(0.01)
     pid = os.fork()
     if pid == 0:
@@ -550,7 +574,7 @@ with client.lock({self.name!r}) as lock:
             except clustermutex.HeldError:
                 print("held", flush=True)
         with client.lock("{self.name}-child") as own:
-            while not own._hold.watched:
+            while not (own._hold.lookout and own._hold.lookout.open):
                 time.sleep(0.01)
         print("its own", flush=True)
         raise SystemExit

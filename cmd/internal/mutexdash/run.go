@@ -153,11 +153,9 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	back := &daemon.Server{Address: o.web.OpsAddress, Flag: "--web.ops-address", Handler: ops.Handler(),
 		Drain: time.Second, Log: log}
 	for _, server := range []*daemon.Server{front, back} {
-		address, err := server.Listen()
-		if err != nil {
+		if _, err := server.Listen(); err != nil {
 			return err
 		}
-		log.Info().Str("address", address).Bool("pages", server == front).Msg("listening")
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", r.reload.Run)

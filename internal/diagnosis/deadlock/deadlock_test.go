@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,7 +18,7 @@ func TestCycles(t *testing.T) {
 	}{
 		"nothing":                        {"", "", nil},
 		"nobody waits":                   {"x=a@1", "", nil},
-		"one waits for what is free":     {"x=a@1 b>free@1", "", nil},
+		"one waits for what is free":     {"x=a@1 b>free@1 b>zero@1", "", nil},
 		"one waits":                      {"x=a@1 y=b@2 a>y@3", "", nil},
 		"two, since the last one waits":  {"x=a@1 y=b@2 a>y@3 b>x@5", "a>y:b b>x:a @5", nil},
 		"one took it past the queue":     {"x=a@1 a>y@3 b>x@5 y=b@8", "a>y:b b>x:a @8", nil},
@@ -44,12 +43,9 @@ func TestCycles(t *testing.T) {
 		"one does not say its host":     {pair, "", func(w *world) { w.queues["x"][0].Hostname = "" }},
 		"another process of the host":   {pair, "", func(w *world) { w.locks[0].PID = 8 }},
 		"a record without a uuid":       {pair, "", func(w *world) { w.locks[1].Token = 0 }},
-		"nobody says a time": {pair, "a>y:b b>x:a @?", func(w *world) {
-			for _, r := range w.locks {
-				r.LockedAt = time.Time{}
-				w.queues[r.Name][0].Since = metadata.Time{}
-			}
-		}},
+		"nobody says a time":            {pair, "a>y:b b>x:a @?", func(w *world) { w.forget("x", "y") }},
+		"a cycle without a time is the last": {pair + " u=c@1 v=d@1 c>v@2 d>u@3", "c>v:d d>u:c @3; a>y:b b>x:a @?",
+			func(w *world) { w.forget("x", "y") }},
 	} {
 		w := parse(t, c.world)
 		if c.change != nil {

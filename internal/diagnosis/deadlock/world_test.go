@@ -83,6 +83,16 @@ func (w *world) waits(owner, lock string, minute int) {
 	w.queues[lock] = append(w.queues[lock], t)
 }
 
+// forget takes away since when these locks are held and waited for.
+func (w *world) forget(locks ...string) {
+	for _, r := range w.locks {
+		if slices.Contains(locks, r.Name) {
+			r.LockedAt = time.Time{}
+			w.queues[r.Name][0].Since = metadata.Time{}
+		}
+	}
+}
+
 func (w *world) find() []deadlock.Cycle { return deadlock.Find(w.locks, w.queues) }
 
 // told is a cycle in short: "a>y:b b>x:a @5", that a waits for y, held by b, and so on, since minute 5.

@@ -10,6 +10,7 @@ import inspect
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Awaitable, Callable, Dict, List, Optional
 
@@ -17,16 +18,16 @@ from . import record
 from .attempt import Attempt, acquire
 from .errors import LostError, MutexError, RefusedError, UnavailableError
 from .identity import backtrace
-from .loops import AsyncFlag
+from .lookout import Lookout
+from .loops import AsyncFlag, within
 from .record import Key
 from .session import PATIENCE, Session, log
 from .settings import Settings, durations
-from .transactions import Body, Verdict, b64, keys
+from .transactions import Body, Verdict, Watched, b64, keys
 from .transport import Flag, clock
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
 RECHECK = 10.0  # how often a holder reads its record although no event came
-QUIET = 6  # after so many of these in a row the watch may be dead: it is opened again
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
 
@@ -60,7 +61,10 @@ class Hold:
         self._once = threading.Lock()  # of the end, and of the deadline
         self._error: Optional[LostError] = None
         self._released = False
-        self.watched = False
+        self.lookout: Optional[Lookout] = None
+        self._news: asyncio.Event  # made where it is awaited
+        self._events: List[Dict[str, Any]] = []
+        self._seen = attempt.token  # what happened to the record until this revision is known
         self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
         self._asked_at = 0  # the revision of the request
         self._since = attempt.base
@@ -131,53 +135,52 @@ class Hold:
             await asyncio.sleep(min(max(self._deadline - clock(), 0), TICK))
 
     async def _observe(self) -> None:
-        """Watch the record until the hold is over."""
+        """Learn what happens to the record until the hold is over."""
         await asyncio.sleep(WATCH_AFTER)
-        pause = 0.02
-        while True:
-            opened = clock()
-            try:
-                await self._watch()
-            except (OSError, UnavailableError):
-                pass  # a watch breaks, and etcd is away, now and then
-            except Exception:  # whatever it is, the next look may succeed
-                log.exception("the watch on a held lock failed")
-            pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
-            await asyncio.sleep(pause)
-
-    async def _watch(self) -> None:
-        """Learn what happens to the record, until the watch breaks or has been silent for long."""
+        self._news = asyncio.Event()
+        self.lookout = self.attempt.session.lookout()
+        self.lookout.add(self)
         try:
-            watch = await self.attempt.session.gateway.watch([(self.txn.base, self.txn.end, False)])
-        except OSError:
-            return await self._look(RECHECK)  # without one, only what is read tells
-        try:
-            await self._look(RECHECK)
-            self.watched = True
-            quiet = 0
-            while quiet < QUIET:
-                events = await watch.events(RECHECK)
-                quiet = 0 if events else quiet + 1
-                if not events or any(self._matters(e) for e in events):
-                    await self._look(WHY_TIMEOUT, events)
+            while True:
+                with suppress(TimeoutError):
+                    await within(self._news.wait(), RECHECK)
+                self._news.clear()
+                events, self._events = self._events, []
+                try:
+                    await self._look(WHY_TIMEOUT if events else RECHECK, events)
+                except UnavailableError:
+                    await asyncio.sleep(TICK)
+                except Exception:  # whatever it is, the next look may succeed
+                    log.exception("the watch on a held lock failed")
+                    await asyncio.sleep(TICK)
         finally:
-            watch.close()
+            self.lookout.remove(self)
 
-    def _matters(self, event: Dict[str, Any]) -> bool:
-        """Of extensions, which are mine, there is nothing to learn."""
-        return event.get("type") == "DELETE" or event.get("kv", {}).get("key") not in self._extensions
+    @property
+    def watched(self) -> Watched:
+        """What the lookout is to watch."""
+        return Watched(self.txn.base, self.txn.end, start=self._seen + 1)
+
+    def notice(self, event: Optional[Dict[str, Any]]) -> None:
+        """Have a look, unless this is an extension: those are mine."""
+        if event is not None:
+            self._seen = max(self._seen, int(event["kv"].get("mod_revision", 0)))
+            if event.get("type") != "DELETE" and event["kv"]["key"] in self._extensions:
+                return
+            self._events.append(event)
+        self._news.set()
 
     def _gone(self, events: List[Dict[str, Any]]) -> bool:
         """The key that means held was deleted after it became mine."""
         return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
                    for event in events for k in keys({"kvs": [event.get("kv", {})]}))
 
-    async def _look(self, timeout: float, events: Optional[List[Dict[str, Any]]] = None) -> None:
+    async def _look(self, timeout: float, events: List[Dict[str, Any]]) -> None:
         """Read the record, and learn what others did to it."""
         try:
             await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
         except UnavailableError:
-            if not self._gone(events or []):
+            if not self._gone(events):
                 raise
             self.lose(LostError(self.settings.name, "deleted"))
 
@@ -185,6 +188,7 @@ class Hold:
         if verdict.word == "lost":
             self.lose(self._why(verdict))
         elif verdict.record:
+            self._seen = max(self._seen, verdict.revision)
             self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
 
     def _why(self, verdict: Verdict) -> LostError:

@@ -9,12 +9,13 @@ import ssl
 import sys
 import time
 from functools import partial
-from typing import Optional, Sequence, Set, Tuple, Union
+from typing import List, Optional, Sequence, Set, Tuple, Union
 
 from . import exits, record
 from .endpoint import parse_endpoint
 from .errors import MutexError, RefusedError, UnavailableError
 from .gateway import Gateway
+from .lookout import Lookout
 from .loops import AsyncIO
 from .threads import BlockingIO
 from .transport import clock
@@ -39,6 +40,7 @@ class Session:
         self._in_loop = gateway.over(loop)
         self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
         self._debts: Set[exits.Debt] = set()  # that somebody is at
+        self._lookouts: List[Lookout] = []  # that have room
 
     @property
     def gateway(self) -> Gateway:
@@ -48,6 +50,11 @@ class Session:
     def patience(self, wait: Optional[float]) -> float:
         """Return how many seconds a call takes at most that may wait so long."""
         return float("inf") if wait is None else wait or self.gateway.timeout
+
+    def lookout(self) -> Lookout:
+        """Return a connection on which another record can be watched."""
+        self._lookouts = [one for one in self._lookouts if one.room()] or [Lookout(self.gateway)]
+        return self._lookouts[0]
 
     async def grant(self, ttl: float, until: float) -> str:
         """Get a new lease."""
