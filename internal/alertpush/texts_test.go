@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -20,8 +19,7 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := normal(string(b))
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.holds(w.lock("l", func(r *metadata.Record) {
 			r.Owner = ""
 			r.Hostname = ""
@@ -38,14 +36,12 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 		defer w.start(c)()
 		w.pusher.Ended(nil, &metadata.Ending{Lock: "l", Holder: metadata.Holder{Owner: "billing", Hostname: "host-1"},
 			Ended: metadata.EndedAutoUnlocked, EndedAt: metadata.Time{Time: time.Now()}})
-		time.Sleep(90 * time.Second)
-		told := w.take()
+		told := w.after(90 * time.Second)
 		w.holds(w.lock("l", func(r *metadata.Record) {
 			r.AlertAt = time.Time{}
 			r.AutoUnlockAt = time.Now().Add(-10 * time.Minute)
 		}))
-		time.Sleep(time.Second)
-		for _, p := range w.take() {
+		for _, p := range w.after(time.Second) {
 			if p.Labels["alertname"] == "UnlockerLockExpired" {
 				told = append(told, p)
 			}
@@ -61,8 +57,7 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 			r.AlertAt = r.LockedAt.Add(time.Hour)
 			r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
 		}))
-		time.Sleep(time.Second)
-		for _, p := range w.take() {
+		for _, p := range w.after(time.Second) {
 			if name := p.Labels["alertname"]; name == "UnlockerLockAbandoned" || name == "UnlockerHolderClockOff" {
 				delete(p.Annotations, "next") // of another deadline than in the rules' test
 				told = append(told, p)
@@ -74,7 +69,7 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 			for _, note := range []string{"summary", "description", "next"} {
 				text := normal(p.Annotations[note])
 				if !strings.Contains(rules, text) {
-					t.Errorf("the rules have no such %s of %s: %s", note, name, text)
+					w.Errorf("the rules have no such %s of %s: %s", note, name, text)
 				}
 				seen[name] = true
 			}
@@ -82,7 +77,7 @@ func TestPushedAlertsHaveTheTextsOfTheRules(t *testing.T) {
 		for _, name := range []string{"UnlockerLockAlerting", "UnlockerLockExpired", "UnlockerLockAutoUnlocked",
 			"UnlockerLockUnclaimed", "UnlockerDeadlock", "UnlockerLockAbandoned", "UnlockerHolderClockOff"} {
 			if !seen[name] {
-				t.Errorf("%s is not pushed", name)
+				w.Errorf("%s is not pushed", name)
 			}
 		}
 	})

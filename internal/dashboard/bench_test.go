@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -155,60 +154,6 @@ func measure(b *testing.B, d http.Handler, budget time.Duration, ask func(i int)
 	b.ReportMetric(float64(p95)/float64(budget), "of-budget")
 }
 
-// BenchmarkClusters measures the same with 30,000 locks: in one cluster, and as 10,000 in each of three, where the same
-// names are held. The budget is that of one cluster.
-func BenchmarkClusters(b *testing.B) {
-	unchanged := request{"unchanged", [3]time.Duration{time.Millisecond, time.Millisecond, time.Millisecond},
-		func(*scene, int) string { return "/" }}
-	for _, r := range append([]request{unchanged}, requests()...) {
-		budget := r.budget[0] + (r.budget[1]-r.budget[0])*2/9 // between 10,000 and 100,000
-		for _, clusters := range []int{1, 3} {
-			b.Run(fmt.Sprintf("%s/clusters=%d", r.name, clusters), func(b *testing.B) {
-				var scenes []*scene
-				var configs []setup.Config
-				for i := range clusters {
-					s := crowd(30_000 / clusters)
-					scenes = append(scenes, s)
-					config := s.config()
-					if clusters > 1 {
-						config.Cluster.Name = fmt.Sprintf("cluster-%d", i)
-					}
-					configs = append(configs, config)
-				}
-				d, err := dashboard.New(configs[0], configs[1:]...)
-				if err != nil {
-					b.Fatal(err)
-				}
-				ok(b, d, "/")
-				etag := get(d, "/").Header().Get("ETag")
-				measure(b, d, budget, func(i int) (string, string) {
-					if r.name == "unchanged" {
-						return "/", etag
-					}
-					var address string
-					for k, s := range scenes {
-						if k == i%clusters || r.name == "all locks changed" {
-							address = r.ask(s, i)
-						}
-					}
-					now := scenes[0].now
-					for _, s := range scenes {
-						if s.now.After(now) {
-							now = s.now
-						}
-					}
-					for _, s := range scenes {
-						s.now = now
-						s.fresh.Heard = now
-						s.view()
-					}
-					return address, ""
-				})
-			})
-		}
-	}
-}
-
 // BenchmarkViewers measures a second of 50 viewers with ten different views who look every five seconds. ns/op is what
 // a second costs: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and 100
 // changes in the second. reads/s are the requests to etcd.
@@ -232,29 +177,6 @@ func BenchmarkViewers(b *testing.B) {
 			b.ReportMetric(float64(reads.Load())/float64(seconds), "reads/s")
 		})
 	}
-}
-
-// BenchmarkViewersOfLocks measures a second of 50 viewers who follow the page of a lock each, every five seconds: ten
-// pages of ten locks.
-func BenchmarkViewersOfLocks(b *testing.B) {
-	const locks = 10
-	s := newScene()
-	for i := range locks {
-		s.add(hold{name: fmt.Sprint("lock-", i), owner: "o", host: "h", held: time.Hour, alert: -time.Minute,
-			unlock: 100 * time.Hour, backtrace: rubyTrace})
-	}
-	var reads atomic.Int64
-	d := s.dashboard(b, countReads(&reads))
-	seconds := 0
-	for ; b.Loop(); seconds++ {
-		s.tick(time.Second)
-		for i := range locks {
-			if w := get(d, fmt.Sprint("/lock?name=lock-", i)); w.Code != http.StatusOK {
-				b.Fatal(w.Code)
-			}
-		}
-	}
-	b.ReportMetric(float64(reads.Load())/float64(seconds), "reads/s")
 }
 
 // countReads counts the requests to etcd.

@@ -48,8 +48,8 @@ func TestCloseWhileManyWait(t *testing.T) {
 				if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
 					t.Errorf("after Close: %v", err)
 				}
-				q.unlock(first)
-				q.unlock(q.turn(other))
+				unlock(t, first)
+				unlock(t, q.turn(other))
 			})
 		})
 	}

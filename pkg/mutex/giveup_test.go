@@ -54,9 +54,9 @@ func TestManyGiveUpTogether(t *testing.T) {
 					t.Errorf("%d wait", n)
 				}
 				time.Sleep(time.Minute)
-				q.unlock(first)
-				q.unlock(q.turn(before))
-				q.unlock(q.turn(behind))
+				unlock(t, first)
+				unlock(t, q.turn(before))
+				unlock(t, q.turn(behind))
 			})
 		})
 	}
@@ -84,8 +84,8 @@ func TestTailOfThoseWhoGiveUpTogether(t *testing.T) {
 				if err != nil || len(tail.Kvs) != 1 || string(tail.Kvs[0].Value) != before.ticket.ID {
 					t.Errorf("the tail is %v, %v", tail, err)
 				}
-				q.unlock(first)
-				q.unlock(q.turn(before))
+				unlock(t, first)
+				unlock(t, q.turn(before))
 			})
 		})
 	}
@@ -126,7 +126,7 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 				if held == nil || held.Position < test.least || held.Position > test.most {
 					t.Errorf("it is told: %v", held)
 				}
-				q.unlock(first)
+				unlock(t, first)
 				q.delete(layout(t).Queue("a"))
 			})
 		})

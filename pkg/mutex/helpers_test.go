@@ -42,6 +42,44 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
+// waits has a client wait for lock "a".
+func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lock {
+	got := make(chan *mutex.Lock, 1)
+	go func() {
+		l, err := c.Lock(context.Background(), "a", opts...)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	return got
+}
+
+func unlock(t testing.TB, l interface{ Unlock() error }) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+type aliver interface {
+	Alive(ctx context.Context, progress ...string) error
+}
+
+func alive(t testing.TB, l aliver, progress ...string) {
+	t.Helper()
+	if err := l.Alive(context.Background(), progress...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantEmpty(t testing.TB, etcd *clientv3.Client) {
+	t.Helper()
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
 func layout(t testing.TB) protocol.Layout {
 	t.Helper()
 	l, err := protocol.NewLayout(mutex.DefaultPrefix)

@@ -67,14 +67,6 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 	}
 }
 
-func TestAnIdentityThatNoRecordCanHoldIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	if _, err := mutex.New(etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}}); err == nil {
-		t.Error("it is taken")
-	}
-}
-
 func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	if err := state(t, etcd); err != nil { // too early, or true: it ended right after it handed the hold on
@@ -100,9 +92,7 @@ func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
 	tool := adopt(t, locks, parent.UUID(), mutex.ForHolder())
-	if err := tool.Alive(t.Context(), "half"); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, tool, "half")
 	tool.Detach()
 	if process(t, etcd).Detached {
 		t.Error("the record says that the hold is detached")
@@ -115,7 +105,7 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 
 func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		locks, err := mutex.New(f.client(), mutex.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -124,29 +114,17 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		l.Detach()
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if p := f.record(t, "a").Process; p == nil || !p.Detached {
+		if p := read(t, f.operator, "a").Process; p == nil || !p.Detached {
 			t.Errorf("the record says %+v", p)
 		}
 		if err := locks.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-func TestALostHoldCannotBeAdopted(t *testing.T) {
-	t.Parallel()
-	etcd, parent, locks := family(t)
-	uuid := parent.UUID()
-	parent.Unlock()
-	var lost *mutex.LostError
-	_, err := locks.Adopt(t.Context(), "a", uuid)
-	if !errors.As(err, &lost) || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("%v, and %d keys", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
 }
 
 func keysBelow(t testing.TB, etcd *clientv3.Client, prefix string) []string {

@@ -46,7 +46,5 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 	if err := l.Alive(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }

@@ -15,7 +15,7 @@ import (
 
 func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		ctx := context.Background()
 		locks, err := mutex.New(f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		if err != nil {
@@ -29,7 +29,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		now := f.record(t, "db")
+		now := read(t, f.operator, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
 			time.Until(r.Until) != time.Hour {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
@@ -51,7 +51,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Unlock(); err != nil || f.record(t, "db").Token != 0 {
+		if err := l.Unlock(); err != nil || read(t, f.operator, "db").Token != 0 {
 			t.Errorf("released: %v", err)
 		}
 		if err := later.Close(); err != nil {
@@ -68,7 +68,7 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 		if err != nil || r.Lock != "pool#1" {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		if now := f.record(t, "pool#1"); now.Permits() != 2 || now.AutoUnlockAt.Sub(now.AlertAt) != 59*time.Minute {
+		if now := read(t, f.operator, "pool#1"); now.Permits() != 2 || now.AutoUnlockAt.Sub(now.AlertAt) != 59*time.Minute {
 			t.Errorf("the record is %+v", now.Record)
 		}
 		wait, cancel := context.WithTimeout(ctx, time.Minute)

@@ -26,17 +26,13 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	wantEmpty(t, etcd)
 
 	l := take(t, locks, "a")
 	if err := l.UnlockWith([]clientv3.Op{write(3 << 20)}); !tooLarge(err) || l.Context().Err() != nil {
 		t.Errorf("unlock with too much: %v, and then %v", err, context.Cause(l.Context()))
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 
 	for bytes := 3 << 19; ; bytes -= 128 { // the largest that is not refused
 		l, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes)))
@@ -49,9 +45,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 		if bytes < 3<<19-8<<10 {
 			t.Errorf("only %d bytes fit", bytes)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		return
 	}
 }

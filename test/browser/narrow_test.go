@@ -3,39 +3,10 @@
 package browser
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
-
-func TestNumbersInTablesDoNotBreak(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
-	s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 40 * time.Minute,
-		alert: time.Hour, unlock: 2 * time.Hour})
-	for i := range 120 {
-		s.wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "settles the order of a customer who waits",
-			time.Duration(i)*time.Second)
-	}
-	for _, width := range []int64{1280, 900, 768} {
-		b.size(width, 800)
-		for _, page := range []string{"waiting", "lock?name=orders/settle"} {
-			b.open(s.url + page)
-			b.until("the numbers", `document.querySelector("td.num")`)
-			broken := ask[[]string](b, `[...document.querySelectorAll("td.num")].filter((td) => {
-				const r = document.createRange();
-				r.selectNodeContents(td);
-				return new Set([...r.getClientRects()].map((c) => c.top)).size > 1;
-			}).map((td) => td.textContent)`)
-			if len(broken) > 0 {
-				t.Errorf("%s at %d px breaks the numbers %q", page, width, broken)
-			}
-		}
-	}
-}
 
 func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	t.Parallel()
@@ -111,20 +82,30 @@ func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
 	}
 }
 
-func TestALongOwnerDoesNotWidenTheHistory(t *testing.T) {
+func TestActionsAreOnTheFirstScreenOfEveryDevice(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
-	b.size(1280, 800)
-	b.open(s.url) // the dashboard watches
-	long := strings.Repeat("W", 100)
-	s.hold(lock{name: "billing/settle", owner: long, host: long, purpose: long, held: time.Hour,
-		alert: -time.Minute, unlock: time.Hour})
-	s.shown()
-	s.release("billing/settle")
-	b.open(s.url + "history")
-	b.says("billing/settle")
-	if wide := ask[float64](b, "document.documentElement.scrollWidth"); wide > 1280 {
-		t.Errorf("the page is %v px wide", wide)
+	s := everything(t)
+	b := s.b
+	s.settle(12)
+	for _, size := range [][2]int64{{360, 740}, {768, 900}, {960, 600}, {1280, 720}} {
+		b.size(size[0], size[1])
+		b.open(s.url + lockPage("orders/settle"))
+		b.until("the scripts", `document.documentElement.classList.contains("scripted")`)
+		outside := ask[[]string](b, `[...document.querySelectorAll(".actions :is(a, button)")].filter((e) => {
+			const r = e.getBoundingClientRect();
+			return r.bottom > innerHeight || r.right > innerWidth || r.height < 32 || r.width < 32;
+		}).map((e) => e.textContent)`)
+		if len(outside) > 0 {
+			t.Errorf("%d × %d: %q are not on the first screen, or too small", size[0], size[1], outside)
+		}
+	}
+	b.scripts(false)
+	b.open(s.url + lockPage("orders/settle"))
+	shown := ask[[]string](b, `[...document.querySelectorAll(".actions :is(a, button)")]
+		.filter((e) => e.checkVisibility()).map((e) => e.textContent)`)
+	want := []string{"Give more time…", "Ask to finish…", "Acknowledge…", "Silence in Alertmanager…", "Force unlock…",
+		"logs"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("without scripts the actions are %q, want %q", shown, want)
 	}
 }

@@ -181,7 +181,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
 }
 
-func TestPagesAboutNowFollow(t *testing.T) {
+func TestOtherPagesFollow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
@@ -191,6 +191,8 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	owners.open(s.url + "owners")
 	timeline := newTab(t, s)
 	timeline.open(s.url + "timeline")
+	history := newTab(t, s)
+	history.open(s.url + "history")
 	timeline.click(".fold summary")
 	s.hold(lock{name: "b", owner: "second", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
 	s.wait("a", "third", "h", "waits", time.Second)
@@ -198,6 +200,39 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	owners.until("the owner", `document.querySelector("table.owners").textContent.includes("second")`)
 	timeline.until("the bar, while the table stays open", `document.querySelector(".lanes")
 		.textContent.includes("second") && document.querySelector("details[open]").textContent.includes("second")`)
+	s.release("b")
+	history.until("the ended hold", `document.querySelector("table.past")?.textContent.includes("second")`)
+}
+
+func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t, s)
+	for _, owner := range []string{"calm", "quiet"} {
+		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
+			unlock: 9 * time.Hour})
+	}
+	b.open(s.url)
+	b.until("both locks", `document.getElementById("main").innerText.includes("2 locks")`)
+	b.open(s.url + "?group=owner") // a single section would be open, and stay open
+	b.until("two closed sections", `document.querySelectorAll("details.group:not([open])").length === 2`)
+	b.fast()
+	ask[bool](b, `(document.querySelector("[data-key=quiet]").open = true)`)
+	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute,
+		unlock: 9 * time.Hour})
+	b.until("a third section on top",
+		`document.querySelector("details.group[data-key=new]:first-child summary")?.textContent
+			.includes("1 lock, 1 alerting")`)
+	open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`)
+	if open != "quiet" {
+		t.Errorf("open are %s", open)
+	}
+	s.put("calm/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("a section says that a lock in it alerts",
+		`document.querySelector("details:not([open])[data-key=calm] summary").textContent
+			.includes("1 lock, 1 alerting")`)
+	s.put("quiet/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("an open section stays open", `document.querySelector("details[open][data-key=quiet] tbody.alerting")`)
 }
 
 func TestKeys(t *testing.T) {

@@ -102,9 +102,9 @@ func fates() []fault {
 // deadlocks are processes that wait for each other.
 func deadlocks() []fault {
 	return []fault{
-		{"cycle-unknown", "graph.go", `!c.unknown`, `true`, "TestAPermitOfSomebodyUnknownMayBeGivenBackAtAnyTime"},
-		{"cycle-reader", "cycle.go", `«t.stuck(h.who)» && (since`, `true`, "TestOneReaderIsEnoughForACycle"},
-		{"cycle-share", "graph.go", `kindOf(r) != ""`, `true`, "TestALockWhoseNameLooksLikeAShareIsNone"},
+		{"cycle-unknown", "graph.go", `!c.unknown`, `true`, "TestCycles"},
+		{"cycle-reader", "cycle.go", `«t.stuck(h.who)» && (since`, `true`, "TestCycles"},
+		{"cycle-share", "graph.go", `kindOf(r) != ""`, `true`, "TestCycles"},
 		{"cycle-permits", "graph.go", `s.count(lock).permits == len(c.permits)`, `true`,
 			"TestAnyWorldAgainstTheDefinition"},
 		{"cycle-groups", "graph.go", `len(groups[0]) == len(among)`, `true`, "TestAnyWorldAgainstTheDefinition"},

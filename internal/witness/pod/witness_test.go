@@ -524,7 +524,7 @@ func TestWithoutAClusterThereIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for kubeconfig, want := range map[string]string{
 		"":           "this process does not run in a pod, and no kubeconfig is given",
-		"/not/there": "read the kubeconfig /not/there",
+		"/not/there": "read the kubeconfig /not/there: it does not exist, or is empty",
 	} {
 		if _, err := pod.Connect(kubeconfig); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", kubeconfig, err)
