@@ -464,7 +464,6 @@ class Background(OnEtcd):
             end = lock.hold._recorded
             eventually("two heartbeats", lambda: lock.hold._recorded > end + 0.8)
 
-
     def test_what_happened_before_the_watch_is_learned(self) -> None:
         """A second hold opens it again from where the first one is, which etcd has forgotten meanwhile."""
         told: List[clustermutex.Request] = []
