@@ -1,0 +1,20 @@
+package sweeper
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestRemovalsAreForgottenThoughNobodyAsksForMetrics(t *testing.T) {
+	m := newMetrics(text.Attributes{})
+	for i := range 2*maxUnlocked + 1 {
+		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
+	}
+	if n := len(m.unlocked); n != maxUnlocked {
+		t.Errorf("%d removals are remembered, want %d", n, maxUnlocked)
+	}
+}
