@@ -95,7 +95,7 @@ func removals() []fault {
 		{"remove-stopping", "remove.go", `«ctx.Err() != nil» || s.soon`, `false`,
 			"TestRemovalsInFlightAreFinishedAndNoOtherIsStarted"},
 		{"remove-delay", "remove.go", `!d.proof`, `true`, "TestALockDelayFollowsWhatItsDeadlineEnded"},
-		{"remove-deaths", "remove.go", `len(deaths) > maxDeaths`, `false`, "TestMoreDeathsThanAreRememberedAreFound"},
+		{"remove-deaths", "remove.go", `len(deaths) > maxDeaths`, `false`, "TestMoreDeathsThanAreRememberedAreFoundByAScan"},
 		{"series-kept", "metrics.go", `len(m.unlocked) > 2*maxUnlocked`, `false`,
 			"TestRemovalsAreForgottenThoughNobodyAsksForMetrics"},
 		{"ticket-clock", "scan.go", `c.WallClock != staleness.Verified`, `false`, "TestOverdueTicketsAreRemoved"},

@@ -18,3 +18,13 @@ func TestRemovalsAreForgottenThoughNobodyAsksForMetrics(t *testing.T) {
 		t.Errorf("%d removals are remembered, want %d", n, maxUnlocked)
 	}
 }
+
+func TestMoreDeathsThanAreRememberedAreFoundByAScan(t *testing.T) {
+	s := &Sweeper{nextScan: time.Hour, arrived: make(chan struct{}, 1)}
+	for range 2 * maxDeaths {
+		s.Died("a")
+	}
+	if s.lookAtDeaths(); s.nextScan != 0 {
+		t.Errorf("the next scan is at %v", s.nextScan)
+	}
+}
