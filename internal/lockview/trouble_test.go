@@ -236,6 +236,32 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	})
 }
 
+// A list may know what the watch has yet to tell.
+func TestAComparisonWaitsForTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		src := w.source()
+		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			return w.watch(ctx, after, func(revision int64, events []protocol.Event) {
+				time.Sleep(10 * time.Second)
+				each(revision, events)
+			})
+		}
+		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
+		for i := range 20 {
+			time.Sleep(5 * time.Second)
+			w.do(lock(t, fmt.Sprint("lock-", i), uuid(i+1))...)
+		}
+		time.Sleep(10 * time.Minute)
+		w.do(put("/other", ""))
+		time.Sleep(time.Minute)
+		differ(t, "after the comparison", show(v), w.truth())
+		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] == 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // The store was restored from a backup: revisions repeat, with other contents.
 func TestRestoredStoreIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

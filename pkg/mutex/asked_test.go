@@ -1,7 +1,6 @@
 package mutex_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -74,9 +73,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
 			t.Errorf("told %s", got)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if l.Request() == nil || !isAsked(l.Asked()) {
 			t.Error("the end of the hold takes the request back")
 		}
@@ -108,20 +105,6 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.deaf.Store(true)
-		time.Sleep(time.Second)
-		ask(t, f, "a", "ann", "now")
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
-		if err := l.Alive(t.Context(), "soon"); err != nil || !isAsked(l.Asked()) {
-			t.Errorf("alive: %v, asked: %v", err, l.Request())
-		}
-		l.Unlock()
-	})
 }
 
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
@@ -201,9 +184,7 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 					}
 				}
 				inner.Unlock()
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -236,24 +217,8 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		if err := both.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, both)
 	})
-}
-
-func TestNoHoldIsNeverAsked(t *testing.T) {
-	for name, l := range map[string]*mutex.Lock{
-		"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {},
-	} {
-		if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
-			t.Errorf("%s is asked", name)
-		}
-	}
-	var none *mutex.Locks
-	if none.Asked() != nil || none.Request() != nil {
-		t.Error("no locks are asked")
-	}
 }
 
 func TestRequestOfAHostileWriterIsHarmlessInTheError(t *testing.T) {

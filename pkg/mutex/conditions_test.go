@@ -16,9 +16,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "ready")
 	etcdtest.Put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -37,15 +35,11 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
 		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -83,9 +77,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
 	if err != nil {
@@ -103,11 +95,7 @@ func TestConditionsOverARange(t *testing.T) {
 }
 
 func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]clientv3.Op, 123)
 	for i := range many {
 		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")
@@ -185,9 +173,7 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
 		t.Errorf("token %d, written at %d", l.Token(), revision)
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {

@@ -91,10 +91,15 @@ func ExampleLock_Guard() {
 	}
 	fmt.Println("while the lock is held:", write("100"))
 	l.Unlock()
-	fmt.Println("afterwards:", write("0"))
+	next, err := locks.Lock(ctx, "balance")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Unlock()
+	fmt.Println("under the next hold:", write("0"))
 	// Output:
 	// while the lock is held: true
-	// afterwards: false
+	// under the next hold: false
 }
 
 func ExampleLock_Token() {

@@ -97,9 +97,7 @@ func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
 		granted := read(t, f.operator, "a")
 		for i := range 7 {
 			time.Sleep(4 * time.Minute)
-			if err := l.Alive(t.Context(), "step"); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l, "step")
 			now := read(t, f.operator, "a")
 			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) {
 				t.Errorf("step %d takes back: alert %v, auto-unlock %v", i, now.AlertAt.Sub(start),
@@ -129,9 +127,7 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 				time.Sleep(70 * time.Second)
 				for range 3 {
 					time.Sleep(time.Minute)
-					if err := l.Alive(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					alive(t, l)
 					if now := read(t, f.operator, "a").AlertAt; now.Before(granted) {
 						t.Errorf("the alert is %v earlier than was granted", granted.Sub(now))
 					}
@@ -140,33 +136,6 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
-			mutex.Heartbeat(3*time.Hour))
-		time.Sleep(5 * time.Minute)
-		give(t, f, 30*time.Minute, 0)
-		granted := read(t, f.operator, "a")
-		for time.Since(start) < 48*time.Minute {
-			time.Sleep(time.Minute)
-			now := read(t, f.operator, "a")
-			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
-				!now.AlertAt.After(time.Now()) {
-				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
-					now.AutoUnlockAt.Sub(start))
-			}
-		}
-		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
-		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
-			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
-		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // While the time that was given lasts, the deadline in the record is later than any that the holder would write.
@@ -184,18 +153,14 @@ func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 				death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
 				time.Sleep(5 * time.Minute)
 				if opts == nil {
-					if err := l.Alive(t.Context(), "at work"); err != nil {
-						t.Fatal(err)
-					}
+					alive(t, l, "at work")
 				}
 				now := read(t, f.operator, "a")
 				now.Heed(&death, nil)
 				if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
 					t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
 				}
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -272,5 +237,32 @@ func TestNobodyShortensTheTime(t *testing.T) {
 			t.Errorf("its context ended after %v", d)
 		}
 		l.Unlock()
+	})
+}
+
+func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(3*time.Hour))
+		time.Sleep(5 * time.Minute)
+		give(t, f, 30*time.Minute, 0)
+		granted := read(t, f.operator, "a")
+		for time.Since(start) < 48*time.Minute {
+			time.Sleep(time.Minute)
+			now := read(t, f.operator, "a")
+			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
+				!now.AlertAt.After(time.Now()) {
+				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
+					now.AutoUnlockAt.Sub(start))
+			}
+		}
+		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
+		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
+			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -46,7 +46,7 @@ func TestQueueInDisorder(t *testing.T) {
 					turns.Add(1)
 					time.Sleep(time.Millisecond)
 					inside.Add(-1)
-					q.unlock(l)
+					unlock(t, l)
 				}
 			})
 		}
@@ -80,9 +80,7 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Second)
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, first)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -68,9 +68,7 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 		for range 5 {
 			sleep(5 * time.Minute)
 			time.Sleep(3 * time.Minute)
-			if err := l.Alive(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l)
 		}
 		last := time.Now()
 		<-l.Lost()
@@ -78,22 +76,6 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 			t.Errorf("the context ended %v after the last alive", d)
 		}
 		l.Unlock()
-	})
-}
-
-func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
-		for range 10 {
-			sleep(20 * time.Second)
-			time.Sleep(30 * time.Second)
-		}
-		if l.Context().Err() != nil {
-			t.Errorf("it ended: %v", context.Cause(l.Context()))
-		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -108,9 +90,7 @@ func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 		synctest.Wait()
 		f.deaf.Store(true)
 		time.Sleep(time.Minute)
-		if err := l.Alive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		<-l.Context().Done()
 		if d, want := time.Since(start), 10*time.Minute+time.Second; d != want {
 			t.Errorf("its context ended after %v, want %v", d, want)

@@ -3,15 +3,16 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -27,15 +28,9 @@ func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		c, err := mutex.New(f.client(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newClient(t, f.client(), o)
+		t.Cleanup(func() { f.away.Store(false) })
 		test(t, f, c)
-		f.away.Store(false)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -74,9 +69,7 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 			mutex.SafetyMargin(time.Minute))
 		for range 3 {
 			time.Sleep(8 * time.Minute)
-			if err := l.Alive(context.Background(), "copied", "3 of 5"); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l, "copied", "3 of 5")
 			doc := read(t, f.operator, "a")
 			if d := time.Until(doc.AlertAt); d != time.Minute {
 				t.Errorf("people are alerted in %v", d)
@@ -106,9 +99,7 @@ func TestAliveWhoseAnswerIsLostCountsFromItsFirstSending(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		f.loseAnswers.Store(1)
 		start := time.Now()
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if time.Since(start) < 2*time.Second {
 			t.Error("no answer was lost")
 		}
@@ -149,27 +140,11 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
 		wrong.Store(int64(-time.Hour))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != 10*time.Minute {
 			t.Errorf("auto-unlock in %v", d)
 		}
 		if d := time.Until(l.Deadline()); d != 9*time.Minute {
-			t.Errorf("the context ends in %v", d)
-		}
-		l.Unlock()
-	})
-}
-
-func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
 			t.Errorf("the context ends in %v", d)
 		}
 		l.Unlock()
@@ -205,9 +180,7 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 		if d := read(t, f.operator, "a").AlertAt.Sub(start); d != 10*time.Minute {
 			t.Errorf("people are alerted after %v", d)
 		}
-		if err := l.Alive(context.Background(), "half done"); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l, "half done")
 		time.Sleep(5 * time.Minute)
 		if doc = read(t, f.operator, "a"); doc.AlertAt.Before(time.Now()) || doc.Alive.Progress != "half done" {
 			t.Errorf("after an alive: alert at %v, %+v", doc.AlertAt, doc.Alive)
@@ -307,15 +280,8 @@ func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
 func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a", mutex.AutoUnlockAfter(time.Minute))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
-		time.Sleep(time.Hour)
+		got := waits(t, locks, mutex.AutoUnlockAfter(time.Minute))
+		time.Sleep(50 * time.Minute)
 		f.away.Store(false)
 		l := <-got
 		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 30*time.Second {
@@ -341,16 +307,6 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		time.Sleep(time.Minute)
 		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
-		}
-	})
-}
-
-func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.loseAnswers.Store(1)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -418,5 +374,47 @@ func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
 			t.Errorf("unlock ended after %v with %v", took, err)
 		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		time.AfterFunc(5*time.Second, func() { f.away.Store(true) })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestFewCleanUpsAreUnderWayAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.loseAnswers.Store(1 << 30)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var calls sync.WaitGroup
+		for i := range 100 {
+			calls.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
+		}
+		calls.Wait()
+		before := f.sendings()
+		time.Sleep(time.Minute)
+		if n := f.sendings() - before; n < 10 || n > 500 {
+			t.Errorf("%d requests in a minute to clean up after 100 calls", n)
+		}
+		f.loseAnswers.Store(0)
 	})
 }

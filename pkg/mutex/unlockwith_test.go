@@ -212,7 +212,7 @@ func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
 		if !locktxn.NoSpace(err) || l.Context().Err() != nil || time.Since(began) > time.Second {
 			t.Errorf("after %v: %v, context: %v", time.Since(began), err, context.Cause(l.Context()))
 		}
-		q.unlock(l)
+		unlock(t, l)
 		full.Store(false)
 	})
 }

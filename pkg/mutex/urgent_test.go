@@ -25,13 +25,7 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 				hear := mutex.OnAsked(func(metadata.Request) { requests++ })
 				got := make(chan *mutex.Lock, 2)
 				wait := func(opts ...mutex.Option) {
-					go func() {
-						l, err := locks.Lock(t.Context(), "a", opts...)
-						if err != nil {
-							t.Error(err)
-						}
-						got <- l
-					}()
+					go func() { got <- <-waits(t, locks, opts...) }()
 					time.Sleep(2 * time.Second)
 				}
 				wait(hear, mutex.Owner("patient"))

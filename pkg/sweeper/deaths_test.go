@@ -102,24 +102,6 @@ func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 	})
 }
 
-func TestMoreDeathsThanAreRememberedAreFound(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, unlocksAbandoned(0))
-		s.take("a", time.Hour, 2*time.Hour)
-		s.wait(time.Minute)
-		n.watches = false
-		s.state("a")
-		for i := range 25_000 {
-			n.Died(fmt.Sprint("gone/", i))
-		}
-		n.Died("a")
-		s.wait(time.Millisecond)
-		if len(s.removals("a")) != 1 {
-			t.Error("it is still there")
-		}
-	})
-}
-
 // The record decides, then the unlocker's default; the dead have no lock delay.
 func TestALockDelayFollowsWhatItsDeadlineEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {

@@ -63,7 +63,6 @@ func given(page string) string {
 		return `
 			var (
 				ctx     context.Context
-				etcd    *clientv3.Client
 				tenants []string
 			)
 			func invoice(context.Context, string) error`

@@ -115,14 +115,15 @@ func (o witnessOptions) run(ctx context.Context) error {
 	ready.Add("locks", witness.Synced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
-		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
+		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
+		Drain: o.web.ShutdownTimeout, Log: log,
 		Handler: below(o.web.Prefix(), ops.Handler()),
 	}
 	address, err := server.Listen()
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", build.Current().Version).Stringer("address", address).Str("prefix", o.locks.Prefix).
+	log.Info().Str("version", build.Current().Version).Str("address", address).Str("prefix", o.locks.Prefix).
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}

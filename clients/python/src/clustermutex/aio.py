@@ -12,11 +12,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
 
-from . import process, record
-from .attempt import Attempt, acquire, holder
-from .errors import LostError, MutexError, RefusedError
+from . import record
+from .attempt import Attempt, holder
+from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
 from .loops import AsyncFlag, AsyncIO
 from .periods import take_period
@@ -83,23 +83,12 @@ class Lock(Handle):
         self._cancel_on_loss = cancel_on_loss
         self._on_lost = on_lost or (lambda error: None)
         self._on_asked = on_asked or (lambda request: None)
-        self._taking = False
         self._body: Optional[asyncio.Task[Any]] = None
         self._cancelled = False
 
     async def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if self._taking:
-            raise RefusedError(f'another task is taking lock "{record.visible(self.name)}" with this object: give each '
-                               "task its own")
-        self.check_idle()
-        self._taking = True
-        try:
-            attempt = await acquire(self._session, self.settings, process.backtrace(), AsyncFlag(),
-                                    lambda watch: None)
-        finally:
-            self._taking = False
-        self.begin(attempt)
+        await self.take(AsyncFlag())
         return self
 
     def begin(self, attempt: Attempt) -> None:
@@ -108,8 +97,7 @@ class Lock(Handle):
 
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
-        flag = AsyncFlag()
-        if not await take_period(self._session, self, process.backtrace(), flag, every, offset):
+        if not await take_period(self._session, self, AsyncFlag(), every, offset):
             return False
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self)
@@ -169,18 +157,12 @@ class Lock(Handle):
         self._on_lost(error)
 
 
-class Locks:
+class Locks(Group[Lock]):
     """Several locks, all or none, for ``async with``, or for ``acquire`` and ``release``."""
-
-    def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
-        self._session = session
-        self._group = Group(session, locks)
-        self.locks = list(locks)
 
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
-        stop = AsyncFlag()
-        await self._group.acquire(process.backtrace(), stop, lambda watch: None, stop.set)
+        await self.take(AsyncFlag())
         return self
 
     async def alive(self, progress: str = "") -> None:

@@ -7,16 +7,18 @@ import random
 import socket
 import time
 import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from . import exits, process, record
+from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .endpoint import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
 from .record import Attribute, Key
 from .settings import Settings
-from .session import PATIENCE, Cleanup, Debt, Session
+from .session import PATIENCE, Session
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
 from .transport import Flag, clock
@@ -34,21 +36,26 @@ class Again(Exception):
     """This attempt came to nothing; begin again under another uuid."""
 
 
-async def acquire(session: Session, settings: Settings, trace: str, stop: Flag,
-                  watching: Callable[[Optional[Watch]], None]) -> Attempt:
+@dataclass
+class Call:
+    """One call for a lock, over all of its attempts."""
+
+    trace: str  # whose call it is
+    stop: Flag  # gives it up
+    until: float
+    heard: Heard = field(default_factory=Heard)
+    refusal: Optional[HeldError] = None
+    silence: str = "etcd did not answer in time"
+
+
+async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) -> Attempt:
     """Get the lock, waiting as long as the settings say. ``stop`` gives the wait up."""
-    began = clock()
-    wait = float("inf") if settings.wait is None else settings.wait or session.gateway.timeout
-    before: Optional[Attempt] = None
-    heard = Heard()
+    call = Call(trace, stop, clock() + session.patience(settings.wait))
     pause = 0.02
     if session.release_at_exit:
         exits.install()
     while True:
-        attempt = Attempt(session, settings, trace, began + wait, stop, watching)
-        attempt.heard = heard
-        if before is not None:
-            attempt.refusal, attempt.silence = before.refusal, before.silence
+        attempt = Attempt(session, settings, call)
         attempt.debt.begin()
         try:
             if stop.is_set():
@@ -56,7 +63,7 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag,
             await attempt.run()
             return attempt
         except Again:
-            await attempt.settle(began + wait)
+            await attempt.settle(call.until)
         except BaseException:
             if attempt.dirty:
                 session.later(attempt.give_up)
@@ -64,9 +71,24 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag,
         finally:
             if not attempt.token:
                 attempt.debt.end()
-        before = attempt
         pause = min(2 * pause, 2.0)
-        await stop.wait(min(pause, max(began + wait - clock(), 0)))
+        await stop.wait(min(pause, max(call.until - clock(), 0)))
+
+
+@contextmanager
+def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
+    """Send what may take the locks: whatever interrupts that, they are given up unless they have tokens."""
+    for attempt in attempts:
+        attempt.debt.begin()
+        attempt.doubt = True
+    try:
+        yield
+    finally:
+        for attempt in attempts:
+            if not attempt.token:
+                attempt.debt.end()
+                if attempt.doubt:
+                    attempt.session.later(attempt.give_up)
 
 
 async def holder(session: Session, name: str) -> Optional[record.Record]:
@@ -79,10 +101,10 @@ async def holder(session: Session, name: str) -> Optional[record.Record]:
 class Attempt:
     """One attempt, and what is known of it. It holds the lock once it has a token."""
 
-    def __init__(self, session: Session, settings: Settings, trace: str, until: float, stop: Flag,
-                 watching: Callable[[Optional[Watch]], None]) -> None:
+    def __init__(self, session: Session, settings: Settings, call: Call) -> None:
         self.session = session
         self.settings = settings
+        self.call = call
         self.uuid = str(uuid.uuid4())
         self.txn: Transactions = (Shares(session.prefix, settings.name, self.uuid, settings.need) if settings.need.kind
                                   else Transactions(session.prefix, settings.name, self.uuid))
@@ -95,16 +117,9 @@ class Attempt:
         self.lease = ""  # of the ticket
         self.position = 0
         self.before: Optional[str] = None  # the ticket ahead; empty: I am the first; None: I do not know
-        self.refusal: Optional[HeldError] = None
-        self.silence = "etcd did not answer in time"
-        self.heard: Optional[Heard] = None
-        self.debt = Debt(session, self.give_back)
-        self.release: Optional[Cleanup] = None  # of the hold that it became
+        self.debt = exits.Debt(self.give_back, session.release_at_exit)
+        self.release: Optional[exits.Work] = None  # of the hold that it became
         self._ended = False
-        self._trace = trace
-        self._until = until
-        self._stop = stop
-        self._watching = watching
         self._renewed = 0.0
 
     @property
@@ -119,7 +134,8 @@ class Attempt:
             rivals = 0
             while verdict.word == "again" and not self.doubt and (rivals < MAX_RIVALS or self.settings.wait == 0):
                 rivals += 1
-                if rivals > MAX_RIVALS and await self._stop.wait(random.uniform(0.01, 0.1)) or clock() >= self._until:
+                stopped = rivals > MAX_RIVALS and await self.call.stop.wait(random.uniform(0.01, 0.1))
+                if stopped or clock() >= self.call.until:
                     break
                 verdict = await self._take("try", self.txn.try_, min(rivals, 6))
             if not self.token:
@@ -127,8 +143,8 @@ class Attempt:
                 await self._join()
                 await self._wait()
         except UnavailableError as error:
-            self.silence = str(error)
-            raise (self.over() if clock() >= self._until or self._stop.is_set() else Again()) from None
+            self.call.silence = str(error)
+            raise (self.over() if clock() >= self.call.until or self.call.stop.is_set() else Again()) from None
         if self.lease:  # then no late join can put the ticket again
             self.session.later(self._revoke)
 
@@ -139,7 +155,7 @@ class Attempt:
         spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need no count, only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
         fields = self.fields()
-        limit = min(self._until, self.base[0] + self.settings.unlock_after / 3)
+        limit = min(self.call.until, self.base[0] + self.settings.unlock_after / 3)
         verdict = await self._ask(step, body(fields, claim), limit)
         self.holders = verdict.holders or Holders()
         self._got(verdict, claim.share)
@@ -152,10 +168,10 @@ class Attempt:
 
     async def _refused(self, verdict: Verdict) -> None:
         """Say who holds the lock, or wait."""
-        self.refusal = self.held(WaitTimeoutError, self.holders, [])
+        self.call.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
             try:
-                tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[1]
+                tickets = (await self._survey(max(self.call.until, clock() + AFTERWARDS)))[1]
             except MutexError:
                 tickets = []
             raise self.held(HeldError, self.holders, tickets)
@@ -194,10 +210,10 @@ class Attempt:
     # -- waiting
 
     async def _join(self) -> None:
-        self.lease = await self.session.grant(TICKET_TTL, min(self._until, clock() + PATIENCE))
+        self.lease = await self.session.grant(TICKET_TTL, min(self.call.until, clock() + PATIENCE))
         self._renewed = clock()
         self.queued = True
-        verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self._until)
+        verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self.call.until)
         if not verdict.position:
             raise Again
         self.position, self.before = verdict.position, verdict.before
@@ -212,7 +228,7 @@ class Attempt:
                 self._got(verdict)
                 self.holders = verdict.holders or Holders()
                 if verdict.restore is not None:
-                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self._until)
+                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self.call.until)
                 if verdict.word == "turn":
                     verdict = await self._take("turn", partial(self.txn.turn, self.position))
                 if verdict.word == "lost":
@@ -225,7 +241,7 @@ class Attempt:
                         watch.close()
                     watch, watched = await self._open(verdict.watch), verdict.watch
         finally:
-            self._watching(None)
+            self.call.stop.cuts = None
             if watch is not None:
                 watch.close()
 
@@ -238,7 +254,7 @@ class Attempt:
             if self.before is not None:
                 step, body = "look", self.txn.look(self.before)
             try:
-                verdict = await self._ask(step, body, min(self._until, clock() + RECHECK / 3))
+                verdict = await self._ask(step, body, min(self.call.until, clock() + RECHECK / 3))
                 self.before = verdict.before
             except UnavailableError:
                 await self._renew()
@@ -247,12 +263,12 @@ class Attempt:
     async def _open(self, key: str) -> Optional[Watch]:
         """Open the watch on what is ahead; the caller looks again after it."""
         try:
-            watch = await self.session.gateway.watch(self.txn.watched(key), max(self._until - clock(), 0))
+            watch = await self.session.gateway.watch(self.txn.watched(key), max(self.call.until - clock(), 0))
         except OSError:
             await self._renew()
-            await self._stop.wait(min(0.2, max(self._until - clock(), 0)))
+            await self.call.stop.wait(min(0.2, max(self.call.until - clock(), 0)))
             return None
-        self._watching(watch)
+        self.call.stop.cuts = watch.interrupt
         return watch
 
     async def _silence(self, watch: Watch) -> bool:
@@ -261,7 +277,7 @@ class Attempt:
         while clock() < end:
             await self._check()
             try:
-                if await watch.events(max(min(TICKET_TTL / 3, end - clock(), self._until - clock()), 0)):
+                if await watch.events(max(min(TICKET_TTL / 3, end - clock(), self.call.until - clock()), 0)):
                     return True
             except OSError:
                 return False
@@ -270,7 +286,7 @@ class Attempt:
 
     async def _check(self) -> None:
         """Raise what ends the wait."""
-        if self._stop.is_set() or clock() >= self._until:
+        if self.call.stop.is_set() or clock() >= self.call.until:
             raise await self._gave_up()
 
     async def _gave_up(self) -> MutexError:
@@ -278,7 +294,7 @@ class Attempt:
         try:
             until = clock() + AFTERWARDS
             await self.give_up(until)
-            if not self._stop.is_set():
+            if not self.call.stop.is_set():
                 return self.held(WaitTimeoutError, *await self._survey(until))
         except MutexError:
             pass
@@ -286,18 +302,18 @@ class Attempt:
 
     def over(self) -> MutexError:
         """Say why this attempt ends without an answer of etcd's."""
-        if self._ended or self._stop.is_set():
+        if self._ended or self.call.stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
-        if self.refusal is not None and self.settings.wait:
-            return self.refusal
-        return UnavailableError(f'lock "{record.visible(self.settings.name)}": {self.silence}')
+        if self.call.refusal is not None and self.settings.wait:
+            return self.call.refusal
+        return UnavailableError(f'lock "{record.visible(self.settings.name)}": {self.call.silence}')
 
     async def _renew(self) -> None:
         """Keep the lease of the ticket alive."""
         if clock() - self._renewed < TICKET_TTL / 3:
             return
         self._renewed = clock()
-        await self._try_once("keepalive", {"ID": self.lease}, self._until)
+        await self._try_once("keepalive", {"ID": self.lease}, self.call.until)
 
     # -- giving up
 
@@ -312,8 +328,8 @@ class Attempt:
             self.session.later(self.give_up)
             raise
         if self._ended:
-            await self._stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
-        if self._ended or self._stop.is_set() or clock() >= until:
+            await self.call.stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
+        if self._ended or self.call.stop.is_set() or clock() >= until:
             raise self.over()
 
     async def give_back(self, until: float) -> None:
@@ -376,8 +392,8 @@ class Attempt:
         before = self.doubt
         self.doubt = before or takes  # whatever interrupts this
         try:
-            stop = self._stop if takes or step in ("look", "scan") else None
-            answer = await self.session.gateway.send(step, body, until, stop, self.heard)
+            stop = self.call.stop if takes or step in ("look", "scan") else None
+            answer = await self.session.gateway.send(step, body, until, stop, self.call.heard)
         except (UnavailableError, RefusedError) as error:
             self.doubt = before or takes and error.doubt
             raise
@@ -401,8 +417,8 @@ class Attempt:
         at = self.base[1]
         members: Dict[str, Any] = {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **(more or {}),
-                                   **s.attributes}
+                                   "backtrace": self.call.trace, "client": CLIENT, **identity.of(os.getpid()),
+                                   **(more or {}), **s.attributes}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
@@ -410,7 +426,7 @@ class Attempt:
 
     def _ticket(self) -> str:
         now = time.time()
-        left = self._until - clock()
+        left = self.call.until - clock()
         ticket: Dict[str, Any] = {"uuid": self.uuid, "owner": self.session.owner, "hostname": socket.gethostname(),
                                   "pid": os.getpid(), "purpose": self.settings.purpose,
                                   "since": record.format_time(now)}

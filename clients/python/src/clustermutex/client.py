@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from . import exits, process, record
-from .attempt import Attempt, acquire, holder
-from .errors import LostError, MutexError, RefusedError
+from . import exits
+from .attempt import Attempt, holder
+from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
+from .loops import background
 from .periods import take_period
 from .record import Attribute, Record
 from .session import Opened, Session, log
 from .settings import PLAIN, Settings, leads, settle
-from .threads import BlockingFlag, background, beside
+from .threads import BlockingFlag, beside
 from .together import Group
 from .transport import run
-from .watch import Watch
 
 LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
 
@@ -70,7 +69,8 @@ class Client(Opened):
     def lock_all(self, *locks: Lock) -> Locks:
         """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
 
-        They are taken in one transaction, or else in the order of their names. The shortest ``wait`` is that of all.
+        Up to 24 plain locks are taken in one transaction. Where that needs a wait, and more or others, are taken in the
+        order of their names. The shortest ``wait`` is that of all.
         """
         return Locks(self._session, locks)
 
@@ -100,23 +100,16 @@ class Lock(Handle, ContextDecorator):
         self._on_lost = on_lost
         self._on_asked = on_asked
         self._stop = BlockingFlag()
-        self._taking = threading.Lock()
-        self._waits_on: Optional[Watch] = None
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if not self._taking.acquire(blocking=False):
-            raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
-                               "give each thread its own")
         try:
-            self.check_idle()
-            self.begin(run(acquire(self._session, self.settings, process.backtrace(), self._stop, self._waits)))
+            run(self.take(self._stop))
         except (KeyboardInterrupt, SystemExit):
             self._session.linger(LINGER)
             raise
         finally:
             self._stop = BlockingFlag()
-            self._taking.release()
         return self
 
     def begin(self, attempt: Attempt) -> None:
@@ -129,7 +122,7 @@ class Lock(Handle, ContextDecorator):
         Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
         HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
         """
-        if not run(take_period(self._session, self, process.backtrace(), self._stop, every, offset)):
+        if not run(take_period(self._session, self, self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
@@ -156,9 +149,6 @@ class Lock(Handle, ContextDecorator):
     def cancel(self) -> None:
         """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Lock:
         return self.acquire()
@@ -176,24 +166,18 @@ class Lock(Handle, ContextDecorator):
     def _recreate_cm(self) -> Lock:
         return Lock(self._session, self.settings, self._on_lost, self._on_asked)
 
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
 
-
-class Locks:
+class Locks(Group[Lock]):
     """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
 
     def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
-        self._session = session
-        self._group = Group(session, locks)
-        self._waits_on: Optional[Watch] = None
+        super().__init__(session, locks)
         self._stop = BlockingFlag()
-        self.locks = list(locks)
 
     def acquire(self) -> Locks:
         """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
         try:
-            run(self._group.acquire(process.backtrace(), self._stop, self._waits, self.cancel))
+            run(self.take(self._stop))
         finally:
             self._stop = BlockingFlag()
         return self
@@ -212,9 +196,6 @@ class Locks:
     def cancel(self) -> None:
         """Give up the wait in another thread."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Locks:
         return self.acquire()
@@ -224,9 +205,6 @@ class Locks:
         with ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.__exit__, kind, error, trace)
-
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
 
 
 def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import ssl
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 from .endpoint import MAX_CAUSE, Endpoint, Heard
 from .errors import RefusedError
 from .record import visible
-from .transactions import Answer, Body, b64, trouble
+from .transactions import Answer, Body, Watched, key_range, trouble
 from .transport import IO, Connection, Flag, Pool, Response, clock
 from .watch import Watch, read_more, watch_results
 
@@ -80,18 +80,18 @@ class Gateway:
             if clock() + pause >= until or await stop.wait(pause):
                 raise self._failed(heard.error(self._endpoints), doubt)
 
-    async def watch(self, watched: Sequence[Tuple[str, str, bool]], timeout: float = WATCH_OPENS) -> Watch:
-        """Open a watch on keys and ranges (key, end, only deletions), and wait until etcd confirms it.
+    async def watch(self, watched: Sequence[Watched], timeout: float = WATCH_OPENS) -> Watch:
+        """Open a watch on keys and ranges, and wait until etcd confirms it.
 
         A TimeoutError or another OSError says that this did not work; try again, which takes another endpoint.
         """
         requests = []
-        for key, end, deletions in watched:
-            create: Body = {"key": b64(key)}
-            if end:
-                create["range_end"] = b64(end)
+        for key, end, deletions, start in watched:
+            create = key_range(key, end)
             if deletions:
                 create["filters"] = ["NOPUT"]
+            if start:
+                create["start_revision"] = str(start)
             requests.append(json.dumps({"create_request": create}))
         end_at = clock() + min(timeout, WATCH_OPENS)
         endpoint = self._endpoint()

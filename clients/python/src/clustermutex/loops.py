@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import os
 import ssl
-from typing import Any, AsyncIterator, Callable, Coroutine, Optional, Set
+import threading
+from collections import deque
+from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Optional, Set
 
-from .transport import Connection
+from .threads import resolved
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+
+GATHERED = 0.05  # seconds in which what is to begin in the background is gathered: most holds are shorter
+STOPS_IN = 1.0
 
 
 class AsyncFlag:
     """A :class:`transport.Flag` that tasks wait for."""
 
     def __init__(self) -> None:
+        self.cuts: Optional[Callable[[], None]] = None
         self._set = False
         self._waiter: Optional[asyncio.Event] = None  # made where it is awaited: Python 3.9 binds it to a loop
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -25,6 +33,9 @@ class AsyncFlag:
         if self._waiter is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._waiter.set)
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
     def is_set(self) -> bool:
         return self._set
@@ -98,10 +109,21 @@ class AsyncIO:
             return False
         return True
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection:
-        streams = await within(asyncio.open_connection(host, port, ssl=tls), timeout,
-                               lambda streams: streams[1].transport.abort())
-        return await AsyncConnection(*streams).open()
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> AsyncConnection:
+        connection: AsyncConnection = await within(self._connect(host, port, tls), timeout, AsyncConnection.close)
+        return connection
+
+    async def _connect(self, host: str, port: int, tls: Optional[ssl.SSLContext]) -> AsyncConnection:
+        """Connect, without the threads that asyncio resolves names in: the interpreter waits for them at its end."""
+        failed = OSError("it has no address")
+        for *_, address in await asyncio.wrap_future(resolved(host, port)):
+            try:
+                name = host if tls else None
+                streams = await asyncio.open_connection(address[0], port, ssl=tls, server_hostname=name)
+                return await AsyncConnection(*streams).open()
+            except OSError as error:
+                failed = error
+        raise failed
 
     def spawn(self, work: Work) -> None:
         """Begin something that nobody waits for."""
@@ -111,6 +133,62 @@ class AsyncIO:
 
     def flag(self) -> AsyncFlag:
         return AsyncFlag()
+
+
+class Background(AsyncIO):
+    """An event loop in a thread of its own, which keeps nothing alive. It begins with the first work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arrivals: Deque[Work] = deque()
+        self._called = False  # the bell rings for them, or is about to
+        self._bell = AsyncFlag()
+        self._stopped = False
+        self._starts = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+
+    def here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def spawn(self, work: Work) -> None:
+        """Begin something, a moment later: one call is for all that comes until then."""
+        self._arrivals.append(work)
+        if not self._called:
+            self._called = True
+            self._start()
+            self._bell.set()
+
+    def stop(self) -> None:
+        """End all of it, before the interpreter ends."""
+        self._stopped = True
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join(STOPS_IN)
+
+    def _start(self) -> None:
+        with self._starts:
+            if self._thread is not None or self._stopped:
+                return
+            self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="clustermutex", daemon=True)
+            try:
+                self._thread.start()
+                atexit.register(self.stop)
+            except RuntimeError:  # since Python 3.12 there are no new ones at the exit
+                self._stopped = True
+
+    async def _work(self) -> None:
+        while not self._stopped:
+            await self._bell.wait()
+            await asyncio.sleep(GATHERED)
+            self._bell = AsyncFlag()
+            self._called = False
+            while self._arrivals:
+                super().spawn(self._arrivals.popleft())
+
+
+background = Background()  # that of all clients
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]
 
 
 async def within(work: Coroutine[Any, Any, Any], timeout: Optional[float],

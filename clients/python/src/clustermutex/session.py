@@ -9,21 +9,20 @@ import ssl
 import sys
 import time
 from functools import partial
-from typing import Any, Callable, Coroutine, Sequence, Set, Tuple, Union
+from typing import List, Optional, Sequence, Set, Tuple, Union
 
 from . import exits, record
 from .endpoint import parse_endpoint
 from .errors import MutexError, RefusedError, UnavailableError
 from .gateway import Gateway
+from .lookout import Lookout
 from .loops import AsyncIO
 from .threads import BlockingIO
-from .transport import clock, run
+from .transport import clock
 
 PATIENCE = 15.0  # what must not wait for etcd for ever: alive, release
 TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
 CLEANUP_FOR = 3600.0
-
-Cleanup = Callable[[float], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("clustermutex")
 log.addHandler(logging.NullHandler())
@@ -40,12 +39,22 @@ class Session:
         self._blocking = gateway
         self._in_loop = gateway.over(loop)
         self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._debts: Set[Debt] = set()  # that somebody is at
+        self._debts: Set[exits.Debt] = set()  # that somebody is at
+        self._lookouts: List[Lookout] = []  # that have room
 
     @property
     def gateway(self) -> Gateway:
         """The one for whoever asks: a task, or a thread that may be blocked."""
         return self._in_loop if self.loop.here() else self._blocking
+
+    def patience(self, wait: Optional[float]) -> float:
+        """Return how many seconds a call takes at most that may wait so long."""
+        return float("inf") if wait is None else wait or self.gateway.timeout
+
+    def lookout(self) -> Lookout:
+        """Return a connection on which another record can be watched."""
+        self._lookouts = [one for one in self._lookouts if one.room()] or [Lookout(self.gateway)]
+        return self._lookouts[0]
 
     async def grant(self, ttl: float, until: float) -> str:
         """Get a new lease."""
@@ -62,9 +71,9 @@ class Session:
             self._tombstones = (lease, clock() + TOMBSTONE_TTL - 3600)
         return lease
 
-    def later(self, cleanup: Cleanup) -> None:
+    def later(self, cleanup: exits.Work) -> None:
         """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
-        debt = Debt(self, cleanup)
+        debt = exits.Debt(cleanup, self.release_at_exit)
         debt.begin()
         self._debts.add(debt)
         self.loop.spawn(partial(self._settle, debt, clock() + CLEANUP_FOR))
@@ -75,7 +84,7 @@ class Session:
         while any(debt.pid == os.getpid() for debt in list(self._debts)) and clock() < end:
             time.sleep(0.01)
 
-    async def _settle(self, debt: Debt, end: float) -> None:
+    async def _settle(self, debt: exits.Debt, end: float) -> None:
         try:
             while not await self._settled(debt, end):
                 await asyncio.sleep(1)
@@ -83,7 +92,7 @@ class Session:
             self._debts.discard(debt)
         debt.end()
 
-    async def _settled(self, debt: Debt, end: float) -> bool:
+    async def _settled(self, debt: exits.Debt, end: float) -> bool:
         try:
             await debt.work(min(end, clock() + PATIENCE))
         except UnavailableError:
@@ -91,31 +100,6 @@ class Session:
         except MutexError as error:
             log.warning("a cleanup failed: %s", error)
         return True
-
-
-class Debt:
-    """Something that is to be settled in etcd, at the latest when this process ends."""
-
-    def __init__(self, session: Session, work: Cleanup) -> None:
-        self.pid = os.getpid()
-        self.work = work
-        self._at_exit = session.release_at_exit
-
-    def begin(self) -> None:
-        """Settle it should the process end before :meth:`end`."""
-        if self._at_exit:
-            exits.add(self)
-
-    def end(self) -> None:
-        exits.discard(self)
-
-    def give_back(self, until: float) -> None:
-        """Settle it in this thread, while whoever was at it stands still or goes on."""
-        try:
-            if clock() < until:
-                run(self.work(until))
-        except Exception:  # nobody is left to be told
-            pass
 
 
 class Opened:

@@ -1,24 +1,17 @@
-"""What blocks the threads of callers, and the one thread in which everything goes on that nobody waits for."""
+"""What blocks the threads of callers."""
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import os
 import socket
 import ssl
 import threading
-from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from typing import Any, Callable, Deque, List, Optional, TypeVar
+from typing import Any, Callable, List, Optional, TypeVar
 
-from .loops import AsyncConnection, AsyncFlag, AsyncIO, Work, within
-from .transport import Connection, clock
-
-GATHERED = 0.05  # seconds in which what is to begin in the background is gathered: most holds are shorter
-STOPS_IN = 1.0
+from .transport import clock
 
 T = TypeVar("T")
 
@@ -27,10 +20,14 @@ class BlockingFlag:
     """A :class:`transport.Flag` on a threading.Event."""
 
     def __init__(self) -> None:
+        self.cuts: Optional[Callable[[], None]] = None
         self._event = threading.Event()
 
     def set(self) -> None:
         self._event.set()
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
     def is_set(self) -> bool:
         return self._event.is_set()
@@ -114,78 +111,6 @@ class BlockingIO:
 
     def flag(self) -> BlockingFlag:
         return BlockingFlag()
-
-
-class Background(AsyncIO):
-    """An event loop in a thread of its own, which keeps nothing alive. It begins with the first work."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._arrivals: Deque[Work] = deque()
-        self._called = False  # the bell rings for them, or is about to
-        self._bell = AsyncFlag()
-        self._stopped = False
-        self._starts = threading.Lock()
-        self._thread: Optional[threading.Thread] = None
-
-    def here(self) -> bool:
-        return threading.current_thread() is self._thread
-
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection:
-        connection: Connection = await within(self._connect(host, port, tls), timeout, AsyncConnection.close)
-        return connection
-
-    def spawn(self, work: Work) -> None:
-        """Begin something, a moment later: one call is for all that comes until then."""
-        self._arrivals.append(work)
-        if not self._called:
-            self._called = True
-            self._start()
-            self._bell.set()
-
-    def stop(self) -> None:
-        """End all of it, before the interpreter ends."""
-        self._stopped = True
-        self._bell.set()
-        if self._thread is not None:
-            self._thread.join(STOPS_IN)
-
-    def _start(self) -> None:
-        with self._starts:
-            if self._thread is not None or self._stopped:
-                return
-            self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="clustermutex", daemon=True)
-            try:
-                self._thread.start()
-                atexit.register(self.stop)
-            except RuntimeError:  # since Python 3.12 there are no new ones at the exit
-                self._stopped = True
-
-    async def _work(self) -> None:
-        while not self._stopped:
-            await self._bell.wait()
-            await asyncio.sleep(GATHERED)
-            self._bell = AsyncFlag()
-            self._called = False
-            while self._arrivals:
-                super().spawn(self._arrivals.popleft())
-
-    async def _connect(self, host: str, port: int, tls: Optional[ssl.SSLContext]) -> AsyncConnection:
-        """Connect, without the threads that asyncio resolves names in: the interpreter waits for them at its end."""
-        failed = OSError("it has no address")
-        for *_, address in await asyncio.wrap_future(resolved(host, port)):
-            try:
-                name = host if tls else None
-                streams = await asyncio.open_connection(address[0], port, ssl=tls, server_hostname=name)
-                return await AsyncConnection(*streams).open()
-            except OSError as error:
-                failed = error
-        raise failed
-
-
-background = Background()  # that of all clients
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]
 
 
 def beside(work: Callable[[], T]) -> "Future[T]":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 import time
 import weakref
-from typing import Any, Coroutine, List, Optional, Protocol, Tuple, TypeVar
+from typing import Any, Callable, Coroutine, List, Optional, Protocol, Tuple, TypeVar
 
 from .endpoint import Endpoint
 
@@ -34,7 +34,9 @@ class Connection(Protocol):
 
 
 class Flag(Protocol):
-    """An event that happens once."""
+    """An event that happens once, and cuts short what its owner is in."""
+
+    cuts: Optional[Callable[[], None]]
 
     def set(self) -> None: ...  # from any thread
 

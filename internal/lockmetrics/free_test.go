@@ -8,9 +8,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// nobodyTakes is a collector with these free locks.
+func nobodyTakes(series lockmetrics.Series, free ...unclaimed.Lock) *lockmetrics.Collector {
+	config := newWorld().config()
+	config.Series = series
+	config.SeriesLimit = 3
+	config.Unclaimed = func() ([]unclaimed.Lock, time.Duration) { return free, 0 }
+	return lockmetrics.New(config)
+}
+
+func TestLocksThatNobodyTakesAreCountedAndNamed(t *testing.T) {
+	metrics := []string{"unlocker_unclaimed_locks", "unlocker_lock_unclaimed_since_timestamp_seconds"}
+	const counted = `
+unlocker_unclaimed_locks %d
+`
+	first := metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: "search\x00", Hostname: "host-2"}}}
+	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
+	expect(t, nobodyTakes(lockmetrics.SeriesAlerting, free), `
+unlocker_lock_unclaimed_since_timestamp_seconds{hostname="host-2",lock="a b",owner="search�"} 1.69999724e+09
+`+fmt.Sprintf(counted, 1), metrics...)
+	expect(t, nobodyTakes(lockmetrics.SeriesAlerting), fmt.Sprintf(counted, 0), metrics...)
+	expect(t, nobodyTakes(lockmetrics.SeriesNone, free), fmt.Sprintf(counted, 1), metrics...)
+}
+
+func TestFreeLocksDoNotBreakAScrapeByNumberOrName(t *testing.T) {
+	var free []unclaimed.Lock
+	for _, name := range hostile {
+		free = append(free, unclaimed.Lock{Name: name, Since: now}, unclaimed.Lock{Name: name, Since: now})
+	}
+	families := gather(t, nobodyTakes(lockmetrics.SeriesAll, free...))
+	if n := families["unlocker_unclaimed_locks"].GetMetric()[0].GetGauge().GetValue(); int(n) != len(free) {
+		t.Errorf("%v counted, want %d", n, len(free))
+	}
+	if series := families["unlocker_lock_unclaimed_since_timestamp_seconds"].GetMetric(); len(series) < 1 ||
+		len(series) > 3 {
+		t.Errorf("%d have series, want 3 at most", len(series))
+	}
+}
 
 // cycle is two processes that wait for each other's locks.
 func cycle(one, other string, since time.Time) deadlock.Cycle {
@@ -31,18 +70,12 @@ func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
 
 func TestProcessesThatWaitForEachOtherAreCountedAndNamed(t *testing.T) {
 	expect(t, stuck(cycle("stock", "orders", now.Add(-time.Minute))), `
-# HELP unlocker_deadlock_since_timestamp_seconds When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.
-# TYPE unlocker_deadlock_since_timestamp_seconds gauge
 unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
-# HELP unlocker_deadlocks Deadlocks: cycles of processes that hold locks and wait for each other's.
-# TYPE unlocker_deadlocks gauge
 unlocker_deadlocks 1
-`, "unlocker_deadlocks", "unlocker_deadlock_since_timestamp_seconds")
+`)
 	expect(t, stuck(), `
-# HELP unlocker_deadlocks Deadlocks: cycles of processes that hold locks and wait for each other's.
-# TYPE unlocker_deadlocks gauge
 unlocker_deadlocks 0
-`, "unlocker_deadlocks", "unlocker_deadlock_since_timestamp_seconds")
+`, "unlocker_deadlock_since_timestamp_seconds")
 }
 
 func TestAllCyclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
@@ -78,9 +111,7 @@ func TestWhoWaitsForAShareWaitsForTheWholeLock(t *testing.T) {
 	w := newWorld(share, lock("build#7", -time.Minute))
 	w.queues = map[string][]metadata.Waiter{"pool": {{}, {}}, "build": {{}}}
 	expect(t, lockmetrics.New(w.config()), `
-# HELP unlocker_lock_waiters Waiters for the lock.
-# TYPE unlocker_lock_waiters gauge
 unlocker_lock_waiters{lock="build#7"} 0
 unlocker_lock_waiters{lock="pool#2"} 2
-`, "unlocker_lock_waiters")
+`)
 }
