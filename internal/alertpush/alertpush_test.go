@@ -1,8 +1,8 @@
 package alertpush_test
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
@@ -21,19 +20,15 @@ import (
 )
 
 func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		r := w.lock("billing/run #1")
 		w.holds(r)
 		defer w.start(w.config())()
-		time.Sleep(time.Minute - time.Millisecond)
-		w.wants(w.take())
-		time.Sleep(time.Millisecond)
-		first := w.take()
+		w.wants(w.after(time.Minute - time.Millisecond))
+		first := w.after(time.Millisecond)
 		w.wants(first, "warning UnlockerLockAlerting billing/run #1 +4m0s")
-		checkFirst(t, first[0], r)
-		time.Sleep(2*time.Minute + 30*time.Second)
-		w.wants(w.take(), "warning UnlockerLockAlerting billing/run #1 +4m0s",
+		checkFirst(w.T, first[0], r)
+		w.wants(w.after(2*time.Minute+30*time.Second), "warning UnlockerLockAlerting billing/run #1 +4m0s",
 			"warning UnlockerLockAlerting billing/run #1 +4m0s")
 
 		extended := *r
@@ -43,66 +38,46 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 		over := w.take()
 		w.wants(over, "warning UnlockerLockAlerting billing/run #1 +0s")
 		if !over[0].StartsAt.Equal(r.AlertAt) || over[0].Annotations["lapses"] != "" {
-			t.Errorf("it began at %v, and says %q", over[0].StartsAt, over[0].Annotations["lapses"])
+			w.Errorf("it began at %v, and says %q", over[0].StartsAt, over[0].Annotations["lapses"])
 		}
-		time.Sleep(14*time.Minute + 50*time.Second)
-		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
-			t.Errorf("its end is sent %d more times, last with %v", len(told), told[len(told)-1].EndsAt)
+		if told := w.after(14*time.Minute + 50*time.Second); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
+			w.Errorf("its end is sent %d more times, last with %v", len(told), told[len(told)-1].EndsAt)
 		}
-		time.Sleep(30 * time.Minute)
-		w.wants(w.take())
-	})
-}
-
-func TestAnAlertTellsWhoAskedAndWhoGaveTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		r := w.lock("nightly")
-		at := metadata.Time{Time: time.Unix(1_553_682_600, 0)}
-		r.Asked = &metadata.Request{By: "ann", At: at, Reason: "the deploy waits\x1b"}
-		r.Extended = &metadata.Extension{At: at, Reason: "slow disk"}
-		w.holds(r)
-		defer w.start(w.config())()
-		time.Sleep(time.Minute)
-		told := w.take()
-		w.wants(told, "warning UnlockerLockAlerting nightly +4m0s")
-		if got := told[0].Annotations["asked"]; got != `by ann at 2019-03-27 10:30:00Z: the deploy waits\x1b` {
-			t.Errorf("asked %s", got)
-		}
-		if got := told[0].Annotations["extended"]; got != "by somebody at 2019-03-27 10:30:00Z: slow disk" {
-			t.Errorf("extended %s", got)
-		}
+		w.wants(w.after(30 * time.Minute))
 	})
 }
 
 // Who looks at a lock stands in its alert as long as it is so, and silences nothing.
-func TestAnAlertTellsWhoLooksAtTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+func TestAnAlertTellsWhoAskedWhoGaveTimeAndWhoLooks(t *testing.T) {
+	inWorld(t, func(w *world) {
 		r := w.lock("nightly")
+		at := metadata.Time{Time: time.Unix(1_553_682_600, 0)}
+		r.Asked = &metadata.Request{By: "ann", At: at, Reason: "the deploy waits\x1b"}
+		r.Extended = &metadata.Extension{At: at, Reason: "slow disk"}
 		until := time.Now().Add(90 * time.Second).Truncate(time.Second)
 		r.Acknowledged = &metadata.Acknowledgement{By: "ann", Until: metadata.Time{Time: until}, Note: "disk\u202e"}
 		w.holds(r)
 		defer w.start(w.config())()
-		time.Sleep(time.Minute)
-		told := w.take()
+		told := w.after(time.Minute)
 		w.wants(told, "warning UnlockerLockAlerting nightly +4m0s")
-		want := "by ann until " + until.UTC().Format("2006-01-02 15:04:05Z") + `: disk\u202e`
-		if got := told[0].Annotations["acknowledged"]; got != want {
-			t.Errorf("acknowledged %s, want %s", got, want)
+		for note, want := range map[string]string{
+			"asked":        `by ann at 2019-03-27 10:30:00Z: the deploy waits\x1b`,
+			"extended":     "by somebody at 2019-03-27 10:30:00Z: slow disk",
+			"acknowledged": "by ann until " + until.UTC().Format("2006-01-02 15:04:05Z") + `: disk\u202e`,
+		} {
+			if got := told[0].Annotations[note]; got != want {
+				w.Errorf("%s %s, want %s", note, got, want)
+			}
 		}
-		time.Sleep(time.Until(until)) // its key may outlive it
-		synctest.Wait()
-		told = w.take()
+		told = w.after(time.Until(until)) // its key may outlive it
 		if last := told[len(told)-1]; last.Annotations["acknowledged"] != "" || last.EndsAt.Before(time.Now()) {
-			t.Errorf("after its end, the alert is %+v", last)
+			w.Errorf("after its end, the alert is %+v", last)
 		}
 	})
 }
 
 func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		r := w.lock("nightly")
 		r.LockedAt = r.LockedAt.Add(24 * time.Hour)
 		r.AlertAt = r.LockedAt.Add(time.Hour)
@@ -113,11 +88,10 @@ func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
 		told := w.take()
 		w.wants(told, "warning UnlockerHolderClockOff nightly +4m0s")
 		if text := told[0].Annotations["description"]; !strings.Contains(text, " ahead of the unlocker's.") {
-			t.Error(text)
+			w.Error(text)
 		}
 		w.holds()
-		time.Sleep(time.Second)
-		w.wants(w.take(), "warning UnlockerHolderClockOff nightly +0s")
+		w.wants(w.after(time.Second), "warning UnlockerHolderClockOff nightly +0s")
 	})
 }
 
@@ -148,8 +122,7 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 }
 
 func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.holds(w.lock("a"))
 		stop := w.start(w.config())
 		defer w.start(w.config())()
@@ -160,11 +133,11 @@ func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
 		defer w.start(w.config())()
 		all := append(before, w.take()...)
 		if len(before) != 2 || len(all) != 3 {
-			t.Fatalf("%d alerts, then %d", len(before), len(all))
+			w.Fatalf("%d alerts, then %d", len(before), len(all))
 		}
 		for _, p := range all {
 			if fmt.Sprint(p.Labels) != fmt.Sprint(all[0].Labels) || !p.StartsAt.Equal(all[0].StartsAt) {
-				t.Errorf("%v since %v, and %v since %v", p.Labels, p.StartsAt, all[0].Labels, all[0].StartsAt)
+				w.Errorf("%v since %v, and %v since %v", p.Labels, p.StartsAt, all[0].Labels, all[0].StartsAt)
 			}
 		}
 	})
@@ -179,21 +152,18 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 		{true, true, []string{"warning UnlockerLockAlerting a +4m0s"}}, // somebody wants it to stay
 		{false, false, []string{"warning UnlockerLockAlerting a +4m0s"}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			w.holds(w.lock("a"))
 			c := w.config()
 			c.Removes = that.removes
 			c.Excluded = func(string) bool { return that.excluded }
 			c.Resend = time.Minute
 			defer w.start(c)()
-			time.Sleep(15*time.Minute - time.Second)
-			if told := w.take(); slices.ContainsFunc(told,
+			if told := w.after(15*time.Minute - time.Second); slices.ContainsFunc(told,
 				func(p posted) bool { return p.Labels["severity"] == "critical" }) {
-				t.Error("critical too early")
+				w.Error("critical too early")
 			}
-			time.Sleep(3 * time.Second)
-			got := w.take()
+			got := w.after(3 * time.Second)
 			slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.is(), b.is()) })
 			if got = slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }); true {
 				w.wants(got, that.want...)
@@ -203,58 +173,54 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 }
 
 func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.start(w.config())()
-		time.Sleep(30 * time.Second)
-		r := w.lock("a")
-		ending := metadata.NewEnding(r, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Now())
-		forced := ending
-		old := ending
-		forced.Ended = metadata.EndedForced
-		forced.Lock = "b"
-		old.EndedAt.Time = time.Now().Add(-time.Hour)
-		old.Lock = "c"
-		w.pusher.Ended(r, nil)
-		w.pusher.Ended(r, &forced)
-		w.pusher.Ended(r, &old)
-		w.wants(w.take())
-		w.pusher.Ended(r, &ending)
-		got := w.take()
-		w.wants(got, "warning UnlockerLockAutoUnlocked a +15m0s")
-		if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" ||
-			n["purpose"] != "nightly invoices" {
-			t.Errorf("annotations %q", n)
-		}
-		time.Sleep(time.Hour)
-		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(got[0].EndsAt) {
-			t.Errorf("told %d times more", len(told))
-		}
-	})
+	for _, how := range []string{metadata.EndedAutoUnlocked, metadata.EndedAbandoned} {
+		inWorld(t, func(w *world) {
+			defer w.start(w.config())()
+			time.Sleep(30 * time.Second)
+			r := w.lock("a")
+			ending := metadata.NewEnding(r, how, "eu-1", "its deadline passed", time.Now())
+			forced := ending
+			old := ending
+			forced.Ended = metadata.EndedForced
+			forced.Lock = "b"
+			old.EndedAt.Time = time.Now().Add(-time.Hour)
+			old.Lock = "c"
+			w.pusher.Ended(r, nil)
+			w.pusher.Ended(r, &forced)
+			w.pusher.Ended(r, &old)
+			w.wants(w.take())
+			w.pusher.Ended(r, &ending)
+			got := w.take()
+			w.wants(got, "warning UnlockerLockAutoUnlocked a +15m0s")
+			if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" ||
+				n["purpose"] != "nightly invoices" {
+				w.Errorf("annotations %q", n)
+			}
+			if told := w.after(time.Hour); len(told) != 15 || !told[14].EndsAt.Equal(got[0].EndsAt) {
+				w.Errorf("told %d times more", len(told))
+			}
+		})
+	}
 }
 
 func TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c := w.config()
 		c.Policy.DefaultAlertAfter = 0
 		r := w.lock("a", func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} })
 		w.holds(r)
 		defer w.start(c)()
-		time.Sleep(15*time.Minute - time.Second)
-		w.wants(w.take())
-		time.Sleep(time.Second)
-		got := w.take()
+		w.wants(w.after(15*time.Minute - time.Second))
+		got := w.after(time.Second)
 		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" ||
 			!got[0].StartsAt.Equal(r.LockedAt) {
-			t.Errorf("%+v", got)
+			w.Errorf("%+v", got)
 		}
 	})
 }
 
 func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.is(func() (int, error) { return 0, errDown })
 		w.holds(w.lock("a"), w.lock("b"))
 		defer w.start(w.config())()
@@ -262,37 +228,35 @@ func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
 		w.holds(w.lock("b", func(r *metadata.Record) { r.AlertAt = r.AlertAt.Add(-5 * time.Minute) }))
 		time.Sleep(time.Minute)
 		if n := w.asked(); n < 10 || n > 25 {
-			t.Errorf("%d requests in five minutes: it does not back off, or does not try", n)
+			w.Errorf("%d requests in five minutes: it does not back off, or does not try", n)
 		}
 		w.is(nil)
-		time.Sleep(30 * time.Second)
-		got := w.take()
+		got := w.after(30 * time.Second)
 		slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.Labels["lock"], b.Labels["lock"]) })
 		if len(got) < 2 || got[0].Labels["lock"] != "a" || got[0].EndsAt.After(got[0].at) ||
 			!got[len(got)-1].EndsAt.After(got[len(got)-1].at) {
-			t.Errorf("a has to be over and b not: %+v", got)
+			w.Errorf("a has to be over and b not: %+v", got)
 		}
 		if n := strings.Count(w.log.String(), "does not take alerts"); n != 1 || !strings.Contains(w.log.String(),
 			"takes alerts again") {
-			t.Errorf("the trouble is logged %d times:\n%s", n, w.log.String())
+			w.Errorf("the trouble is logged %d times:\n%s", n, w.log.String())
 		}
 	})
 }
 
 func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			w.is(func() (int, error) { return status, nil })
 			w.holds(w.lock("a"))
 			defer w.start(w.config())()
 			time.Sleep(2*time.Minute + 30*time.Second)
 			if n := w.asked(); n != 2 { // when it came, and at the resend since
-				t.Errorf("%d requests", n)
+				w.Errorf("%d requests", n)
 			}
 			says := fmt.Sprintf(`%d: no\\x00pe`, status)
 			if told := w.log.String(); !strings.Contains(told, says) || strings.Contains(told, "again") {
-				t.Errorf("the log does not show the answer, or the recovery:\n%s", told)
+				w.Errorf("the log does not show the answer, or the recovery:\n%s", told)
 			}
 		})
 	}
@@ -316,53 +280,33 @@ type transport func(*http.Request) (*http.Response, error)
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
 
 func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.transport = hanging{"hangs:9093"}.or(w.alertmanager)
 		c := w.config()
 		c.URLs = []string{"http://hangs:9093", "http://alertmanager:9093/prefix/"}
 		w.holds(w.lock("a"))
 		defer w.start(c)()
-		time.Sleep(time.Minute)
-		w.wants(w.take(), "warning UnlockerLockAlerting a +4m0s")
+		w.wants(w.after(time.Minute), "warning UnlockerLockAlerting a +4m0s")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1},
-			"http://alertmanager:9093/prefix/": {1, 0}} {
-			for i, result := range []string{"success", "error"} {
-				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total "+
-					"Requests that push alerts to an Alertmanager, by result.\n"+
-					"# TYPE unlocker_alert_pushes_total counter\n"+
-					"unlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
-				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want),
-					"unlocker_alert_pushes_total"); problem != nil {
-					t.Error(problem)
-				}
-			}
+		families, err := gather(w.pusher)
+		if err != nil {
+			w.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, m := range families["unlocker_alert_pushes_total"].GetMetric() {
+			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+		}
+		if want := map[string]float64{"http://hangs:9093 success": 0, "http://hangs:9093 error": 1,
+			"http://alertmanager:9093/prefix/ success": 1, "http://alertmanager:9093/prefix/ error": 0}; !maps.Equal(got,
+			want) {
+			w.Errorf("counted are %v, want %v", got, want)
 		}
 	})
 }
 
-// only is a collector with the pushes of one Alertmanager and one result.
-func only(p *alertpush.Pusher, url, result string) prometheus.Collector {
-	families, err := gather(p)
-	if err != nil {
-		panic(err)
-	}
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "unlocker_alert_pushes_total", Help: "Requests that push alerts to an Alertmanager, by result.",
-	}, []string{"alertmanager", "result"})
-	for _, m := range families["unlocker_alert_pushes_total"].GetMetric() {
-		if l := m.GetLabel(); l[0].GetValue() == url && l[1].GetValue() == result {
-			c.WithLabelValues(url, result).Add(m.GetCounter().GetValue())
-		}
-	}
-	return c
-}
-
 func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var locks []*metadata.Record
 		for i := range 1500 {
 			locks = append(locks, w.lock(fmt.Sprintf("%04d", i),
@@ -370,34 +314,31 @@ func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
 		}
 		w.holds(locks[:1000]...)
 		defer w.start(w.config())()
-		time.Sleep(61 * time.Second)
-		w.take()
+		w.after(61 * time.Second)
 		w.holds(locks...) // the new ones are overdue for longer, and push others out
-		time.Sleep(62 * time.Second)
-		got := w.take()
+		got := w.after(62 * time.Second)
 		told := map[string]bool{}
 		for _, p := range got {
 			told[p.Labels["lock"]] = true
 			if !p.EndsAt.After(p.at) {
-				t.Fatalf("%s is over", p.is())
+				w.Fatalf("%s is over", p.is())
 			}
 		}
 		if !told["1499"] || !told["0500"] {
-			t.Error("the most overdue ones are not told")
+			w.Error("the most overdue ones are not told")
 		}
 		families, err := gather(w.pusher)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if n := families["unlocker_alert_push_left_out"].GetMetric()[0].GetGauge().GetValue(); n != 500 {
-			t.Errorf("%v left out", n)
+			w.Errorf("%v left out", n)
 		}
 	})
 }
 
 func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		evil := strings.Repeat("\u202e\x1b[31m\n<b>\xff", 200)
 		w.traces = func(string, string) (string, error) { return "\n" + evil, nil }
 		w.holds(w.lock(evil[:200], func(r *metadata.Record) {
@@ -406,79 +347,58 @@ func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
 			r.Purpose = evil
 		}))
 		defer w.start(w.config())()
-		time.Sleep(time.Minute)
-		got := w.take()
+		got := w.after(time.Minute)
 		if len(got) != 1 {
-			t.Fatalf("%d alerts", len(got))
+			w.Fatalf("%d alerts", len(got))
 		}
 		if n := len(got[0].Labels["lock"]); n > 128 {
-			t.Errorf("the label has %d bytes", n)
+			w.Errorf("the label has %d bytes", n)
 		}
 		for name, value := range got[0].Annotations {
 			if len(value) > 2200 || !utf8.ValidString(value) ||
 				strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-				t.Errorf("%s: %d bytes, %q", name, len(value), value)
+				w.Errorf("%s: %d bytes, %q", name, len(value), value)
 			}
 		}
 		if link := got[0].Annotations["dashboard"]; !strings.HasPrefix(link,
 			"https://locks.example.org/lock?name_b64=") {
-			t.Errorf("the link is %q", link)
+			w.Errorf("the link is %q", link)
 		}
 	})
 }
 
 func TestWhereTheLockWasTakenIsReadOnceAndAgainWhenThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		read := w.traces
 		w.readsTraces(func(string, string) (string, error) { return "", errDown })
 		w.holds(w.lock("a"))
 		defer w.start(w.config())()
-		time.Sleep(61 * time.Second)
-		if got := w.take(); len(got) == 0 || got[0].Annotations["frame"] != "" {
-			t.Errorf("%+v", got)
+		if got := w.after(61 * time.Second); len(got) == 0 || got[0].Annotations["frame"] != "" {
+			w.Errorf("%+v", got)
 		}
 		w.readsTraces(read)
-		time.Sleep(10 * time.Minute)
-		if got := w.take(); got[len(got)-1].Annotations["frame"] != "main.go:12 in main.run" {
-			t.Errorf("%+v", got[len(got)-1])
+		if got := w.after(10 * time.Minute); got[len(got)-1].Annotations["frame"] != "main.go:12 in main.run" {
+			w.Errorf("%+v", got[len(got)-1])
 		}
 		if w.lookups != 1 {
-			t.Errorf("looked up %d times", w.lookups)
+			w.Errorf("looked up %d times", w.lookups)
 		}
 	})
 }
 
 func TestChangesThatAreNoneOfLocksAreNotTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		r := w.lock("a")
 		same := []*metadata.Record{r}
 		w.holds(same...)
 		defer w.start(w.config())()
-		time.Sleep(2 * time.Minute)
-		w.take()
+		w.after(2 * time.Minute)
 		for range 50 {
 			w.holds(same...) // as when an unlocker writes its presence
 			time.Sleep(time.Second)
 		}
 		if got := w.take(); len(got) > 1 {
-			t.Errorf("told %d times within a minute", len(got))
-		}
-	})
-}
-
-func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		c := w.config()
-		c.Labels = map[string]string{"cluster": "eu", "severity": "none"}
-		w.holds(w.lock("a"))
-		defer w.start(c)()
-		time.Sleep(time.Minute)
-		if got := w.take(); len(got) != 1 || fmt.Sprint(got[0].Labels) !=
-			"map[alertname:UnlockerLockAlerting cluster:eu lock:a owner:billing severity:warning]" {
-			t.Errorf("%+v", got)
+			w.Errorf("told %d times within a minute", len(got))
 		}
 	})
 }
@@ -514,57 +434,29 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	}
 }
 
-func TestTheRemovalOfAnAbandonedLockIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		p, err := alertpush.New(w.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := w.lock("a")
-		ending := metadata.NewEnding(r, metadata.EndedAbandoned, "eu-1", "its container ended", time.Now())
-		p.Ended(r, &ending)
-		forced := metadata.NewEnding(w.lock("b"), metadata.EndedForced, "ann", "", time.Now())
-		p.Ended(w.lock("b"), &forced)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- p.Run(ctx) }()
-		time.Sleep(5 * time.Second)
-		told := w.take()
-		w.wants(told, "warning UnlockerLockAutoUnlocked a +15m0s")
-		if got := told[0].Annotations["why"]; got != "its container ended" {
-			t.Errorf("the reason is %q", got)
-		}
-		cancel()
-		<-ended
-	})
-}
-
 func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		r := w.lock("billing/run #1")
 		code := 137
 		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
 			ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
 			EndedAt: metadata.Time{Time: time.Now()}}, nil)
 		if !r.Proven() {
-			t.Fatalf("%+v", r)
+			w.Fatalf("%+v", r)
 		}
 		w.holds(r)
 		defer w.start(w.config())()
-		time.Sleep(time.Second)
-		told := w.take()
+		told := w.after(time.Second)
 		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
 		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not release it: its container "+
 			"ended at 2000-01-01 00:00:00Z. Everything") {
-			t.Errorf("it says %s", got)
+			w.Errorf("it says %s", got)
 		}
 		if n := told[0].Annotations; n["ended"] != "with exit code 137 (OOMKilled)" || n["witness"] != "eu-1" {
-			t.Errorf("annotations %q", n)
+			w.Errorf("annotations %q", n)
 		}
 		if got := told[0].Annotations["why"]; got != "the kubelet says so" {
-			t.Errorf("the reason is %q", got)
+			w.Errorf("the reason is %q", got)
 		}
 		time.Sleep(time.Minute)
 		names := map[string]bool{}
@@ -572,7 +464,7 @@ func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
 			names[p.Labels["alertname"]] = true
 		}
 		if !names["UnlockerLockAlerting"] || !names["UnlockerLockAbandoned"] {
-			t.Errorf("past its alert time, %v are told", names)
+			w.Errorf("past its alert time, %v are told", names)
 		}
 	})
 }
@@ -600,25 +492,22 @@ func TestAnAlertBeginsNowAtTheLatest(t *testing.T) {
 		}, "UnlockerLockMalformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				config := w.config()
 				config.Policy.DefaultAlertAfter = 0
 				w.holds(w.lock("a", c.change))
 				defer w.start(config)()
-				time.Sleep(16 * time.Minute)
-				told := w.take()
+				told := w.after(16 * time.Minute)
 				i := slices.IndexFunc(told, func(p posted) bool { return p.Labels["alertname"] == c.want })
 				if i < 0 {
-					t.Fatalf("%s is not told, only %d others", c.want, len(told))
+					w.Fatalf("%s is not told, only %d others", c.want, len(told))
 				}
 				if told[i].StartsAt.After(told[i].at) {
-					t.Errorf("%s begins %v after it was sent", c.want, told[i].StartsAt.Sub(told[i].at))
+					w.Errorf("%s begins %v after it was sent", c.want, told[i].StartsAt.Sub(told[i].at))
 				}
 				w.holds()
-				time.Sleep(time.Minute)
-				if over := w.take(); len(over) == 0 || over[0].EndsAt.After(over[0].at) {
-					t.Errorf("its end is not told: %v", over)
+				if over := w.after(time.Minute); len(over) == 0 || over[0].EndsAt.After(over[0].at) {
+					w.Errorf("its end is not told: %v", over)
 				}
 			})
 		})

@@ -2,7 +2,6 @@ package alertpush_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -19,8 +18,7 @@ func cycle(since time.Time) deadlock.Cycle {
 }
 
 func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.holds(w.lock("orders"))
 		var cycles []deadlock.Cycle
 		c := w.config()
@@ -42,10 +40,8 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 		are(cycle(began))
 		time.Sleep(49 * time.Second)
 		are(cycle(began), cycle(time.Time{})) // nobody says since when
-		time.Sleep(500 * time.Millisecond)
-		w.wants(w.take())
-		time.Sleep(10*time.Second + 600*time.Millisecond)
-		got := w.take()
+		w.wants(w.after(500 * time.Millisecond))
+		got := w.after(10*time.Second + 600*time.Millisecond)
 		var stuck []posted
 		for _, p := range got {
 			if p.Labels["alertname"] == "UnlockerDeadlock" {
@@ -53,14 +49,13 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 			}
 		}
 		if len(stuck) != 1 {
-			t.Fatalf("told %v", got)
+			w.Fatalf("told %v", got)
 		}
-		checkCycle(t, stuck[0], began)
+		checkCycle(w.T, stuck[0], began)
 		are()
-		time.Sleep(2 * time.Second)
-		over := w.take()
+		over := w.after(2 * time.Second)
 		if len(over) != 1 || over[0].Labels["locks"] != "orders, stock" || over[0].EndsAt.After(over[0].at) {
-			t.Errorf("its end is sent as %+v", over)
+			w.Errorf("its end is sent as %+v", over)
 		}
 	})
 }

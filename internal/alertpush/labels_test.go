@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -12,36 +11,34 @@ import (
 
 // Whom an alert is for stands in labels, because Alertmanager routes by labels.
 func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c := w.config()
-		c.Labels = map[string]string{"cluster": "eu", "team": "platform"}
+		c.Labels = map[string]string{"cluster": "eu", "team": "platform", "severity": "none"}
 		c.Attributes = map[string]string{"team": "team", "size": "rows"}
 		w.holds(w.lock("a", func(r *metadata.Record) {
 			r.Attributes = map[string]any{"team": "pay\u202ements" + strings.Repeat("x", 200),
 				"rows": json.Number("12"), "secret": "x"}
 		}), w.lock("b", func(r *metadata.Record) { r.Owner = "" }))
 		defer w.start(c)()
-		time.Sleep(time.Minute)
-		told := w.take()
+		told := w.after(time.Minute)
 		if len(told) != 2 {
-			t.Fatalf("%d alerts", len(told))
+			w.Fatalf("%d alerts", len(told))
 		}
 		for _, p := range told {
 			want := map[string]string{"cluster": "eu", "team": "platform", "lock": "b", "severity": "warning"}
 			if p.Labels["lock"] == "a" {
 				want = map[string]string{"cluster": "eu", "size": "12", "owner": "billing", "severity": "warning"}
 				if team := p.Labels["team"]; !strings.HasPrefix(team, "pay\ufffdmentsxx") || len(team) > 128 {
-					t.Errorf("team %q", team)
+					w.Errorf("team %q", team)
 				}
 			}
 			for name, value := range want {
 				if p.Labels[name] != value {
-					t.Errorf("%s is %q, want %q", name, p.Labels[name], value)
+					w.Errorf("%s is %q, want %q", name, p.Labels[name], value)
 				}
 			}
 			if _, shown := p.Labels["secret"]; shown {
-				t.Error("an attribute that nobody named is a label")
+				w.Error("an attribute that nobody named is a label")
 			}
 		}
 
@@ -58,7 +55,7 @@ func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
 			on = on || p.Labels["lock"] == "a" && p.Labels["owner"] == "search" && !ended
 		}
 		if !over || !on {
-			t.Errorf("the former owner's alert is over: %v, the next owner's is on: %v", over, on)
+			w.Errorf("the former owner's alert is over: %v, the next owner's is on: %v", over, on)
 		}
 	})
 }
@@ -95,8 +92,7 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 		{"expired", "a", true, nil, 15 * time.Minute, "It stays until the cause is gone or somebody unlocks it."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				config := w.config()
 				config.Removes = c.removes
 				config.Excluded = func(lock string) bool { return strings.HasPrefix(lock, "keep/") }
@@ -106,10 +102,9 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 				}
 				w.holds(r)
 				defer w.start(config)()
-				time.Sleep(c.after)
-				told := w.take()
+				told := w.after(c.after)
 				if len(told) == 0 || told[len(told)-1].Annotations["next"] != c.want {
-					t.Errorf("%+v", told)
+					w.Errorf("%+v", told)
 				}
 			})
 		})
@@ -118,13 +113,12 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 
 // The number of waiters changes all the time: an alert is not sent for it, but whenever it is sent it is right.
 func TestHowManyWaitGoesAlong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c := w.config()
 		waiting := 0
 		c.Waiters = func(queue string) int {
 			if queue != "a" {
-				t.Errorf("it asks for the queue %q", queue)
+				w.Errorf("it asks for the queue %q", queue)
 			}
 			waiting++
 			return waiting
@@ -141,11 +135,10 @@ func TestHowManyWaitGoesAlong(t *testing.T) {
 		}
 		told := w.take()
 		if len(told) != 1 || told[0].Annotations["waiters"] != "1" {
-			t.Errorf("%+v", told)
+			w.Errorf("%+v", told)
 		}
-		time.Sleep(time.Minute)
-		if told = w.take(); len(told) != 1 || told[0].Annotations["waiters"] == "1" {
-			t.Errorf("a minute later %+v", told)
+		if told = w.after(time.Minute); len(told) != 1 || told[0].Annotations["waiters"] == "1" {
+			w.Errorf("a minute later %+v", told)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package alertpush_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
@@ -11,8 +10,7 @@ import (
 )
 
 func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		began := time.Now()
 		var taken bool
 		c := w.config()
@@ -32,34 +30,31 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 			return []unclaimed.Lock{l, l}, 0
 		}
 		defer w.start(c)()
-		time.Sleep(unclaimed.After - time.Millisecond)
-		w.wants(w.take())
-		time.Sleep(2 * time.Second)
-		got := w.take()
+		w.wants(w.after(unclaimed.After - time.Millisecond))
+		got := w.after(2 * time.Second)
 		if len(got) != 1 {
-			t.Fatalf("pushed %+v", got)
+			w.Fatalf("pushed %+v", got)
 		}
 		notes := got[0].Annotations
 		if l := got[0].Labels; l["alertname"] != "UnlockerLockUnclaimed" || l["owner"] != "billing" ||
 			l["severity"] != "warning" ||
 			!got[0].StartsAt.Equal(began) || notes["owner"] != "billing" || notes["host"] != "host-1" ||
 			!strings.HasPrefix(notes["dashboard"], "https://locks.example.org/lock?name") {
-			t.Errorf("%+v", got[0])
+			w.Errorf("%+v", got[0])
 		}
 		const want = `The lock orders\x00settle has been free since T, and billing on host-1, who is first in line, ` +
 			"does not take it. Everybody else waits behind it."
 		if said := normal(notes["description"]); said != want {
-			t.Errorf("it says %q", said)
+			w.Errorf("it says %q", said)
 		}
 		w.mu.Lock()
 		taken = true
 		close(w.changed)
 		w.changed = make(chan struct{})
 		w.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		over := w.take()
+		over := w.after(2 * time.Second)
 		if len(over) != 1 || over[0].EndsAt.After(over[0].at) {
-			t.Errorf("its end is sent as %+v", over)
+			w.Errorf("its end is sent as %+v", over)
 		}
 	})
 }

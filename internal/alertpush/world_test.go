@@ -85,6 +85,12 @@ func (a *alertmanager) asked() int {
 	return a.requests
 }
 
+// after lets time pass and returns what came since the last call.
+func (a *alertmanager) after(d time.Duration) []posted {
+	time.Sleep(d)
+	return a.take()
+}
+
 // take returns what came since the last call.
 func (a *alertmanager) take() []posted {
 	synctest.Wait()
@@ -110,6 +116,12 @@ type world struct {
 	log       bytes.Buffer
 	pusher    *alertpush.Pusher
 	transport http.RoundTripper
+}
+
+// inWorld tests in a world of its own, with a clock of its own.
+func inWorld(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
 }
 
 func newWorld(t *testing.T) *world {

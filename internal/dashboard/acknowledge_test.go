@@ -12,33 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// acknowledged is a scene in which ann looks at stuck until 03:42:41.
-func acknowledged(t testing.TB) *scene {
-	s := lived(t)
-	s.acknowledge(stuck, "ann", "looking at the <disk>", 30*time.Minute)
-	return s
-}
-
-// acknowledge puts an acknowledgement into the record of a lock.
-func (s *scene) acknowledge(name, by, note string, left time.Duration) {
-	r := s.documents[name]
-	a := metadata.Acknowledgement{UUID: r.UUID, Token: s.revision + 1, By: by, Source: "cli", Note: note,
-		At: metadata.Time{Time: s.now.Add(-5 * time.Minute)}, Until: metadata.Time{Time: s.now.Add(left)}}
-	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: protocol.Marshal(a)})...)
-}
-
-func TestWhoLooksAtALockIsShownToEverybody(t *testing.T) {
-	s := acknowledged(t)
-	d := s.dashboard(t)
-	want := `"acknowledged":{"by":"ann","source":"cli","at":"2026-11-21T03:07:41.000Z","at_in_seconds":-300,` +
-		`"until":"2026-11-21T03:42:41.000Z","until_in_seconds":1800,"note":"looking at the \u003cdisk\u003e"}`
-	for _, page := range []string{"/api/v1/lock?name=" + stuck, "/api/v1/locks?q=name:" + stuck} {
-		if got := ok(t, d, page); !strings.Contains(got, want) {
-			t.Errorf("%s says %s", page, got)
-		}
-	}
-}
-
 func TestAnAcknowledgementIsOverAtItsEnd(t *testing.T) {
 	s := acknowledged(t)
 	d := s.dashboard(t)
@@ -121,18 +94,6 @@ func TestAReplacedAcknowledgementIsNotWithdrawn(t *testing.T) {
 	wantWords(t, w.Body.String(), "Nothing was done: somebody else has acknowledged the lock just now.")
 }
 
-func TestWhatOperatorsAcknowledgedStandsInTheAuditTrail(t *testing.T) {
-	s := acknowledged(t)
-	at := metadata.Time{Time: s.now.Add(-time.Minute)}
-	s.actions = []protocol.Action{
-		{ID: "1", At: at, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800},
-		{ID: "2", At: at, Actor: "bob", Action: protocol.ActionWithdraw, Lock: stuck},
-	}
-	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
-	wantWords(t, get(d, "/audit", "X-Forwarded-User", "chief").Body.String(), "acknowledged for 30m",
-		"withdrew an acknowledgement")
-}
-
 func TestTheHistoryTellsWhoLookedAtAHold(t *testing.T) {
 	s := acknowledged(t)
 	d := s.dashboard(t)
@@ -143,20 +104,6 @@ func TestTheHistoryTellsWhoLookedAtAHold(t *testing.T) {
 	if page := words(ok(t, d, "/history?q=acknowledged-by:bob")); strings.Contains(page, "acknowledged by ann") {
 		t.Errorf("bob's are %s", page)
 	}
-}
-
-func TestAnAcknowledgementIsShownAsFarAsItCanBeRead(t *testing.T) {
-	s := lived(t)
-	d := s.dashboard(t)
-	for shown, by := range map[string]string{"somebody looks at it until 03:42 UTC": "",
-		strings.Repeat("a", 100): strings.Repeat("a", 400)} {
-		s.acknowledge(stuck, by, "", 30*time.Minute)
-		wantWords(t, ok(t, d, "/lock?name="+stuck), shown)
-	}
-	r := s.documents[stuck]
-	long := metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)}
-	s.put(stuck, append(r.Fields, long)...)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "65536 bytes, at most 2048 are read")
 }
 
 func TestTheSilenceOfAlertmanagerIsLinked(t *testing.T) {

@@ -1,18 +1,13 @@
 package dashboard_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -155,63 +150,9 @@ func measure(b *testing.B, d http.Handler, budget time.Duration, ask func(i int)
 	b.ReportMetric(float64(p95)/float64(budget), "of-budget")
 }
 
-// BenchmarkClusters measures the same with 30,000 locks: in one cluster, and as 10,000 in each of three, where the same
-// names are held. The budget is that of one cluster.
-func BenchmarkClusters(b *testing.B) {
-	unchanged := request{"unchanged", [3]time.Duration{time.Millisecond, time.Millisecond, time.Millisecond},
-		func(*scene, int) string { return "/" }}
-	for _, r := range append([]request{unchanged}, requests()...) {
-		budget := r.budget[0] + (r.budget[1]-r.budget[0])*2/9 // between 10,000 and 100,000
-		for _, clusters := range []int{1, 3} {
-			b.Run(fmt.Sprintf("%s/clusters=%d", r.name, clusters), func(b *testing.B) {
-				var scenes []*scene
-				var configs []setup.Config
-				for i := range clusters {
-					s := crowd(30_000 / clusters)
-					scenes = append(scenes, s)
-					config := s.config()
-					if clusters > 1 {
-						config.Cluster.Name = fmt.Sprintf("cluster-%d", i)
-					}
-					configs = append(configs, config)
-				}
-				d, err := dashboard.New(configs[0], configs[1:]...)
-				if err != nil {
-					b.Fatal(err)
-				}
-				ok(b, d, "/")
-				etag := get(d, "/").Header().Get("ETag")
-				measure(b, d, budget, func(i int) (string, string) {
-					if r.name == "unchanged" {
-						return "/", etag
-					}
-					var address string
-					for k, s := range scenes {
-						if k == i%clusters || r.name == "all locks changed" {
-							address = r.ask(s, i)
-						}
-					}
-					now := scenes[0].now
-					for _, s := range scenes {
-						if s.now.After(now) {
-							now = s.now
-						}
-					}
-					for _, s := range scenes {
-						s.now = now
-						s.fresh.Heard = now
-						s.view()
-					}
-					return address, ""
-				})
-			})
-		}
-	}
-}
-
 // BenchmarkViewers measures a second of 50 viewers with ten different views who look every five seconds. ns/op is what
 // a second costs: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and 100
-// changes in the second. reads/s are the requests to etcd.
+// changes in the second.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct{ locks, changes int }{{10_000, 0}, {100_000, 0}, {10_000, 100}, {100_000, 100}} {
 		b.Run(fmt.Sprintf("locks=%d/changes=%d", c.locks, c.changes), func(b *testing.B) {
@@ -222,62 +163,12 @@ func BenchmarkViewers(b *testing.B) {
 					r.AutoUnlockAt = r.AutoUnlockAt.Add(1000 * time.Hour)
 				}
 			}
-			var reads atomic.Int64
-			d := s.dashboard(b, countReads(&reads))
+			d := s.dashboard(b)
 			var etags [len(views)]string
-			seconds := 0
-			for ; b.Loop(); seconds++ {
+			for seconds := 0; b.Loop(); seconds++ {
 				s.second(d, &etags, c.changes, seconds)
 			}
-			b.ReportMetric(float64(reads.Load())/float64(seconds), "reads/s")
 		})
-	}
-}
-
-// BenchmarkViewersOfLocks measures a second of 50 viewers who follow the page of a lock each, every five seconds: ten
-// pages of ten locks.
-func BenchmarkViewersOfLocks(b *testing.B) {
-	const locks = 10
-	s := newScene()
-	for i := range locks {
-		s.add(hold{name: fmt.Sprint("lock-", i), owner: "o", host: "h", held: time.Hour, alert: -time.Minute,
-			unlock: 100 * time.Hour, backtrace: rubyTrace})
-	}
-	var reads atomic.Int64
-	d := s.dashboard(b, countReads(&reads))
-	seconds := 0
-	for ; b.Loop(); seconds++ {
-		s.tick(time.Second)
-		for i := range locks {
-			if w := get(d, fmt.Sprint("/lock?name=lock-", i)); w.Code != http.StatusOK {
-				b.Fatal(w.Code)
-			}
-		}
-	}
-	b.ReportMetric(float64(reads.Load())/float64(seconds), "reads/s")
-}
-
-// countReads counts the requests to etcd.
-func countReads(n *atomic.Int64) func(*setup.Config) {
-	return func(c *setup.Config) {
-		document, ending := of(c).get, of(c).ending
-		history, audit := of(c).history, of(c).audit
-		of(c).get = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
-			n.Add(1)
-			return document(ctx, lock)
-		}
-		of(c).ending = func(ctx context.Context, hold string) (*metadata.Ending, error) {
-			n.Add(1)
-			return ending(ctx, hold)
-		}
-		of(c).history = func(ctx context.Context, limit int) ([]metadata.Ending, error) {
-			n.Add(1)
-			return history(ctx, limit)
-		}
-		of(c).audit = func(ctx context.Context, limit int) ([]protocol.Action, error) {
-			n.Add(1)
-			return audit(ctx, limit)
-		}
 	}
 }
 

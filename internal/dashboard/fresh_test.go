@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -172,57 +171,6 @@ func TestChangesAreSent(t *testing.T) {
 				t.Errorf("it answers %d", w.Code)
 			}
 		})
-	}
-}
-
-func TestListTellsWhenToLookAgain(t *testing.T) {
-	s := busy()
-	_, meta := fetch[[]lock](t, s.dashboard(t), "/api/v1/locks")
-	if want := "2026-11-21T03:14:11.000Z"; meta["next_transition_at"] != want { // drm/rotate-keys-2 alerts
-		t.Errorf("the next change is at %v, want %v", meta["next_transition_at"], want)
-	}
-}
-
-func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
-	data, meta := fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=invoice")
-	l := data[0]
-	for name, want := range map[string]any{
-		"state": "alerting", "expiring": false, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0,
-		"token": "918274", "revision": "918274",
-		"locked_at": "2026-11-21T02:50:41.000Z", "locked_at_in_seconds": -1320.0,
-		"auto_unlock_at":            "2026-11-21T03:14:23.000Z",
-		"auto_unlock_at_in_seconds": 102.0, "waiters": 2.0, "longest_waiting_since_in_seconds": -540.0,
-		"progress": "1842 of 2210",
-		"url":      "/lock?name=billing/invoice-run&hold=" + uuid("billing/invoice-run"),
-	} {
-		if l[name] != want {
-			t.Errorf("%s is %v, want %v", name, l[name], want)
-		}
-	}
-	if meta["as_of"] != "2026-11-21T03:12:41.000Z" || meta["revision"] != "918273" || meta["total"] != 5.0 ||
-		meta["matched"] != 1.0 {
-		t.Errorf("the answer is about %v", meta)
-	}
-	data, _ = fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=legacy&fields=name,state,owner,locked_at,problems")
-	if l = data[0]; len(l) != 5 || l["owner"] != nil || l["locked_at"] != nil || l["state"] != "malformed" ||
-		len(l["problems"].([]any)) == 0 {
-		t.Errorf("the picked members are %v", l)
-	}
-	summary, _ := fetch[map[string]any](t, busy().dashboard(t), "/api/v1/summary")
-	for name, want := range map[string]any{
-		"held": 2.0, "alerting": 2.0,
-		"expiring": 0.0, "malformed": 1.0,
-		"waiting": 2.0, "next_auto_unlock": "billing/invoice-run", "next_auto_unlock_at_in_seconds": 102.0,
-	} {
-		if summary[name] != want {
-			t.Errorf("summary: %s is %v, want %v", name, summary[name], want)
-		}
-	}
-	want := map[string]any{"class": "silent", "severity": "alerting", "lock": "catalog/sync/eu", "next": "look",
-		"command": "mutexctl show catalog/sync/eu", "sentence": "catalog/sync/eu is 3m late, and its holder has " +
-			"never reported. Auto-unlock in 12m. Also: 1 late, 1 malformed."}
-	if !maps.Equal(summary["verdict"].(map[string]any), want) {
-		t.Errorf("the verdict is %v, want %v", summary["verdict"], want)
 	}
 }
 

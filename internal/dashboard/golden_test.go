@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ func golden() []struct {
 	name  string
 	scene func(testing.TB) *scene
 	path  string
+	like  string // another one, with which only the differences stand there
 } {
 	awhile := func(age time.Duration) func(testing.TB) *scene {
 		return func(t testing.TB) *scene {
@@ -48,22 +50,25 @@ func golden() []struct {
 		name  string
 		scene func(testing.TB) *scene
 		path  string
+		like  string
 	}{
-		{"list", lived, "/"},
-		{"list-stale", awhile(4 * time.Minute), "/"},
-		{"list-empty", empty, "/"},
-		{"list-filtered-empty", lived, "/?q=nothing:like+that"},
-		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held"},
-		{"list-sections", lived, "/?group=owner"},
-		{"list-shared", shared, "/"},
-		{"list-hostile", odd, "/"},
-		{"list-abandoned", dead, "/"},
-		{"lock-abandoned", dead, "/lock?name=" + abandoned},
-		{"lock-suspected", dead, "/lock?name=" + quiet},
-		{"lock", lived, "/lock?name=" + stuck},
-		{"lock-held", lived, "/lock?name=drm/rotate-keys"},
-		{"lock-malformed", lived, "/lock?name=legacy/cron"},
-		{"lock-stale", awhile(4 * time.Minute), "/lock?name=" + stuck},
+		{"list", lived, "/", ""},
+		{"list-stale", awhile(4 * time.Minute), "/", "list"},
+		{"list-empty", empty, "/", ""},
+		{"list-filtered-empty", lived, "/?q=nothing:like+that", ""},
+		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held", "list"},
+		{"list-sections", lived, "/?group=owner", ""},
+		{"list-section", lived, "/?group=owner&q=owner:=drm", ""},
+		{"list-searched", lived, "/?q=drm+held:%3E1m&sort=-held&limit=50", ""},
+		{"list-shared", shared, "/", ""},
+		{"list-hostile", odd, "/", ""},
+		{"list-abandoned", dead, "/", "list"},
+		{"lock", lived, "/lock?name=" + stuck, ""},
+		{"lock-held", lived, "/lock?name=drm/rotate-keys", ""},
+		{"lock-suspected", dead, "/lock?name=" + quiet, "lock-held"},
+		{"lock-abandoned", dead, "/lock?name=" + abandoned, "lock"},
+		{"lock-malformed", lived, "/lock?name=legacy/cron", ""},
+		{"lock-stale", awhile(4 * time.Minute), "/lock?name=" + stuck, "lock"},
 		{"lock-ended", func(t testing.TB) *scene {
 			s := lived(t)
 			e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
@@ -71,61 +76,67 @@ func golden() []struct {
 			e.UUID = uuid("ended")
 			s.endings[e.UUID] = &e
 			return s
-		}, "/lock?name=" + stuck + "&hold=" + uuid("ended")},
-		{"lock-asked", asked, "/lock?name=" + stuck},
-		{"ask", asked, "/ask?name=" + stuck + "&hold=" + uuid(stuck)},
-		{"extend", asked, "/extend?name=" + stuck + "&hold=" + uuid(stuck)},
-		{"list-acknowledged", acknowledged, "/"},
-		{"lock-acknowledged", acknowledged, "/lock?name=" + stuck},
-		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck)},
-		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron")},
-		{"lock-not-held", lived, "/lock?name=nobody"},
+		}, "/lock?name=" + stuck + "&hold=" + uuid("ended"), ""},
+		{"lock-asked", asked, "/lock?name=" + stuck, "lock"},
+		{"ask", asked, "/ask?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"extend", asked, "/extend?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"list-acknowledged", acknowledged, "/", "list"},
+		{"lock-acknowledged", acknowledged, "/lock?name=" + stuck, "lock"},
+		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron"), ""},
+		{"lock-not-held", lived, "/lock?name=nobody", ""},
 		{"lock-unclaimed", func(t testing.TB) *scene {
 			s, _ := neglected()
 			return s
-		}, "/lock?name=" + settle},
-		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E"},
-		{"lock-shared", shared, "/lock?name=pool"},
-		{"lock-share", shared, "/lock?name=pool%2310"},
-		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck)},
-		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>")},
-		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck)},
-		{"waiting", lived, "/waiting"},
-		{"timeline", lived, "/timeline?window=6h"},
-		{"timeline-stale", awhile(4 * time.Minute), "/timeline?window=15m"},
-		{"timeline-shared", shared, "/timeline"},
-		{"timeline-hostile", odd, "/timeline"},
-		{"waiting-shared", shared, "/waiting"},
-		{"waiting-nobody", empty, "/waiting"},
-		{"owners", lived, "/owners"},
-		{"history", lived, "/history"},
-		{"history-empty", empty, "/history"},
-		{"history-stale", awhile(4 * time.Minute), "/history"},
-		{"audit", lived, "/audit"},
-		{"audit-empty", empty, "/audit"},
-		{"status", lived, "/status"},
+		}, "/lock?name=" + settle, ""},
+		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E", ""},
+		{"lock-shared", shared, "/lock?name=pool", ""},
+		{"lock-share", shared, "/lock?name=pool%2310", ""},
+		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>"), ""},
+		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"waiting", lived, "/waiting", ""},
+		{"timeline", lived, "/timeline?window=6h", ""},
+		{"timeline-stale", awhile(4 * time.Minute), "/timeline?window=15m", "timeline"},
+		{"timeline-shared", shared, "/timeline", ""},
+		{"timeline-hostile", odd, "/timeline", ""},
+		{"waiting-shared", shared, "/waiting", ""},
+		{"waiting-nobody", empty, "/waiting", ""},
+		{"owners", lived, "/owners", ""},
+		{"history", lived, "/history", ""},
+		{"history-empty", empty, "/history", ""},
+		{"history-stale", awhile(4 * time.Minute), "/history", "history"},
+		{"audit", lived, "/audit", ""},
+		{"audit-empty", empty, "/audit", ""},
+		{"status", lived, "/status", ""},
 		{"status-no-unlocker", func(t testing.TB) *scene {
 			s := lived(t)
 			s.unlockers = nil
 			s.foreign = []string{"/mutexes/.unknown/x"}
 			return s
-		}, "/status"},
-		{"help", empty, "/help"},
-		{"not-found", empty, "/nothing"},
+		}, "/status", "status"},
+		{"help", empty, "/help", ""},
+		{"not-found", empty, "/nothing", ""},
 		{"not-loaded", func(testing.TB) *scene {
 			s := newScene()
 			s.fresh = protocol.Freshness{Cause: "connection refused"}
 			return s
-		}, "/"},
+		}, "/", ""},
 	}
 }
 
 func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
+	pages := map[string]string{}
 	for _, g := range golden() {
 		s := g.scene(t)
 		d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
-		page := get(d, g.path, "X-Forwarded-User", "chief")
-		checkGolden(t, g.name, fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
+		w := get(d, g.path, "X-Forwarded-User", "chief")
+		page := fmt.Sprintf("<!-- %d -->\n%s", w.Code, essence(w.Body.String()))
+		pages[g.name] = page
+		if g.like != "" {
+			page = apart(page, pages[g.like])
+		}
+		checkGolden(t, g.name+".html", page)
 	}
 	if *update {
 		return
@@ -139,7 +150,7 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if !known[f.Name()] {
+		if !known[f.Name()] && !strings.HasPrefix(f.Name(), "sayings-") {
 			t.Errorf("testdata/golden/%s belongs to no page", f.Name())
 		}
 	}
@@ -156,9 +167,28 @@ func essence(page string) string {
 	return strings.Join(kept, "\n") + "\n"
 }
 
+// apart are the lines that a page does not have of another one, and those that it has instead. Revisions are no
+// difference.
+func apart(page, other string) string {
+	lines := func(s string) []string {
+		return strings.Split(regexp.MustCompile(`9182\d\d`).ReplaceAllString(s, "9182…"), "\n")
+	}
+	var differ strings.Builder
+	note := func(sign string, these, others []string) {
+		for _, line := range these {
+			if !slices.Contains(others, line) {
+				differ.WriteString(sign + line + "\n")
+			}
+		}
+	}
+	note("-", lines(other), lines(page))
+	note("+", lines(page), lines(other))
+	return differ.String()
+}
+
 func checkGolden(t *testing.T, name, now string) {
 	t.Helper()
-	file := filepath.Join("testdata", "golden", name+".html")
+	file := filepath.Join("testdata", "golden", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,27 +99,6 @@ func firstKey(s *scene, how string) string {
 	return ""
 }
 
-func TestHistoryOfOneLockTellsWhatIsUsual(t *testing.T) {
-	s := busy()
-	for i := range 20 {
-		s.over(stuck, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour,
-			time.Duration(i+1)*time.Hour-time.Duration(i)*time.Minute)
-	}
-	s.over("other", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 50*time.Hour, time.Hour)
-	page := ok(t, s.dashboard(t), "/lock?name="+stuck)
-	wantWords(t, page, "Half of the last 20 holds took at most 1h 10m, 95 of 100 at most 1h 19m.")
-	if n := strings.Count(words(page), "its deadline passed"); n != 20 {
-		t.Errorf("%d holds are shown", n)
-	}
-	s.away = errAway
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: timeout. Entries may be missing here.")
-	wantWords(t, ok(t, d, "/history"), "Not read from etcd: timeout.")
-	if w := get(d, "/api/v1/history"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("the API answers %d", w.Code)
-	}
-}
-
 func TestHistoryIsHonestAboutGaps(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t)
@@ -174,63 +154,13 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 	}
 }
 
-func TestTheAuditTrailIsSearchedAndShownToThoseWhoMay(t *testing.T) {
+func TestOnlyThoseWhoMayAreLedToTheAuditTrail(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t, withAudit)
-	wantWords(t, ok(t, d, "/audit?q=bob"), "No action matches. 1 hidden by this search.")
-	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) ||
-		!strings.Contains(page, `"matched":1`) {
-		t.Errorf("the API says %s", page)
-	}
 	for d, leads := range map[*dashboard.Dashboard]bool{d: true, s.dashboard(t): false} {
 		if got := strings.Contains(ok(t, d, "/help"), `href="/audit"`); got != leads {
 			t.Errorf("the navigation leads to the audit trail: %v", got)
 		}
-	}
-}
-
-func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
-	s := busy()
-	s.wait("drm/rotate-keys", "catalog", 40*time.Minute)
-	for i := range 8 {
-		s.wait("legacy/cron", fmt.Sprint("worker-", i), time.Duration(i+1)*time.Second)
-	}
-	s.wait("between/holders", "ops", 2*time.Second)
-	page := ok(t, s.dashboard(t), "/waiting")
-	wantWords(t, page, "12 waiters, the longest for 40m.", "catalog catalog-0:1 9m", "and 3 more", "No holder")
-	text := words(page)
-	var at []int
-	for _, name := range []string{"drm/rotate-keys", stuck, "legacy/cron", "between/holders"} {
-		at = append(at, strings.Index(text, name))
-	}
-	if !slices.IsSorted(at) || at[0] < 0 {
-		t.Errorf("the order is %v: %s", at, text)
-	}
-	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
-	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-}
-
-func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
-	s := newScene()
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.add(hold{name: "lock-" + name, owner: name, host: name + "-0", held: time.Minute, alert: time.Hour,
-			unlock: 2 * time.Hour})
-	}
-	for lock, owner := range map[string]string{"lock-b": "a", "lock-c": "b", "lock-a": "c", "lock-d": "a"} {
-		s.wait(lock, owner, time.Second)
-		s.queues[lock][0].PID = 17 // as the holder of its lock
-	}
-	s.wait("lock-d", "d", time.Second) // for itself, which two jobs of one process do
-	d := s.dashboard(t)
-	want := ": a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
-		"waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
-	wantWords(t, ok(t, d, "/waiting"), "These may wait for each other forever"+want)
-	wantWords(t, ok(t, d, "/lock?name=lock-b"), "have waited for each other for", "Who waits for whom"+want)
-	if n := strings.Count(ok(t, d, "/waiting"), "forever"); n != 1 {
-		t.Errorf("there are %d cycles", n)
-	}
-	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "each other") {
-		t.Error("a lock outside of the cycle warns of it")
 	}
 }
 
@@ -304,27 +234,71 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	}
 }
 
-func TestEveryPageSaysWhenItIsOld(t *testing.T) {
-	s := lived(t)
-	s.fresh.Heard = s.now.Add(-4 * time.Minute)
-	s.fresh.Class = "no leader"
-	d := s.dashboard(t, withAudit)
-	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
-		page := ok(t, d, path)
-		want := "etcd has not answered since 03:08:41 UTC (4m): no leader. What you see is from then"
-		if path == "/" {
-			want = "etcd has not answered for 4m: no leader. What you see is from 03:08:41 UTC."
-		}
-		wantWords(t, page, want)
-		if !strings.Contains(page, `<body class="stale"`) {
-			t.Errorf("%s does not look old", path)
-		}
-	}
+func TestNothingIsShownBeforeAnythingWasLoaded(t *testing.T) {
 	for _, path := range []string{"/waiting", "/owners", "/timeline", "/timeline.csv"} {
 		unloaded := newScene()
 		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
+		}
+	}
+}
+
+func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t)
+	ok(t, d, "/history")
+	for i := range 8 {
+		name := "job/" + string(rune('a'+i))
+		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1),
+			Holder:   metadata.Holder{Owner: "jobs"},
+			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
+	}
+	page := ok(t, d, "/history")
+	rows := func(path string) int { return strings.Count(ok(t, d, path), `<th scope="row">`) }
+	for _, c := range []struct {
+		chip string
+		want int
+	}{{"auto-unlocked", 1}, {"force-unlocked", 1}, {"released", 8}, {"had alerted", 3}} {
+		link := regexp.MustCompile(`<a class="count[^"]*" href="([^"]*)"[^>]*>(?:<svg.*?</svg>)<b>(\d+)</b> ` +
+			c.chip).FindStringSubmatch(page)
+		if link == nil {
+			t.Fatalf("there is no chip for %s", c.chip)
+		}
+		if n := rows(strings.ReplaceAll(link[1], "&amp;", "&")); n != c.want || link[2] != string(rune('0'+c.want)) {
+			t.Errorf("%s: the chip says %s, %s finds %d, want %d", c.chip, link[2], link[1], n, c.want)
+		}
+	}
+	on := regexp.MustCompile(`href="/history" aria-current="true"><svg[^>]*>.*?</svg><b>8</b> released`)
+	if !on.MatchString(ok(t, d, "/history?q=ended:released")) {
+		t.Error("a chip that is on does not say so, or does not lead back")
+	}
+	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 yielded 0 auto-unlocked",
+		"1 hold of 10")
+}
+
+func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {
+	s := lived(t)
+	d, _ := operated(t, s)
+	for path, what := range map[string]string{"/": "locks", "/waiting": "waiting", "/history": "history",
+		"/owners": "owners", "/audit": "audit", "/status": "locks", "/help": "locks", "/lock?name=" + stuck: "locks"} {
+		page := get(d, path+map[bool]string{true: "&q=ann", false: "?q=ann"}[strings.Contains(path, "?")],
+			"X-Forwarded-User", "chief").Body.String()
+		if n := strings.Count(page, `role="search"`); n != 1 {
+			t.Errorf("%s has %d search boxes", path, n)
+			continue
+		}
+		target := path
+		if what == "locks" {
+			target = "/"
+		}
+		if !strings.Contains(page, `role="search" action="`+target+`"`) ||
+			!slices.Contains(attributes(page, "placeholder"), "search "+what+": name, owner, host, purpose") {
+			t.Errorf("the box of %s does not search %s", path, what)
+		}
+		if searched := strings.Contains(page, `name="q" type="search" value="ann"`); searched != (what != "locks" ||
+			path == "/") {
+			t.Errorf("the box of %s keeps what was searched: %v", path, searched)
 		}
 	}
 }

@@ -13,56 +13,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const settle = "orders/settle"
-
-// neglected is a lock that has been free for 46 minutes, while three wait.
-func neglected() (*scene, func(*setup.Config)) {
-	s := busy()
-	s.wait(settle, "orders", 50*time.Minute)
-	s.wait(settle, "billing", 47*time.Minute)
-	s.wait(settle, "ops", time.Minute)
-	return s, func(c *setup.Config) {
-		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			return []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
-				First: s.queues[settle][0]}}, 0
-		}
-	}
-}
-
-func TestThatNobodyTakesALockIsAnAlarmOnItsPage(t *testing.T) {
-	s, free := neglected()
-	page := ok(t, s.dashboard(t, free), "/lock?name="+settle)
-	wantWords(t, page, "unclaimed orders/settle orders/settle is free, but orders on orders-0, first of 3, has not "+
-		"taken it for 46m.", "1 orders orders-0:1 its turn 50m",
-		"3 ops ops-0:1 its turn 1m")
-	if !strings.Contains(page, `class="lock-head unclaimed"`) || !strings.Contains(page, "icon.svg?look=alerting") {
-		t.Error("it does not look like an alarm")
-	}
-	wantWords(t, ok(t, s.dashboard(t), "/lock?name="+settle), "free orders/settle Nobody holds this lock at the "+
-		"moment. 3 waiters are in line; the first one takes it now.")
-	s.away = errAway
-	wantWords(t, ok(t, s.dashboard(t, free), "/lock?name="+settle),
-		"This lock is not among the last known ones, and etcd could not be asked: timeout.")
-}
-
-func TestALockThatNobodyTakesLeadsTheList(t *testing.T) {
-	s, free := neglected()
-	page := ok(t, s.dashboard(t, free), "/")
-	wantWords(t, page, "orders/settle is free, but orders on orders-0, first of 3, has not taken it for 46m.")
-	if !strings.Contains(page, `class="verdict unclaimed bad"`) {
-		t.Error("it does not look like an alarm")
-	}
-	for range 4 { // one that is held blocks more, but its unlocker knows what to do
-		s.wait("billing/invoice-run", "billing", time.Minute)
-	}
-	wantWords(t, ok(t, s.dashboard(t, free), "/"), "orders/settle is free, but orders on orders-0, first of 3, has "+
-		"not taken it for 46m. Look at its process Also: 1 silent, 1 late, 1 malformed.")
-}
-
-func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
+func TestAnOpenListLearnsThatALockIsUnclaimed(t *testing.T) {
 	s, free := neglected()
 	known := false
 	d := s.dashboard(t, free, func(c *setup.Config) {
@@ -82,41 +37,11 @@ func TestAnUnclaimedLockIsShownWhereverLocksAreCounted(t *testing.T) {
 	if after := get(d, "/", "If-None-Match", before); after.Code != 200 {
 		t.Errorf("an open list does not learn that nobody takes a lock: %d", after.Code)
 	}
-	wantWords(t, ok(t, d, "/waiting"), "1 lock is unclaimed: free, and the first in line does not take it.",
-		"unclaimed orders/settle No holder free for 46m")
-	summary, _ := fetch[map[string]any](t, d, "/api/v1/summary")
-	if summary["unclaimed"] != 1.0 || summary["longest_unclaimed"] != settle ||
-		summary["longest_unclaimed_since_in_seconds"] != -2760.0 {
-		t.Errorf("the summary is %v", summary)
-	}
-	if none, _ := fetch[map[string]any](t, s.dashboard(t), "/api/v1/summary"); none["unclaimed"] != 0.0 {
-		t.Errorf("where there is none, the summary is %v", none)
-	}
 	for lock, other := range map[string]string{"drm/rotate-keys": "drm-10", "drm/rotate-keys-2": "drm-9"} {
 		s.queues[lock] = []metadata.Waiter{s.waiter(lock, "drm", other, 17)}
 	}
 	wantWords(t, ok(t, s.dashboard(t, free), "/"), "have waited for each other for 0s.",
 		"Also: 1 unclaimed, 1 silent, 1 late, 1 malformed.")
-}
-
-func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
-	s := newScene()
-	d := s.dashboard(t)
-	page := func() string { return ok(t, d, "/lock?name=a/b") }
-	wantWords(t, page(), "Nobody has held it, as far as this dashboard knows.")
-	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
-		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
-	s.tick(2 * time.Second)
-	wantWords(t, page(), "Held by billing on host-3:17", "The holder called alive progress: 7 of 9",
-		"Alert: its holder expected to be done by then", "billing on host-3:17 took it this hold invoices")
-	r := s.locks[0]
-	delete(s.documents, "a/b")
-	s.locks = nil
-	s.tick(10 * time.Second)
-	d.Ended(r, nil)
-	s.tick(time.Minute)
-	wantWords(t, page(), "Nobody holds this lock, and nobody waits for it. Last held by billing on host-3:17 for 6m, "+
-		"released 1m ago.", "released billing on host-3:17 held it for 6m, longer than expected this hold invoices")
 }
 
 func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
@@ -183,4 +108,27 @@ func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
 			t.Error("it is asked for what the dashboard saw itself")
 		}
 	})
+}
+
+func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
+	s := mourning()
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "Unlockers only report it.")
+	version := get(d, "/").Header().Get("ETag")
+	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now)}
+	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
+	if get(d, "/").Header().Get("ETag") == version {
+		t.Error("the version of the list is the same")
+	}
+	s.now = s.now.Add(2 * time.Second) // no lock has changed since: what goes by itself needs nobody
+	wantWords(t, ok(t, d, "/"), "catalog/sync/eu is 3m late")
+}
+
+func TestAListTurnsExpiringWithoutAChange(t *testing.T) {
+	s := newScene()
+	beating(s, "search/reindex", 47*time.Second)
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/"), "held search/reindex")
+	s.now, s.fresh.Heard = s.now.Add(2*time.Second), s.now.Add(2*time.Second)
+	wantWords(t, ok(t, d, "/"), "expiring search/reindex")
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,90 +32,8 @@ func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
 	}
 }
 
-// TestTheListBeginsWithTheVerdict: which sentence it is is tested where it is decided.
-func TestTheListBeginsWithTheVerdict(t *testing.T) {
-	form := func(name, lock string) string {
-		return `class="step" href="/` + name + "?name=" + lock + "&amp;hold=" + uuid(lock)
-	}
-	for name, c := range map[string]struct {
-		change      func(*scene)
-		class, says string
-		step        string
-	}{
-		"late": {func(s *scene) { s.locks = slices.Delete(s.locks, 1, 2) }, "late",
-			"billing/invoice-run is 14m late, its holder works (1842 of 2210, 1m ago). 2 wait, the longest for 9m. " +
-				"Auto-unlock in 1:42 under 2 minutes. Give more time… Also: 1 malformed. 4 locks",
-			form("extend", "billing/invoice-run")},
-		"silent": {func(*scene) {}, "silent", "catalog/sync/eu is 3m late, and its holder has never reported. " +
-			"Auto-unlock in 12m. Look at its process Also: 1 late, 1 malformed. 5 locks",
-			`class="step" href="/lock?name=catalog/sync/eu"`},
-		"dead": {func(s *scene) { s.state("billing/invoice-run", 40*time.Second) }, "dead",
-			"The holder of billing/invoice-run is dead: its container ended 40s ago with exit code 137 (OOMKilled). " +
-				"2 wait, the longest for 9m. Unlockers only report it. Force unlock… Also: 1 silent, 1 malformed.",
-			form("unlock", "billing/invoice-run")},
-		"several hold it": {func(s *scene) { s.locks, s.queues = pool().locks, pool().queues }, "silent",
-			"One of 3 holders of pool is 1m late, and has never reported. 2 wait, the longest for 3m.",
-			`class="step" href="/lock?name=pool"`},
-		"no unlocker": {func(s *scene) { s.unlockers = nil }, "unlockers",
-			"No unlocker is running, or none can write to etcd: nothing is removed. Open the runbook Also: 1 silent",
-			`docs/runbooks.md#unlockerdown"`},
-		"two wait for each other": {func(s *scene) {
-			s.queues = map[string][]metadata.Waiter{}
-			s.queues["drm/rotate-keys"] = []metadata.Waiter{s.waiter("drm/rotate-keys", "drm", "drm-10", 17)}
-			s.queues["drm/rotate-keys-2"] = []metadata.Waiter{s.waiter("drm/rotate-keys-2", "drm", "drm-9", 17)}
-		}, "deadlock", "The holders of drm/rotate-keys and drm/rotate-keys-2 have waited for each other for 0s.",
-			`class="step" href="/waiting"`},
-		"malformed": {func(s *scene) { s.locks = s.locks[4:] }, "malformed",
-			`legacy/cron is malformed: alert_at: "soon" is not a time`, `class="step" href="/lock?name=legacy/cron"`},
-		"nothing": {func(s *scene) { s.locks, s.queues = nil, nil }, "calm",
-			"All is well: no locks are held. 0 locks", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := busy()
-			c.change(s)
-			d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
-			page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
-			wantWords(t, page, c.says)
-			if !strings.Contains(page, `class="verdict `+c.class+` `) || !strings.Contains(page, c.step) {
-				t.Errorf("it is not %s, or does not lead to %s: %s", c.class, c.step,
-					regexp.MustCompile(`(?s)class="verdict.*?data-part`).FindString(page))
-			}
-			if c.step == "" && strings.Contains(page, `class="step"`) {
-				t.Error("there is a next step where there is nothing to do")
-			}
-		})
-	}
-}
-
-// TestWhatElseIsWrongLeadsToIt: each count beside the verdict is a link to what it counts.
-func TestWhatElseIsWrongLeadsToIt(t *testing.T) {
-	s := busy()
-	s.unlockers = nil
-	page := ok(t, s.dashboard(t), "/")
-	for _, link := range []string{`<a href="/?q=state:alerting">1 late</a>`,
-		`<a href="/?q=state:alerting">1 silent</a>`,
-		`<a href="/?q=state:malformed">1 malformed</a>`} {
-		if !strings.Contains(page, link) {
-			t.Errorf("there is no %s", link)
-		}
-	}
-}
-
 func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
-	s := newScene()
-	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {
-		s.add(hold{name: name, owner: "o-" + name, held: time.Hour, alert: -time.Minute, unlock: 2 * time.Hour})
-	}
-	s.add(hold{name: "nobody's", held: time.Hour, alert: -2 * time.Minute, unlock: time.Hour})
-	s.wait("one", "w", time.Hour)
-	s.wait("two/late", "w", time.Minute)
-	s.wait("two/late", "w", time.Minute)
-	s.wait("two/early", "w", 2*time.Minute)
-	s.wait("two/early", "w", time.Minute)
-	for range 5 {
-		s.wait("many", "w", time.Second)
-	}
-	d := s.dashboard(t)
+	d := blocking().dashboard(t)
 	const want = "many two/early two/late one nobody's calm"
 	for sort, want := range map[string]string{"": want, "urgency": want,
 		"-urgency": "calm nobody's one two/late two/early many",
@@ -127,31 +44,11 @@ func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 			t.Errorf("sorted by %q: %s, want %s", sort, got, want)
 		}
 	}
-	for path, pattern := range map[string]string{
-		"/":        `class="name" href="[^"]*">([^<]+)<`,
-		"/owners":  `<th scope="row">(?:<a[^>]*>o-|<i class="muted">)([^<]+)<`,
-		"/waiting": `<th scope="row"><span class="state">.*</span> <a class="mono" href="[^"]*">([^<]+)<`,
-	} {
-		var got []string
-		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(ok(t, d, path), -1) {
-			got = append(got, m[1])
-		}
-		says := strings.NewReplacer("&#39;", "'", "unknown", "nobody's").Replace(strings.Join(got, " "))
-		if wants := map[string]string{"/": want, "/owners": "many two/early two/late one calm nobody's",
-			"/waiting": "one two/early two/late many"}[path]; says != wants {
-			t.Errorf("%s shows %s, want %s", path, says, wants)
-		}
-	}
 }
 
-func TestHeadersSortAndSaySo(t *testing.T) {
+func TestOrders(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
-	page := ok(t, d, "/?sort=-host")
-	if !strings.Contains(page, `<th scope="col" aria-sort="descending"><a href="/?sort=host" aria-current="true">`+
-		`Host:pid</a></th>`) {
-		t.Error("the head of the sorted column does not turn the order round")
-	}
 	for by, want := range map[string]string{
 		"name":  "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
 		"-name": "legacy/cron drm/rotate-keys-2 drm/rotate-keys catalog/sync/eu billing/invoice-run",
@@ -258,28 +155,6 @@ func TestAPISaysWhatItCannotRead(t *testing.T) {
 			t.Errorf("%s is answered with %d %s", parameter, w.Code, w.Body)
 		}
 	}
-}
-
-func TestEveryControlIsALinkThatKeepsTheOthers(t *testing.T) {
-	page := ok(t, busy().dashboard(t), "/?q=drm+held:%3E1m&sort=-held&limit=50")
-	for _, link := range []string{
-		"/?q=held:%3E1m&sort=-held&limit=50",                    // chip: without drm
-		"/?q=drm&sort=-held&limit=50",                           // chip: without held
-		"/?q=drm+held:%3E1m+state:alerting&sort=-held&limit=50", // count
-		"/?q=drm+held:%3E1m&sort=name&limit=50",                 // head
-		"/?q=drm+held:%3E1m&sort=-held&limit=250",               // page size
-		"/?q=drm+held:%3E1m&sort=-held&limit=50&density=full",   // density
-		"/?q=drm+held:%3E1m+owner:=drm&sort=-held&limit=50",     // owner of a row
-		"/?sort=-held&limit=50",                                 // clear
-	} {
-		if !slices.Contains(attributes(page, "href"), link) {
-			t.Errorf("there is no link to %s", link)
-		}
-	}
-	if !strings.Contains(page, `<input type="hidden" name="sort" value="-held">`) {
-		t.Error("a new search loses the order")
-	}
-	wantWords(t, ok(t, busy().dashboard(t), "/?q=catalog/sync/eu"), "Go to lock catalog/sync/eu")
 }
 
 func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
@@ -426,15 +301,8 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 	}
 }
 
-func TestListInSectionsIsClosedAndAsLongAsAList(t *testing.T) {
+func TestAListInSectionsIsAsLongAsAList(t *testing.T) {
 	d := busy().dashboard(t)
-	for query, open := range map[string]bool{"": false, "&q=owner:=drm": true} { // the only section is open
-		if got := strings.Contains(ok(t, d, "/?group=owner"+query), `<details class="group" open`); got != open {
-			t.Errorf("with %q a section is open: %v", query, got)
-		}
-	}
-	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 5 locks", "1 owner")
-	wantWords(t, ok(t, d, "/?group=owner&q=nothing"), "No lock matches")
 	tag := get(d, "/?group=owner").Header().Get("ETag")
 	if w := get(d, "/?group=owner", "If-None-Match", tag); w.Code != http.StatusNotModified {
 		t.Errorf("the same sections are sent again: %d", w.Code)

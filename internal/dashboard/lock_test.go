@@ -4,53 +4,16 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-func TestLockPageSaysWhatHappensNextInEveryState(t *testing.T) {
-	s := busy()
-	s.add(hold{name: "late", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
-	s.add(hold{name: "ahead", owner: "o", held: -7 * time.Second, alert: time.Hour, unlock: 2 * time.Hour})
-	s.put("headless", metadata.Field{Name: "owner", Value: "nobody"})
-	d := s.dashboard(t)
-	for name, says := range map[string]string{
-		"drm/rotate-keys": "held in time. Alert in 6m. Auto-unlock in 16m. Held by drm on drm-9:17 for 4m.",
-		"late":            "late has expired, and it goes by itself: auto-unlock in 0:06",
-		"legacy/cron":     `alert_at "soon" is not a time`,
-		"headless":        "Not held by anybody, but keys of it are there by nobody.",
-		"ahead":           "clock skew +7s: the holder's clock is ahead of this dashboard's.",
-	} {
-		wantWords(t, ok(t, d, "/lock?name="+name), says)
-	}
-	wantWords(t, ok(t, d, "/lock?name=headless"), "headless has no holder, but keys of a record: uuid: missing.",
-		"The default policy alerts at 2026-11-21 04:12:41 UTC.",
-		"It is never removed for a deadline that cannot be read: somebody must unlock it.")
-}
-
-func TestTheSentenceOfALockPromisesNoRemovalThatUnlockersDoNot(t *testing.T) {
-	const why = "the unlockers exclude it by its name."
-	s := busy()
-	s.add(hold{name: "late", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
-	d := s.dashboard(t, publishing(func(*staleness.Policy) {}, "*"))
-	for name, says := range map[string]string{
-		"late":                "late expired 34s ago and stays: " + why,
-		"drm/rotate-keys":     "held in time. Alert in 6m. No auto-unlock: " + why,
-		"billing/invoice-run": "2 wait, the longest for 9m. No auto-unlock: " + why,
-	} {
-		page := ok(t, d, "/lock?name="+name)
-		wantWords(t, page, says)
-		if strings.Contains(words(page), "by itself") {
-			t.Errorf("%s: an auto-unlock is announced that never comes", name)
-		}
-	}
-}
 
 func TestAHolderWhoseClockIsOffHasABadge(t *testing.T) {
 	s := busy()
@@ -122,16 +85,6 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 	}
 }
 
-func TestBacktracesThatAreTooLongOrUnknownAreShownInPart(t *testing.T) {
-	s := newScene()
-	s.add(hold{name: "long", held: time.Minute, alert: time.Hour, unlock: time.Hour,
-		backtrace: strings.Repeat("x\n", 300)})
-	s.add(hold{name: "none", held: time.Minute, alert: time.Hour, unlock: time.Hour})
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=long"), "256 frames, 600 bytes; only the first are shown.")
-	wantWords(t, ok(t, d, "/lock?name=none"), "The holder recorded no backtrace.")
-}
-
 func TestNamesThatNoLockCanHaveAreRefused(t *testing.T) {
 	d := busy().dashboard(t)
 	if w := get(d, "/api/v1/lock?name=billing/other"); w.Code != http.StatusNotFound {
@@ -143,58 +96,6 @@ func TestNamesThatNoLockCanHaveAreRefused(t *testing.T) {
 			t.Errorf("for %.15q it answers %d", impossible, w.Code)
 		}
 	}
-}
-
-func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
-	s := busy()
-	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed",
-		s.now.Add(-40*time.Second))
-	old.UUID = "old"
-	old.Owner = "ops"
-	s.endings["old"] = &old
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"),
-		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: "+
-			"Held by billing on billing-7f9c:17",
-		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
-	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
-	if ended := data["ending"].(map[string]any); ended["how"] != "auto-unlocked" || ended["by"] != "eu-1" ||
-		data["uuid"] != uuid("billing/invoice-run") {
-		t.Errorf("the API says %v of the old hold, and now %v", ended, data["uuid"])
-	}
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended",
-		"This is the current hold.")
-	delete(s.documents, "billing/invoice-run")
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"), "Nobody holds the lock now.")
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended",
-		"2 waiters are in line; the first one takes it now.",
-		"Last held by ops on billing-7f9c:17 for 21m, auto-unlocked by eu-1 40s ago. its deadline passed.")
-	// another lock's ending
-	wantWords(t, get(d, "/lock?name=catalog/sync/eu&hold=old").Body.String(), "This is the current hold.")
-}
-
-func TestWhatCannotBeReadIsNotGuessed(t *testing.T) {
-	s := busy()
-	s.away = errAway
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=other"),
-		"is not among the last known ones, and etcd could not be asked: timeout.")
-	if w := get(d, "/lock/backtrace?name=billing/invoice-run"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("a backtrace that cannot be read answers %d", w.Code)
-	}
-	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run")
-	if data["unread"] != "timeout" || data["owner"] != "billing" {
-		t.Errorf("the API says %v", data)
-	}
-}
-
-func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
-	s := newScene()
-	s.put("bare", metadata.Field{Name: "uuid", Value: uuid("bare")})
-	d := s.dashboard(t, publishing(func(p *staleness.Policy) { p.DefaultAutoUnlockAfter = 2 * time.Hour }))
-	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
-		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy",
-		"The default policy removes it at 2026-11-21 05:12:41 UTC.")
 }
 
 func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
@@ -234,18 +135,6 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 	})
 }
 
-func TestLockPageSaysHowOftenTheDeadlineWasMoved(t *testing.T) {
-	s := busy()
-	d := s.dashboard(t)
-	if page := words(ok(t, d, "/lock?name="+stuck)); strings.Contains(page, "extended") {
-		t.Errorf("the page shows extensions that nothing is known about: %s", page)
-	}
-	document := s.documents[stuck]
-	document.Extensions = 14
-	s.documents[stuck] = document
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "extended 14 times")
-}
-
 func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
 	d, _ := operated(t, busy())
 	view := "/?q=state:alerting+owner:billing&sort=-held&density=full"
@@ -276,5 +165,42 @@ func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
 		if strings.Contains(link, "from=") {
 			t.Errorf("the list as it always is makes the longer link %s", link)
 		}
+	}
+}
+
+func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
+	s := settling()
+	link, err := setup.ParseLink("logs=https://logs.example/{host}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := func(c *setup.Config) { c.Links = []setup.Link{link} }
+	d, _ := operated(t, s, marking(t, s, nil), links)
+	bar := func(user string) (texts []string) {
+		page := get(d, "/lock?name=orders/settle", "X-Forwarded-User", user).Body.String()
+		head, rest, found := strings.Cut(page, `<div class="actions"`)
+		if !found || !strings.HasSuffix(strings.TrimSpace(head), "</header>") {
+			t.Fatalf("%s: no actions follow the headline: %s", user, words(page))
+		}
+		rest, _, _ = strings.Cut(rest, "</div>")
+		for _, m := range regexp.MustCompile(`(?s)<(?:a|button)[^>]*>([^<]*)<`).FindAllStringSubmatch(rest, -1) {
+			texts = append(texts, m[1])
+		}
+		return texts
+	}
+	helpful := []string{"logs", "copy kubectl logs", "copy for the incident"}
+	want := append([]string{"Give more time…", "Ask to finish…", "Acknowledge…", "Force unlock…"}, helpful...)
+	if got := bar("chief"); !slices.Equal(got, want) {
+		t.Errorf("who may everything sees %q, want %q", got, want)
+	}
+	if got := bar("viewer"); !slices.Equal(got, helpful) {
+		t.Errorf("who may only look sees %q, want %q", got, helpful)
+	}
+}
+
+func TestAHiddenBacktraceCannotBeCopied(t *testing.T) {
+	page := ok(t, settling().dashboard(t, func(c *setup.Config) { c.HideBacktraces = true }), "/lock?name=orders/settle")
+	if strings.Contains(page, "invoice_run.rb") {
+		t.Error("the page has the backtrace")
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // marking switches on what takes nothing away from a holder. What is asked of etcd goes to done.
@@ -27,21 +26,6 @@ func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) fu
 		c.Access = behindProxy(t)
 		operates(c, do, protocol.ActionAsk, protocol.ActionExtend, protocol.ActionAcknowledge, protocol.ActionWithdraw)
 	}
-}
-
-// asked is a scene in which the holder of stuck was asked to finish and got more time.
-func asked(t testing.TB) *scene {
-	s := lived(t)
-	s.add(hold{name: stuck, owner: "billing", host: "billing-7f9c", purpose: "nightly invoices", held: 22 * time.Minute,
-		alert: -time.Minute, unlock: time.Hour})
-	r := s.documents[stuck]
-	at := metadata.Time{Time: s.now.Add(-2 * time.Minute)}
-	s.put(stuck, append(r.Fields,
-		metadata.Field{Name: "asked", Value: protocol.Marshal(metadata.Request{UUID: r.UUID, Token: r.Token + 1,
-			By: "ann", Source: "cli", At: at, Reason: "the <deploy> waits"})},
-		metadata.Field{Name: "extended", Value: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token + 1,
-			By: "bob", Source: "basic", At: at, Reason: "the disk is slow", Seconds: 1800})})...)
-	return s
 }
 
 func (s *scene) form(name, reason, more string) url.Values {

@@ -10,56 +10,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// gone is a scene whose etcd last answered a minute ago, with a lock whose alert and one whose auto-unlock passed
-// since then.
-func gone() *scene {
-	s := newScene()
-	s.fresh = protocol.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
-		Class: "no leader"}
-	s.away = errAway
-	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
-	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,
-		unlock: -40 * time.Second})
-	s.add(hold{name: "all/ahead", owner: "o", held: 10 * time.Minute, alert: 5 * time.Minute, unlock: time.Hour})
-	s.wait("all/ahead", "waiter", 3*time.Minute)
-	return s
-}
-
-func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
-	d := gone().dashboard(t)
-	wantWords(t, ok(t, d, "/"), "etcd has not answered for 1m: no leader. What you see is from 03:11:41 UTC.",
-		"held alert/passed o unknown 9m was due 1h", "alerting unlock/passed o unknown 9m 4m ago outcome unknown",
-		"1 waiting (longest 2m)")
-	found, meta := fetch[[]lock](t, d, "/api/v1/locks?q=alert/passed")
-	if found[0]["state"] != "held" || found[0]["alert_at_in_seconds"] != 10.0 ||
-		meta["as_of"] != "2026-11-21T03:11:41.000Z" {
-		t.Errorf("the API says %v as of %v", found[0], meta["as_of"])
-	}
-}
-
-func TestStalePageOfALockSaysAsOfWhen(t *testing.T) {
-	d := gone().dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=alert/passed"),
-		"held in time. Alert was due, outcome unknown. Auto-unlock in 1h. As of 03:11:41 UTC: Held by o for 9m.",
-		"as of 03:11:41")
-	wantWords(t, ok(t, d, "/lock?name=unlock/passed"),
-		"is 4m late, and its holder has never reported. Auto-unlock was due, outcome unknown. "+
-			"As of 03:11:41 UTC: Held by o for 9m.")
-}
-
-func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
-	s := gone()
-	s.away = nil // the watch is broken, but reads are answered
-	page := ok(t, s.dashboard(t), "/lock?name=alert/passed")
-	wantWords(t, page, "is 50s late, and its holder has never reported. Auto-unlock in 1h. Held by o for 10m.")
-	if strings.Contains(page, "As of") {
-		t.Error("what was read just now is said to be old")
-	}
-}
 
 // silent makes etcd stop answering, or answer only after this long.
 func silent(s *scene, after time.Duration) func(*setup.Config) {

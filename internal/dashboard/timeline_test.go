@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // watched is the busy night after most of an hour in which the dashboard saw a release, a waiter that got its lock, and
@@ -36,37 +37,6 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestTheTimelineSaysWhoHeldAndWhoWaited(t *testing.T) {
-	_, d := watched(t)
-	page := ok(t, d, "/timeline?window=1h")
-	for _, says := range []string{
-		"<title>billing on billing-1:3 held it for 25m, from 03:22:41 to 03:47:41 UTC, past its alert at 03:32:41<",
-		"<title>billing on billing-7f9c:17 holds it since 02:50:41 UTC, for 1h 2m, past its alert at 02:58:41</title>",
-		"<title>reports on reports-0:9 waited for 35m, from 03:12:41 to 03:47:41 UTC</title>",
-	} {
-		if !strings.Contains(page, says) {
-			t.Errorf("the page does not have %s", says)
-		}
-	}
-	wantWords(t, page, "15 min 1 h 6 h 24 h UTC", "reports on reports-0:9 waited, got it 35m 03:12:41 03:47:41",
-		"not watched: only what lasts or etcd recorded")
-	const forced = "and was force-unlocked"
-	if strings.Contains(page, forced) || !strings.Contains(ok(t, d, "/timeline?window=6h"), forced) {
-		t.Error("what etcd recorded before is not in the window that reaches there")
-	}
-}
-
-func TestTheTimelineOfALockHasALaneForEachProcess(t *testing.T) {
-	_, d := watched(t)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "Timeline 15 min 1 h 6 h 24 h CSV UTC",
-		"billing on billing-7f9c:17 holds it",
-		"catalog on catalog-0:1 waits")
-	if page := ok(t, d, "/lock?name="+stuck+"&window=24h"); !strings.Contains(page, "and was force-unlocked</title>") {
-		t.Error("the forced end is not drawn")
-	}
-	wantWords(t, ok(t, d, "/lock?name=catalog/sync/us"), "billing on billing-1:3", "released 25m 03:22:41 03:47:41")
-}
-
 func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 	_, d := watched(t)
 	for query, lock := range map[string]bool{"owner:=reports": true, "owner:=drm": false, "billing/": true,
@@ -82,33 +52,6 @@ func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 		t.Errorf("a window that does not exist answers %d", refused.Code)
 	}
 	wantWords(t, get(newScene().dashboard(t), "/timeline").Body.String(), "as far as is known.")
-}
-
-func TestTheTimelineIsATableForPrograms(t *testing.T) {
-	_, d := watched(t)
-	got := get(d, "/timeline.csv?window=6h&q=name:catalog*")
-	lines := strings.Split(strings.TrimSpace(got.Body.String()), "\n")
-	want := []string{`"cluster","lock","name","kind","owner","hostname","pid","hold","token","begin_at","end_at",`,
-		`"","catalog/sync/eu","catalog/sync/eu","hold","catalog","catalog-55d","17"`,
-		`"","catalog/sync/us","catalog/sync/us","hold","billing","billing-1","3"`}
-	if len(lines) != len(want) {
-		t.Fatalf("%d lines: %q", len(lines), lines)
-	}
-	for i := range want {
-		if !strings.HasPrefix(lines[i], want[i]) {
-			t.Errorf("line %d is %s, want %s…", i, lines[i], want[i])
-		}
-	}
-	const end = `"2026-11-21T03:22:41.000Z","2026-11-21T03:47:41.000Z","2026-11-21T03:32:41.000Z","released"`
-	if !strings.HasSuffix(lines[2], end) {
-		t.Errorf("the last line is %s, want …%s", lines[2], end)
-	}
-	waits := get(d, "/timeline.csv?q=owner:reports").Body.String()
-	const wait = `"wait","reports","reports-0","9","","",` +
-		`"2026-11-21T03:12:41.000Z","2026-11-21T03:47:41.000Z","","taken"`
-	if !strings.Contains(waits, wait) {
-		t.Errorf("the wait is not in %s", waits)
-	}
 }
 
 func TestTheTimelineFollowsTheQueues(t *testing.T) {
@@ -127,35 +70,6 @@ func TestTheTimelineFollowsTheQueues(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		wantWords(t, ok(t, d, "/timeline"), "catalog on catalog-0:1 waited, gave up 9m")
 	})
-}
-
-func TestTheTimelineOfClustersShowsWhatItsViewerMay(t *testing.T) {
-	w := clusters(t)
-	page := w.page(t, "ann", "/timeline", http.StatusOK)
-	wantWords(t, page, "nightly/run PROD-EU", "nightly/run STAGING", "billing/settle PROD-US")
-	if !strings.Contains(page, `href="/c/prod-us/lock?name=billing/settle&amp;hold=`) {
-		t.Error("a bar does not lead to its hold")
-	}
-	page = w.page(t, "ann", "/timeline?q=cluster:staging", http.StatusOK)
-	if strings.Contains(page, "billing/settle") {
-		t.Error("a search for one cluster finds others")
-	}
-	w.page(t, "", "/timeline", http.StatusUnauthorized)
-	w.page(t, "", "/timeline.csv", http.StatusUnauthorized)
-}
-
-func TestHostileTextStaysTextInTheTimeline(t *testing.T) {
-	s := newScene()
-	s.add(hold{name: `"><script>alert(1)</script>`, owner: `</title><script>alert(2)</script>`, host: "a\x00\u202eb",
-		held: 40 * time.Minute, alert: -time.Minute, unlock: time.Hour})
-	s.wait(`"><script>alert(1)</script>`, `<svg onload=alert(3)>`, 30*time.Minute)
-	d := s.dashboard(t)
-	for _, path := range []string{"/timeline", "/lock?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E"} {
-		page := ok(t, d, path)
-		if found := regexp.MustCompile(`<script>alert|<svg onload|\x00|\x{202e}`).FindString(page); found != "" {
-			t.Errorf("%s has %q", path, found)
-		}
-	}
 }
 
 // eventful is a day with this many holds and waits of fifty locks.
@@ -208,5 +122,51 @@ func BenchmarkTimeline(b *testing.B) {
 	_, d := eventful(b, 10_000)
 	for b.Loop() {
 		ok(b, d, "/timeline?window=24h")
+	}
+}
+
+// A bar is named by its parts from left to right, each with the place where it begins; n is what is to come, and m the
+// mark of the alert.
+func TestBarsOfHolds(t *testing.T) {
+	const ago, ahead = time.Hour, time.Minute
+	for name, c := range map[string]struct {
+		hold   hold
+		change func(*staleness.Policy)
+		want   string
+	}{
+		"as expected": {hold{held: 30 * ahead, alert: 10 * ahead, unlock: 30 * ahead}, nil,
+			"l67% n50% m67%"},
+		"late": {hold{held: ago, alert: -15 * ahead, unlock: 15 * ahead}, nil, "l60% n80% m60%"},
+		"to be removed": {hold{held: ago, alert: -30 * ahead, unlock: -15 * ahead}, nil,
+			"data-s3601 l50% x75% n100% m50%"},
+		"alert with unlock": {hold{held: ago, alert: ago, unlock: ago}, nil, "n50%"},
+		"heartbeat": {hold{held: 19 * ahead, alert: ahead, unlock: ahead, alive: "41 of 212"}, nil,
+			"beats 90% n95%"},
+		"alive, own alert": {hold{held: 30 * ahead, alert: 10 * ahead, unlock: 30 * ahead, alive: "1"}, nil,
+			"l67% n50% m67%"},
+		"no deadline": {hold{held: ago},
+			func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s4501 n80%"},
+		"no end": {hold{held: ago, alert: ago},
+			func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s9001 l80% n40% m80%"},
+		"taken, who knows":    {hold{alert: ago, unlock: ago}, nil, ""},
+		"taken in the future": {hold{held: -ahead, alert: 2 * ahead, unlock: 3 * ahead}, nil, "l0% n0% m0%"},
+	} {
+		s := newScene()
+		c.hold.name = "lock"
+		s.add(c.hold)
+		config := publishing(func(p *staleness.Policy) {})
+		if c.change != nil {
+			config = publishing(c.change)
+		}
+		got := ""
+		page := ok(t, s.dashboard(t, config), "/")
+		bar := regexp.MustCompile(`<svg[^>]*><rect/>.*?</svg>`).FindString(page)
+		for _, part := range regexp.MustCompile(`(data-s)="(\d+)"|#(beats)|(?:class="(\w)" )?x="(\d+%)"`).
+			FindAllStringSubmatch(bar, -1) {
+			got += " " + strings.Join(part[1:], "")
+		}
+		if got = strings.TrimSpace(got); got != c.want {
+			t.Errorf("%s: the bar is %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // operated returns a dashboard of the scene with force unlock enabled, and the requests it made to etcd.
@@ -116,24 +116,6 @@ mutexdash_force_unlocks_total{result="success"} %d
 	}
 }
 
-func TestForceUnlockDoesNotSendPeopleToWaitForWhatNeverComes(t *testing.T) {
-	for name, change := range map[string]func(*scene, *setup.Config){
-		"excluded":    func(_ *scene, c *setup.Config) { publishing(func(*staleness.Policy) {}, "billing/*")(c) },
-		"alerts only": func(s *scene, _ *setup.Config) { s.unlockers[0].Mode = "alert-only" },
-		"no unlocker": func(s *scene, _ *setup.Config) { s.unlockers = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := busy()
-			d, _ := operated(t, s, func(c *setup.Config) { change(s, c) })
-			page := words(get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief").Body.String())
-			wantWords(t, page, "Better, if you can")
-			if strings.Contains(page, "the auto-unlock does the same") {
-				t.Errorf("the form promises an auto-unlock: %s", page)
-			}
-		})
-	}
-}
-
 func TestForceUnlockTellsWhyThereIsNoLink(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
@@ -144,6 +126,48 @@ func TestForceUnlockTellsWhyThereIsNoLink(t *testing.T) {
 		"No force unlock now: etcd is away")
 	if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief"); w.Code != http.StatusPreconditionFailed {
 		t.Errorf("the confirmation page of an old picture is answered with %d", w.Code)
+	}
+}
+
+func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		really func(s *scene, r *metadata.Record, ours metadata.Ending)
+		status int
+		says   string
+	}{
+		"done all the same": {func(s *scene, r *metadata.Record, ours metadata.Ending) {
+			s.endings[r.UUID] = &ours
+			delete(s.documents, stuck)
+		}, http.StatusSeeOther, "Done."},
+		"still there": {func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
+			"The hold is still there, but the request may still be on its way."},
+		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
+			http.StatusGatewayTimeout,
+			"Look at the lock before you try again."},
+		"somebody else did": {func(s *scene, r *metadata.Record, other metadata.Ending) {
+			other.By = "bob"
+			s.endings[r.UUID] = &other
+			delete(s.documents, stuck)
+		}, http.StatusConflict, "force-unlocked by bob"},
+		"held again by the same uuid": {func(s *scene, _ *metadata.Record, _ metadata.Ending) {
+			s.add(hold{name: stuck, owner: "crm", host: "crm-0", held: time.Second, alert: time.Hour, unlock: time.Hour})
+		}, http.StatusConflict, "now held by crm on crm-0:17"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			asked := 0
+			d, _ := operated(t, s, func(config *setup.Config) {
+				operates(config, func(on protocol.Subject, a protocol.Action) error {
+					asked++
+					c.really(s, on.Hold, protocol.Forced(on.Hold, a, on.Follows).Ending)
+					return fmt.Errorf("%w: timeout", protocol.ErrUnknown)
+				}, protocol.ActionForceUnlock)
+			})
+			w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck))
+			if w.Code != c.status || asked != 1 || !strings.Contains(words(w.Body.String()), c.says) {
+				t.Errorf("the answer is %d after %d tries: %s", w.Code, asked, words(w.Body.String()))
+			}
+		})
 	}
 }
 

@@ -9,39 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-func TestAPausedUnlockerIsExplained(t *testing.T) {
-	s := busy()
-	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
-	d := s.dashboard(t)
-	for rule, says := range map[staleness.Rule]string{
-		staleness.Gap: "reports should have been removed 1m ago: " +
-			"the unlocker was offline and is giving holders time to extend.",
-		staleness.Stale:    "Unlockers hold back removals: the unlocker's view of the locks is out of date.",
-		staleness.Etcd:     "Unlockers hold back removals: etcd takes no writes, so holders cannot extend either.",
-		staleness.Clock:    "Unlockers hold back removals: the unlocker's clock cannot be trusted.",
-		staleness.Revision: "Unlockers hold back removals: etcd went back to an older revision.",
-		staleness.Brake:    "Unlockers slow removals down: too many locks are due at once.",
-		"something new":    "Unlockers hold back removals: something new.",
-	} {
-		s.unlockers = s.unlockers[:1]
-		s.unlockers[0].HeldBack = []string{string(rule)}
-		wantWords(t, ok(t, d, "/"), says)
-		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
-			t.Error("the status says that an unlocker holds back")
-		}
-		s.unlockers = append(s.unlockers,
-			protocol.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
-		if text := words(ok(t, d, "/")); strings.Contains(text, "Auto-unlock is") {
-			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
-		}
-	}
-}
 
 func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
 	s := newScene()
@@ -57,21 +30,6 @@ func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
 		if n := strings.Count(ok(t, d, path), "non-ASCII name"); n != want {
 			t.Errorf("%.40s says of %d names that they are not ASCII, want %d", path, n, want)
 		}
-	}
-}
-
-func TestAnEndedHoldHasNoDeadlinesAhead(t *testing.T) {
-	s := lived(t)
-	e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
-	delete(s.endings, e.UUID)
-	e.UUID = uuid("ended")
-	e.AlertAt = metadata.Time{Time: s.now.Add(-30 * time.Second)}
-	e.AutoUnlockAt = metadata.Time{Time: s.now.Add(100 * time.Minute)}
-	s.endings[e.UUID] = &e
-	page := ok(t, s.dashboard(t), "/lock?name="+stuck+"&hold="+uuid("ended"))
-	wantWords(t, page, "alert not reached 2026-11-21 03:12:11 UTC", "auto-unlock not reached 2026-11-21 04:52:41 UTC")
-	if strings.Contains(words(page), "auto-unlock in 1h") {
-		t.Error("a hold that is over is said to be auto-unlocked")
 	}
 }
 
@@ -135,22 +93,6 @@ func TestARefusedFormLeadsBack(t *testing.T) {
 	}
 }
 
-func TestCopyButtonsSayWhatTheyCopy(t *testing.T) {
-	d := lived(t).dashboard(t)
-	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock?name=legacy/cron"} {
-		labels := map[string]int{}
-		for _, button := range regexp.MustCompile(`<button [^>]*class="copy js"[^>]*>copy</button>`).FindAllString(ok(t,
-			d, path), -1) {
-			label := regexp.MustCompile(`aria-label="(copy [^"]+)"`).FindStringSubmatch(button)
-			if label == nil {
-				t.Errorf("%s: %s does not say what it copies", path, button)
-			} else if labels[label[1]]++; labels[label[1]] == 2 {
-				t.Errorf("%s: two buttons say %q", path, label[1])
-			}
-		}
-	}
-}
-
 func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 	s := newScene()
 	const pod, process = "kubectl get pod ", "ssh HOST ps -o lstart,args -p 17"
@@ -172,19 +114,41 @@ func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 	}
 }
 
-func TestTimesAheadAreRoundedToTheNearestUnit(t *testing.T) {
-	s := newScene()
-	for name, ahead := range map[string]time.Duration{
-		"a": 5*time.Minute - time.Second, "b": 4*time.Minute + 29*time.Second, "c": 2 * time.Minute,
-		"d": 119 * time.Second,
-		"e": 59*time.Minute + 40*time.Second, "f": 24*time.Hour - 10*time.Second, "g": 3*24*time.Hour + 40*time.Minute,
-		"h": 240*time.Hour - time.Minute,
-	} {
-		s.add(hold{name: name, owner: "o", held: 5*time.Minute - time.Second, alert: ahead,
-			unlock: ahead + 1000*time.Hour})
+// States and endings have a badge, an icon and a term that finds them.
+func TestEveryWordForAStateOrAnEndingIsDrawnExplainedAndFound(t *testing.T) {
+	d := busy().dashboard(t)
+	style := ok(t, d, regexp.MustCompile(`/[^" ]*app[^" ]*\.css[^" ]*`).FindString(ok(t, d, "/")))
+	help := ok(t, d, "/help")
+	drawn := func(word, icon string) {
+		t.Helper()
+		if !strings.Contains(style, ".badge."+word) {
+			t.Errorf("the badge of %s has no colour", word)
+		}
+		if !strings.Contains(help, `<symbol id="i-`+icon+`"`) {
+			t.Errorf("%s has no icon", word)
+		}
 	}
-	page := ok(t, s.dashboard(t), "/?sort=name")
-	wantWords(t, page, "a o unknown 4m in 5m", "b o unknown 4m in 4m", "c o unknown 4m in 2m", "d o unknown 4m in 1:59",
-		"e o unknown 4m in 1h",
-		"f o unknown 4m in 1d", "g o unknown 4m in 3d 1h", "h o unknown 4m in 10d")
+	found := func(term string) {
+		t.Helper()
+		if page := ok(t, d, "/history?q="+term); strings.Contains(page, "Left out") {
+			t.Errorf("nothing is found by %s", term)
+		}
+	}
+	for _, s := range metadata.States() {
+		drawn(string(s.State), string(s.State))
+		found("state:" + string(s.State))
+		wantWords(t, help, string(s.State)+" "+s.Means)
+		if w := get(d, "/icon.svg?look="+string(s.State)+"&n=1"); w.Code != http.StatusOK {
+			t.Errorf("the tab of %s has no icon: %d", s.State, w.Code)
+		}
+	}
+	for _, e := range metadata.Endings() {
+		if e.Ended != metadata.EndedYielded { // which looks like one that was released
+			drawn(e.Word, site.EndedIcon(e.Word))
+		}
+		found(locks.EndedTerm(e.Word))
+		if !strings.Contains(help, e.Word+"</code>") {
+			t.Errorf("the help does not name %s", e.Word)
+		}
+	}
 }

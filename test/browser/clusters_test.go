@@ -69,7 +69,6 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	b.open(url)
 	b.until("three clusters", `document.querySelectorAll(".clusters .live").length === 3
 		&& document.querySelectorAll(".locks tbody").length > 12`)
-	b.look("clusters-list")
 	us.etcd.Stop()
 	b.until("that it is away",
 		`document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
@@ -86,43 +85,9 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 		unlock: time.Hour})
 	b.until("a new lock elsewhere", `[...document.querySelectorAll(".name")].some((a) => a.href.includes("aaa/new"))`)
 	b.picture("clusters")
-	for _, theme := range []string{"light", "dark"} {
-		b.theme(theme)
-		for _, page := range []string{"", "waiting", "timeline", "history", "owners", "status",
-			"lock?name=billing/invoice-run",
-			"c/prod-us/lock?name=orders/settle", "c/prod-eu/lock?name=billing/invoice-run"} {
-			b.size(1280, 800)
-			b.open(url + page)
-			ask[bool](b, axe+"; true")
-			for _, barrier := range ask[[]string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) =>
-				r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " +
-				v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n")))`) {
-				t.Errorf("/%s, %s: %s", page, theme, barrier)
-			}
-			b.look("clusters-" + theme + "-" + strings.NewReplacer("/", "_", "?", "_").Replace(page))
-			b.size(360, 780)
-			b.open(url + page)
-			if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 360 {
-				t.Errorf("/%s is %d px wide", page, wide)
-			}
-			low := ask[int](b, `Math.min(...[...document.querySelectorAll("a.cluster")].map((a) => a.offsetHeight))`)
-			if low < 39 {
-				t.Errorf("/%s has chips of %d px, hard to hit", page, low)
-			}
-			b.look("clusters-phone-" + theme + "-" + strings.NewReplacer("/", "_", "?", "_").Replace(page))
-		}
-	}
 	b.size(1280, 800)
 	b.open(url)
 	us.etcd.Restart(t)
 	b.until("all again", `document.querySelectorAll(".clusters .live").length === 3
 		&& !document.querySelector("tbody.away, #alerts .banner")`, 2*time.Minute)
-}
-
-// look keeps what can be seen, for who wants to look at it.
-func (b *tab) look(name string) {
-	b.t.Helper()
-	if looking() {
-		b.check(writePicture(b.screen(), os.Getenv("LOOK"), name))
-	}
 }

@@ -77,6 +77,20 @@ func (s *stage) nights() {
 	}
 }
 
+// delayed leaves a lock that nobody holds in a lock delay, and returns the hold that this follows.
+func (s *stage) delayed(lock string) (hold string) {
+	s.t.Helper()
+	hold = uuid.NewString()
+	lease, err := s.client.Grant(s.t.Context(), 600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.do(clientv3.OpPut(s.layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, UUID: hold, Token: 3,
+		Owner: "billing", Hostname: "billing-3", Ended: metadata.EndedForced, By: "bob@example.org",
+		At: metadata.Time{Time: time.Now()}, Seconds: 600}), clientv3.WithLease(lease.ID)))
+	return hold
+}
+
 // hour is what else happened in the hour before: a job that runs every few minutes, and holds that did not end well.
 func (s *stage) hour() {
 	s.t.Helper()

@@ -4,36 +4,11 @@ package browser
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not
-// there.
-func (s *stage) pages(b *tab) []string {
-	s.t.Helper()
-	b.open(s.url)
-	found := ask[[]string](b, `[...new Set([...document.querySelectorAll("nav a")].map((a) => a.href))]`)
-	if len(found) < 3 {
-		s.t.Fatalf("the navigation has only %q", found)
-	}
-	for _, name := range []string{"billing/invoice-run", "catalog/sync/eu", "drm/rotate-keys", "reports/weekly",
-		"nobody/holds/this", hostileName} {
-		found = append(found, s.url+"lock?name="+url.QueryEscape(name))
-	}
-	for _, name := range []string{"billing/invoice-run", hostileName} {
-		found = append(found, s.url+"unlock?name="+url.QueryEscape(name))
-	}
-	const delayed = "billing/close"
-	found = append(found, s.url+endDelay(delayed, s.delayed(delayed)), s.url+lockPage(delayed))
-	return append(found, s.url+"?q=nothing:matches+owner:this",
-		s.url+"?density=full&sort=-held&cols=purpose,hold,labels", s.url+"?group=owner",
-		s.url+"lock?name=media/transcoders",
-		s.url+"nothing/here")
-}
 
 const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " +
 	"averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
@@ -42,53 +17,6 @@ func (s *stage) hostile() {
 	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40),
 		purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
 		trace:   "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
-}
-
-func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
-	t.Parallel()
-	s := unlockStage(t)
-	b := newTab(t, s)
-	b.login("ann@example.org")
-	s.night()
-	s.hostile()
-	s.unlocker("alert-only")
-	for _, theme := range []string{"light", "dark"} {
-		b.theme(theme)
-		for _, page := range s.pages(b) {
-			b.open(page)
-			ask[bool](b, axe+"; true")
-			barriers := ask[[]string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
-				.filter((v) => v.impact === "serious" || v.impact === "critical")
-				.map((v) => v.id + " (" + v.impact + "): " + v.help + "\n    " + v.nodes.slice(0, 4)
-				.map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n    ")))`)
-			for _, barrier := range barriers {
-				t.Errorf("%s, %s: %s", page, theme, barrier)
-			}
-		}
-	}
-}
-
-func TestNoPageIsWiderThanAPhone(t *testing.T) {
-	t.Parallel()
-	s := unlockStage(t)
-	b := newTab(t, s)
-	b.login("ann@example.org")
-	s.night()
-	s.hostile()
-	for _, page := range s.pages(b) {
-		b.size(320, 640) // also what a window of 1280 px has at 400 %
-		b.open(page)
-		wide := ask[[]string](b, `(() => {
-			const w = document.documentElement.clientWidth, all = [...document.querySelectorAll("body *")];
-			if (document.documentElement.scrollWidth <= w) return [];
-			const beyond = all.filter((e) => e.getBoundingClientRect().right > w + 1);
-			return [document.documentElement.scrollWidth + " px", ...beyond.map((e) => e.outerHTML.slice(0, 140))]
-				.slice(0, 6);
-		})()`)
-		if len(wide) > 0 {
-			t.Errorf("%s is wider than 320 px:\n%s", page, strings.Join(wide, "\n"))
-		}
-	}
 }
 
 func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {

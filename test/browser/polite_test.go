@@ -181,7 +181,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
 }
 
-func TestPagesAboutNowFollow(t *testing.T) {
+func TestOtherPagesFollow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
@@ -191,6 +191,8 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	owners.open(s.url + "owners")
 	timeline := newTab(t, s)
 	timeline.open(s.url + "timeline")
+	history := newTab(t, s)
+	history.open(s.url + "history")
 	timeline.click(".fold summary")
 	s.hold(lock{name: "b", owner: "second", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
 	s.wait("a", "third", "h", "waits", time.Second)
@@ -198,6 +200,39 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	owners.until("the owner", `document.querySelector("table.owners").textContent.includes("second")`)
 	timeline.until("the bar, while the table stays open", `document.querySelector(".lanes")
 		.textContent.includes("second") && document.querySelector("details[open]").textContent.includes("second")`)
+	s.release("b")
+	history.until("the ended hold", `document.querySelector("table.past")?.textContent.includes("second")`)
+}
+
+func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := newTab(t, s)
+	for _, owner := range []string{"calm", "quiet"} {
+		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
+			unlock: 9 * time.Hour})
+	}
+	b.open(s.url)
+	b.until("both locks", `document.getElementById("main").innerText.includes("2 locks")`)
+	b.open(s.url + "?group=owner") // a single section would be open, and stay open
+	b.until("two closed sections", `document.querySelectorAll("details.group:not([open])").length === 2`)
+	b.fast()
+	ask[bool](b, `(document.querySelector("[data-key=quiet]").open = true)`)
+	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute,
+		unlock: 9 * time.Hour})
+	b.until("a third section on top",
+		`document.querySelector("details.group[data-key=new]:first-child summary")?.textContent
+			.includes("1 lock, 1 alerting")`)
+	open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`)
+	if open != "quiet" {
+		t.Errorf("open are %s", open)
+	}
+	s.put("calm/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("a section says that a lock in it alerts",
+		`document.querySelector("details:not([open])[data-key=calm] summary").textContent
+			.includes("1 lock, 1 alerting")`)
+	s.put("quiet/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("an open section stays open", `document.querySelector("details[open][data-key=quiet] tbody.alerting")`)
 }
 
 func TestKeys(t *testing.T) {
@@ -263,4 +298,85 @@ func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
 				heard[1].Value)
 		}
 	}
+}
+
+func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
+	t.Parallel()
+	s := unlockStage(t)
+	b := newTab(t, s)
+	asking := newTab(t, s)
+	s.night()
+	s.unlocker("alert-only")
+	b.login("bob@example.org")
+	asking.login("ann@example.org")
+	asking.confirm(s)
+	b.open(s.url)
+	b.until("live", `document.body.className === "live"
+		&& document.getElementById("fresh").textContent.includes("live")`)
+
+	s.etcd.Stop()
+	b.until("stale, and that it is said", `document.body.classList.contains("stale")
+		&& document.getElementById("news").textContent.startsWith("etcd has not answered")`, 50*time.Second)
+	grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter
+		+ getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`)
+	if !strings.HasPrefix(grey, "saturate(0.4)repeating") {
+		t.Errorf("the table looks as ever: %q", grey)
+	}
+	if text := ask[string](b, `document.querySelector(".verdict").textContent`); !strings.Contains(text,
+		"etcd has not answered for ") || !strings.Contains(text, "What you see is from ") {
+		t.Errorf("the answer does not say of when it is: %q", text)
+	}
+	if icon := ask[string](b, `document.getElementById("icon").href`); !strings.Contains(icon, "look=stale") {
+		t.Errorf("the icon is %s", icon)
+	}
+	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
+		t.Errorf("%d locks are left of the last known state, want 12", n)
+	}
+
+	asking.fill(held, "the pod is gone, see the ticket")
+	asking.says("Not while the data is stale")
+
+	s.etcd.Restart(t)
+	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`,
+		40*time.Second)
+	if !s.held(held) {
+		t.Error("the refused force unlock ended the hold")
+	}
+	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour,
+		unlock: time.Hour})
+	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
+}
+
+func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	s.kill()
+	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost")
+		?.textContent.startsWith("Lost contact with the dashboard")`)
+	s.release("a")
+	s.run()
+	ask[bool](b, `(document.querySelector(".contact button")?.click(), true)`) // unless it has found it by itself
+	b.until("found again", `!document.getElementById("lost") && document.body.className === "live"
+		&& document.querySelector(".gone .name")?.textContent === "a"`)
+}
+
+func TestPageSaysThatTheLoginHasEndedAndStopsAsking(t *testing.T) {
+	t.Parallel()
+	_, b := four(t)
+	ask[bool](b, `(window.asked = 0, window.fetch = async () => (asked++, new Response("", {status: 401})), true)`)
+	b.until("signed out", `document.querySelector("[role=alert] #out")?.textContent.startsWith("Signed out")
+		&& document.body.classList.contains("stale")`)
+	b.pass(3 * time.Second)
+	if asked := ask[int](b, `asked`); asked != 1 {
+		t.Errorf("a page that is signed out asked %d times", asked)
+	}
+}
+
+func TestPageSaysThatThereIsANewBuild(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	ask[bool](b, `(document.getElementById("live").dataset.build = "older", true)`)
+	s.release("a")
+	b.until("the offer", `document.getElementById("build")?.parentElement.textContent
+		=== "There is a new version of this page.reload"`)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -31,8 +32,6 @@ type stage struct {
 	kill   func()
 	status string // address of what mutexdash knows of this etcd; empty while it does not run
 	latest int64  // revision of the last thing written
-
-	through string // address at which mutexdash reaches etcd; empty: etcd's own
 }
 
 // newStage starts an empty etcd and a mutexdash with these flags on top.
@@ -49,7 +48,7 @@ func newStage(t testing.TB, flags ...string) *stage {
 	s.url = "http://" + address + "/"
 	s.run = func() func() {
 		kill := s.start("mutexdash",
-			append([]string{"--etcd.endpoints=" + cmp.Or(s.through, s.etcd.Endpoint()),
+			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(),
 				"--web.listen-address=" + address,
 				"--web.ops-address=" + ops,
 				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
@@ -196,4 +195,16 @@ func (s *stage) many(n int) {
 			held:    time.Duration(i*i) * time.Second, alert: time.Hour + time.Duration(i)*time.Minute,
 			unlock: 3 * time.Hour})
 	}
+}
+
+// record is the record of the lock as it stands in etcd.
+func (s *stage) record(lock string) *metadata.Record {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	document, _, err := lockstore.New(s.client, s.layout).Get(ctx, lock)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &document.Record
 }

@@ -5,6 +5,9 @@ package browser
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,16 +20,22 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// unlockStage is a stage whose mutexdash lets ann end holds.
-func unlockStage(t *testing.T, flags ...string) *stage {
+// operators is a stage whose mutexdash lets ann do what these rights and flags let her.
+func operators(t *testing.T, rights string, flags ...string) *stage {
 	t.Helper()
 	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
 	if err := os.WriteFile(permissions,
-		[]byte("everyone: [view, backtrace]\nusers: {ann@example.org: [unlock, audit]}\n"), 0o600); err != nil {
+		[]byte("everyone: [view, backtrace]\nusers: {ann@example.org: ["+rights+"]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return newStage(t, append(flags, "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
-		"--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
+		"--web.permissions-file="+permissions)...)
+}
+
+// unlockStage is a stage whose mutexdash lets ann end holds.
+func unlockStage(t *testing.T, flags ...string) *stage {
+	t.Helper()
+	return operators(t, "unlock, audit", append(flags, "--web.enable-force-unlock")...)
 }
 
 // login sends the tab through a proxy that knows the user.
@@ -109,38 +118,20 @@ func (b *tab) fill(name, reason string) {
 	b.until("an answer", `document.readyState === "complete" && !window.sent`)
 }
 
-func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
+func TestTheFormBeginsAtItsBeginningWithTheFocusOnWhatCancels(t *testing.T) {
 	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
 	b.login("ann@example.org")
 	b.size(360, 740)
-	b.confirm(s)
-	b.until("the beginning of the page",
-		`scrollY === 0 && document.querySelector(".lock-head h1").getBoundingClientRect().top > 0`)
-	b.until("the focus on what cancels", `document.activeElement.textContent.includes("Cancel: ")`)
-	b.size(1300, 800)
-	b.fill("billing/invoice", "the pod is gone, see the ticket")
-	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text,
-		"Nothing was done") {
-		t.Errorf("the wrong name gives %q", text)
+	for _, scripts := range []bool{true, false} {
+		b.scripts(scripts)
+		b.confirm(s)
+		b.until("the focus on what cancels", `document.activeElement.textContent.includes("Cancel: ")`)
+		b.until("the beginning of the page",
+			`scrollY === 0 && document.querySelector(".lock-head h1").getBoundingClientRect().top > 0`)
 	}
-	if value := ask[string](b, `document.getElementById("reason").value`); value != "the pod is gone, see the ticket" {
-		t.Errorf("the reason is %q after the error", value)
-	}
-	if !s.held(held) {
-		t.Fatal("the wrong name ended the hold")
-	}
-	b.fill(held, "the pod is gone, see the ticket")
-	b.until("the lock page", `location.pathname === "/lock" && document.body.innerText.includes("ann@example.org")`)
-	if s.held(held) {
-		t.Error("the lock is still held")
-	}
-	b.says("the pod is gone, see the ticket")
-	b.open(s.url + "audit")
-	b.says(held)
-	b.says("ann@example.org")
 }
 
 // held reports whether somebody holds the lock.
@@ -151,4 +142,123 @@ func (s *stage) held(name string) bool {
 		s.t.Fatal(err)
 	}
 	return len(resp.Kvs) > 0
+}
+
+// act goes from the page of the lock to a form, by where its link leads.
+func (b *tab) act(s *stage, link string) {
+	b.t.Helper()
+	b.open(s.url + "lock?name=" + held)
+	b.click(`.marks a[href*="/` + link + `?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+}
+
+// send sends the form off, and waits for the page of the lock.
+func (b *tab) send(reason string) {
+	b.t.Helper()
+	b.do(typeInto("#reason", reason))
+	b.click(`form.force button[type="submit"]`)
+	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+}
+
+func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
+	t.Parallel()
+	s := everything(t)
+	b := s.b
+	s.night()
+	b.act(s.stage, "ask")
+	b.until("the script", `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/views.js"))
+		&& document.querySelector("#views form")`)
+	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
+	b.login("")
+	ask[bool](b, `window.sent = true`)
+	b.click(`form.force button[type="submit"]`)
+	b.until("the refusal", `!window.sent && document.body.innerText.includes("Sign in")`)
+	b.login("ann@example.org")
+	b.act(s.stage, "ask")
+	b.until("what was typed", `document.getElementById("reason").value === "the deploy waits"
+		&& document.getElementById("ticket").value === "OPS-12"`)
+	b.act(s.stage, "extend")
+	b.until("the script", `document.querySelector("#views form")`)
+	if typed := ask[string](b, `document.getElementById("reason").value`); typed != "" {
+		t.Errorf("another form has %q", typed)
+	}
+}
+
+func TestWithoutScriptsARefusedFormShowsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	s := everything(t)
+	b := s.b
+	s.night()
+	b.scripts(false)
+	b.open(s.url + "lock?name=" + held)
+	b.click(`.marks a[href*="/ask?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
+	b.login("")
+	b.click(`form.force button[type="submit"]`)
+	b.until("the refusal", `document.readyState === "complete" && document.body.innerText.includes("Sign in")`)
+	b.says("the deploy waits")
+	b.says("OPS-12")
+	b.login("ann@example.org")
+	// The way back through the history of the browser leads to an empty form: pages are not stored.
+	b.click(`.oops a[href*="/ask?"]`)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.do(typeInto("#reason", "the deploy waits"))
+	b.click(`form.force button[type="submit"]`)
+	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
+	b.says("asked by ann@example.org")
+}
+
+// behindProxy is a stage whose pages are reached at the returned address, below a path that a proxy takes away,
+// together with the Host that the browser sent. It also takes away what browsers do not say over plain HTTP: whether a
+// request comes from the same site. The proxy knows the user: ann.
+func behindProxy(t *testing.T) (s *stage, outside string) {
+	t.Helper()
+	const path = "/ops/locks"
+	proxy := httptest.NewUnstartedServer(nil)
+	t.Cleanup(proxy.Close)
+	outside = "http://" + proxy.Listener.Addr().String() + path + "/"
+	s = unlockStage(t, "--web.external-url="+outside, "--web.route-prefix=/")
+	inside, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Config.Handler = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(inside) // and Host with it
+		r.Out.URL.Path, r.Out.URL.RawPath = strings.TrimPrefix(r.In.URL.Path, path), ""
+		r.Out.Header.Del("Sec-Fetch-Site")
+		r.Out.Header.Set("X-Forwarded-User", "ann@example.org")
+	}}
+	proxy.Start()
+	return s, outside
+}
+
+func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
+	t.Parallel()
+	s, outside := behindProxy(t)
+	b := newTab(t, s)
+	s.night()
+	b.open(outside + "?q=owner:billing&sort=-held")
+	b.until("the list, in its colours",
+		`document.querySelectorAll(".locks tbody").length === 1
+			&& getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
+	b.fast()
+	s.put(held, "purpose", "changed since")
+	b.until("the list follows", `document.querySelector(".locks").textContent.includes("changed since")`)
+
+	b.click(".locks .name")
+	b.until("the lock", `location.pathname === "/ops/locks/lock" && document.readyState === "complete"
+		&& document.querySelector(".danger a")`)
+	b.click(".danger a")
+	b.until("the page that asks", `location.pathname === "/ops/locks/unlock" && document.readyState === "complete"`)
+	b.fill(held, "the pod is gone, see the ticket")
+	b.until("the hold that is over",
+		`location.pathname === "/ops/locks/lock"
+			&& document.querySelector(".lock-head .released")?.textContent === "force-unlocked"`)
+	if s.held(held) {
+		t.Error("the lock is still held")
+	}
+	b.press("u")
+	b.until("the same view of the list",
+		`location.pathname === "/ops/locks/" && location.search === "?q=owner:billing&sort=-held"`)
 }

@@ -176,7 +176,7 @@ func texts() []fault {
 		{"cell-semicolon", "api/csv.go", `«c == ';'»:`, `false`, "TestACellIsNoFormulaWhereverAProgramCutsTheLine"},
 		{"cell-quote", "api/csv.go", `«c == '"'» {`, `false`, "TestCSVIsHarmlessForSpreadsheets"},
 		{"name-json", "../lockjson/lockjson.go", `Base64(r.Name)`, `""`, "TestHostileTextIsExactInTheAPI"},
-		{"non-ascii", "site/render.go", `text.NonASCII(name)`, `false`, "TestNamesThatCouldPassForOthersAreMarked"},
+		{"non-ascii", "site/render.go", `text.NonASCII(name)`, `false`, "TestALongNameIsNotSaidToBeForeign"},
 	}
 }
 
@@ -207,8 +207,8 @@ func lists() []fault {
 		{"bar-grown", "pages/list_bar.go", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", "pages/list_bar.go", `staleness.KeptAlive(r.Record)`, `true`, "TestBarsOfHolds"},
 		{"form-back", "answer.go", `p = d.wayBack(r, p)`, `_ = d.wayBack`, "TestARefusedFormLeadsBack"},
-		{"unknown-first", "../lockorder/lockorder.go", `o.unknown(&p)`, `false`, "TestHeadersSortAndSaySo"},
-		{"digits", "../lockorder/lockorder.go", `natural(text)`, `text`, "TestHeadersSortAndSaySo"},
+		{"unknown-first", "../lockorder/lockorder.go", `o.unknown(&p)`, `false`, "TestOrders"},
+		{"digits", "../lockorder/lockorder.go", `natural(text)`, `text`, "TestOrders"},
 		{"by-waiters", "../lockorder/lockorder.go", `(l.urgency()+1)<<waitersBits - l.waiters()`,
 			`(l.urgency() + 1) << waitersBits`,
 			"TestLocksThatBlockMostComeFirstInEveryOrderByImpact"},
@@ -216,7 +216,7 @@ func lists() []fault {
 		{"version-unlocker", "pages/list.go", `fmt.Sprintf("%+v", u.Sweep)`, `""`,
 			"TestTheListFollowsWhatTheUnlockersDecide"},
 		{"version-unclaimed", "pages/list.go", `range «unclaimedIn(r)» { // time`, `nil`,
-			"TestAnUnclaimedLockIsShownWhereverLocksAreCounted"},
+			"TestAnOpenListLearnsThatALockIsUnclaimed"},
 		{"metrics-name", "metrics.go", `route := «"none"»`, `r.URL.Path`, "TestMetricsCountByRouteAndNeverByName"},
 	}
 }
@@ -232,7 +232,7 @@ func past() []fault {
 		{"slow-forgotten", "site/lookup.go", `time.Since(began) > etcdread.Hurry`, `false`,
 			"TestLockPageWaitsForAnEtcdThatIsOnlySlow"},
 		{"other-ending", "site/lookup.go", `ending.Lock != name`, `false`,
-			"TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow"},
+			"TestWordsLookAsTheyDidWhenSomebodyReadThem"},
 		{"asked-by-all", "history/store.go", `age >= 0 && age < RereadEvery`, `false`,
 			"TestSilentEtcdIsNotAskedForTheHistoryByEverybody"},
 		{"etcd-wins", "history/store.go", `!have[hold{e.Lock, e.Token}]`, `true`, "TestHistoryTellsHowHoldsEnded"},
@@ -260,7 +260,7 @@ func several() []fault {
 			"TestUnlockersOfOtherClustersAreNotTold"},
 		{"cluster-twice", "servers.go", `slices.Contains(names, name)`, `false`, "TestClustersNeedDistinctNames"},
 		{"past-cluster", "history/search.go", `record.cluster > c.cluster`, `false`,
-			"TestHistoryAndAuditNameTheClusters"},
+			"TestHistoryOfSeveralClustersGoesOnAtTheRightHold"},
 	}
 }
 

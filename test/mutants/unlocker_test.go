@@ -95,6 +95,9 @@ func removals() []fault {
 		{"remove-stopping", "remove.go", `«ctx.Err() != nil» || s.soon`, `false`,
 			"TestRemovalsInFlightAreFinishedAndNoOtherIsStarted"},
 		{"remove-delay", "remove.go", `!d.proof`, `true`, "TestALockDelayFollowsWhatItsDeadlineEnded"},
+		{"remove-deaths", "remove.go", `len(deaths) > maxDeaths`, `false`, "TestMoreDeathsThanAreRememberedAreFoundByAScan"},
+		{"series-kept", "metrics.go", `len(m.unlocked) > 2*maxUnlocked`, `false`,
+			"TestRemovalsAreForgottenThoughNobodyAsksForMetrics"},
 		{"ticket-clock", "scan.go", `c.WallClock != staleness.Verified`, `false`, "TestOverdueTicketsAreRemoved"},
 		{"ticket-skew", "scan.go", `w.TimeoutAt.Add(«s.cfg.Policy.ClockSkew»)`, `-time.Hour`,
 			"TestOverdueTicketsAreRemoved"},
@@ -174,6 +177,8 @@ func views() []fault {
 			"TestHoldsThatEnd"},
 		{"view-quiet", "state.go", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", "run.go", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
+		{"view-heals", "run.go", `case «l.revision > c.view.Fresh().Revision»:`, `false`,
+			"TestAComparisonWaitsForTheWatch"},
 		{"view-idle", "view.go", `until <= now.Mono`, `false`, "TestASurveyMissesNothing"},
 		{"view-free", "index.go", `is(it.rec)`, `true`, "TestWhatKeepsALockFromBeingFree"},
 	}

@@ -33,3 +33,19 @@ func TestAClassChangesByTimeAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestAClassChangesWithTheUnlockers(t *testing.T) {
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	held := []*metadata.Record{{Name: "a", UUID: "u", Token: 7, LockedAt: noon.Add(-2 * time.Hour),
+		AlertAt: noon.Add(-time.Hour), AutoUnlockAt: noon.Add(-30 * time.Second)}}
+	f := fate.Fate{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
+	s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return held },
+		Fate: func() fate.Fate { return f }})
+	for i, want := range []verdict.Class{verdict.Leaving, verdict.Overdue} {
+		at := noon.Add(time.Duration(i) * time.Second)
+		f.Removes = i == 0
+		if got := s.Current(at, staleness.Moment{Wall: at, Mono: time.Hour}).Ranking().First.Class; got != want {
+			t.Errorf("it is %v, want %v", got, want)
+		}
+	}
+}

@@ -82,7 +82,7 @@ module ClusterMutex
 
     # The Holder that leads; nil if nobody does. Its attributes have the address.
     def leader(name)
-      @session.settle(:standing, { lock: name, uuid: "" }, till: Clock.now + @session.gateway.timeout)[:holder]
+      @session.settle(:standing, { lock: name, uuid: "" }, till: Clock.now + @session.gateway.timeout)[:holders].whole
     end
 
     # Without the password.

@@ -63,7 +63,7 @@ module ClusterMutex
       found = @session.settle(:acquire_all, { locks: inputs }, till:, doubt:)
       return @attempts.map { |attempt| attempt.took(found, doubt) } if found[:token]
 
-      raise HeldError.new(found[:lock], found[:holder], nil, found[:delay])
+      raise HeldError.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
     ensure
       @attempts.each { |attempt| attempt.gave_up(doubt) } unless found && found[:token]
     end

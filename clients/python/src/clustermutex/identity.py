@@ -1,0 +1,85 @@
+"""Which process holds a lock, so that a witness can prove its end; and which line of code took it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import lru_cache
+from types import FrameType
+from typing import Callable, Dict, List, Mapping, Optional, Union
+
+from .record import whole
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+DEPTH = 30
+INITIAL_TIME_NAMESPACE = 4026531834
+
+
+def read_file(path: str) -> str:
+    """Return a small file, empty if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def read_link(path: str) -> str:
+    """Return where a link leads, empty if it cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str] = read_file,
+             link: Callable[[str], str] = read_link) -> Dict[str, Union[str, int]]:
+    """Return the members of the record that identify this process for ever. What cannot be learned is left out."""
+    found: Dict[str, Union[str, int]] = {}
+    for member, variable in (("pod_namespace", "POD_NAMESPACE"), ("pod_name", "POD_NAME"), ("pod_uid", "POD_UID"),
+                             ("container", "CONTAINER_NAME")):
+        if _is_name(environ.get(variable, "")):
+            found[member] = environ[variable]
+    if "pod_uid" not in found and "pod_name" not in found:
+        found.clear()  # the other names are none of Kubernetes'
+    boot = file("/proc/sys/kernel/random/boot_id").strip()
+    if not _is_name(boot):
+        return found  # process ids and ticks mean nothing without it
+    found["boot_id"] = boot
+    namespace = _namespace(link("/proc/self/ns/pid"))
+    if namespace:
+        found["pid_namespace"] = namespace
+    ticks = link("/proc/self/ns/time")
+    after_name = file("/proc/self/stat").rpartition(")")[2].split()
+    if namespace and (not ticks or _namespace(ticks) == INITIAL_TIME_NAMESPACE) and len(after_name) > 19:
+        found["process_start"] = int(after_name[19])
+    return found
+
+
+@lru_cache(maxsize=1)
+def of(pid: int) -> Mapping[str, Union[str, int]]:
+    """Return the identity of this process, which is read once. A forked child has another pid, and its own."""
+    return identity()
+
+
+def backtrace(depth: int = DEPTH) -> str:
+    """Return the call stack of whoever called this package, newest frame first, as ``FILE:LINE in FUNCTION``."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
+        frame = frame.f_back
+    lines: List[str] = []
+    while frame and len(lines) < depth:
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        lines.append(f"{os.path.abspath(frame.f_code.co_filename)}:{frame.f_lineno} in {name}")
+        frame = frame.f_back
+    return whole("\n".join(lines))
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text) is not None
+
+
+def _namespace(link: str) -> int:
+    match = re.fullmatch(r"[a-z_]+:\[([0-9]+)\]", link)
+    return int(match.group(1)) if match else 0
