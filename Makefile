@@ -20,7 +20,7 @@ CLEAN_ROOT := .tools/clean-root.tar
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 BOARDS := .tools/boards/installed
 FUZZINPUTS ?= 50000
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown)
 RELEASED := unlocker mutexdash mutexctl
 PROGRAMS := $(RELEASED) mutexdev
 LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/build.version=$(VERSION)
@@ -164,7 +164,7 @@ fuzz-short: ## every fuzz test with FUZZINPUTS (50000) inputs
 	.ci/fuzz $(FUZZINPUTS)
 
 .PHONY: chart
-chart: $(ETCDCTL) ## the Helm chart: lint, schemas, unit tests; then what it says starts the real programs
+chart: $(ETCDCTL) ## the Helm chart: lint, unit tests; then what it says starts the real programs
 	rm -rf dist/chart
 	cd test/chart && go vet . && go test -count=1 . -rendered $(CURDIR)/dist/chart
 	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart -etcdctl $(ETCDCTL)
@@ -296,6 +296,10 @@ vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs ca
 .PHONY: docs
 docs: ## the generated parts of docs/
 	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
+
+.PHONY: api
+api: ## docs/api.txt, what the public Go packages declare: look at every line that goes
+	go test . -count=1 -run GoAPI -update
 
 .PHONY: examples
 examples: build $(ETCDCTL) ## run the commands of docs/howto/etcdctl.md against an etcd

@@ -1,5 +1,5 @@
 /* handover.pml - a release that hands the lock over, which was not built: see
- * docs/adr/0010-no-hand-over-in-the-release.md and 0024.
+ * docs/adr/0010-no-hand-over-in-the-release.md.
  *
  * Whoever joins reads who is last, and names itself behind that one in its join:
  * .next/<uuid of the one before> = its own uuid, with the lease of its ticket.

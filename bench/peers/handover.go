@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// overhanding is a prototype of the release that hands the lock over (docs/adr/0024), which was not built.
+// overhanding is a prototype of the release that hands the lock over (docs/adr/0010), which was not built.
 const overhanding = "prototype: hand-over in the release"
 
 // overhander is a connection whose clients hand locks over: with everything that a hand-over costs, but without

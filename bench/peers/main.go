@@ -56,7 +56,7 @@ func main() {
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
 	flag.BoolVar(&o.proto, "prototype", false,
-		"also measure a prototype of the release that hands the lock over, which was not built (docs/adr/0024)")
+		"also measure a prototype of the release that hands the lock over, which was not built (docs/adr/0010)")
 	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,

@@ -52,8 +52,8 @@ words of "mutexctl list" and the dashboard, what else is wrong, and performance 
   1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
               for (--warn-waiting); holders wait for each other; a lock has more holders than it allows,
               or a lock delay without end; a lock is free, and the first in line does not take it; no
-              unlocker can remove locks at the moment; unlockers disagree; or the clock of an unlocker
-              or a holder differs from this machine's
+              unlocker can remove locks at the moment; unlockers disagree; the clock of an unlocker or
+              a holder differs from this machine's; or etcd is too old
   2 CRITICAL  a lock that unlockers do not exclude is still expired after --expired-after; too many
               alert or wait (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is
               full; or no unlocker has announced itself, which shows 15 seconds after the last one wrote
@@ -162,11 +162,15 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 		return nil, late(opening, err)
 	}
 	alarms := s.alarms(opening)
+	outdated := etcdconn.CheckVersion(opening, s.client)
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
 		return nil, err
 	}
 	h := o.judge(all, alarms)
+	if outdated != "" {
+		h.found(pluginWarning, "%s", outdated)
+	}
 	now := o.app.Now()
 	v := o.verdict(all, free, len(alarms) > 0, now)
 	if len(free) > 0 || v.Class == verdict.Deadlock {

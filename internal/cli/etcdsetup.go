@@ -87,7 +87,7 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 	if o.print {
 		return o.show(o.steps(layout, &etcdAccess{}))
 	}
-	s, err := o.app.connect()
+	s, err := o.app.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,31 +164,31 @@ type etcdAccess struct {
 
 // access reads users and roles.
 func (s *session) access(ctx context.Context) (*etcdAccess, error) {
-	ctx, cancel := s.request(ctx)
+	request, cancel := s.request(ctx)
 	defer cancel()
 	there := &etcdAccess{users: map[string][]string{}, roles: map[string][]*authpb.Permission{}}
-	status, err := s.client.AuthStatus(ctx)
+	status, err := s.client.AuthStatus(request)
 	if err != nil {
 		return nil, s.explain(ctx, "read etcd's users", err)
 	}
 	there.enabled = status.Enabled
-	users, err := s.client.UserList(ctx)
+	users, err := s.client.UserList(request)
 	if err != nil {
 		return nil, s.explain(ctx, "read etcd's users", err)
 	}
 	for _, name := range users.Users {
-		user, err := s.client.UserGet(ctx, name)
+		user, err := s.client.UserGet(request, name)
 		if err != nil {
 			return nil, s.explain(ctx, "read etcd's user "+text.Visible(name), err)
 		}
 		there.users[name] = append([]string{}, user.Roles...)
 	}
-	roles, err := s.client.RoleList(ctx)
+	roles, err := s.client.RoleList(request)
 	if err != nil {
 		return nil, s.explain(ctx, "read etcd's roles", err)
 	}
 	for _, name := range roles.Roles {
-		role, err := s.client.RoleGet(ctx, name)
+		role, err := s.client.RoleGet(request, name)
 		if err != nil {
 			return nil, s.explain(ctx, "read etcd's role "+text.Visible(name), err)
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,7 @@ import (
 // Server serves HTTP on one address. Its time and size limits suit pages and metrics, not uploads or streams.
 type Server struct {
 	Address    string
+	Flag       string // that says the address
 	ConfigFile string // of the exporter-toolkit; may be empty
 	Handler    http.Handler
 	Drain      time.Duration // how long requests in flight may take after it is stopped
@@ -34,14 +36,46 @@ type Server struct {
 	listener net.Listener
 }
 
-// Listen binds the address, so that a wrong one is known before anything runs. Otherwise Run binds it.
-func (s *Server) Listen() (net.Addr, error) {
+// Listen binds the address, so that a wrong one is known before anything runs. One that somebody else has is no error:
+// Run waits for it. It returns the address, with the port that was chosen for 0.
+func (s *Server) Listen() (address string, err error) {
 	l, err := net.Listen("tcp", s.Address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return s.Address, nil
+	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	s.listener = boundedListener{l}
-	return l.Addr(), nil
+	return l.Addr().String(), nil
+}
+
+// retryEvery and sayEvery are how often an address that somebody else has is tried again, and how often that is said.
+const (
+	retryEvery = time.Second
+	sayEvery   = time.Minute
+)
+
+// wait binds the address once nobody else has it. To end instead would make systemd give up after five attempts.
+func (s *Server) wait(ctx context.Context) error {
+	var said time.Time
+	for s.listener == nil {
+		if _, err := s.Listen(); err != nil || s.listener != nil {
+			return err
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			_, port, _ := net.SplitHostPort(s.Address)
+			s.Log.Error().Str("address", s.Address).Msg("another process has the address of " + s.Flag +
+				", so nobody is served there until it ends: as root, ss -ltnp 'sport = :" + port + "' names it")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retryEvery):
+		}
+	}
+	return nil
 }
 
 // unreadBytes is how much of an answer the kernel takes before it is read. By default it takes megabytes: a client that
@@ -63,10 +97,8 @@ func (l boundedListener) Accept() (net.Conn, error) {
 
 // Run serves until ctx ends, then gives requests in flight the time of Drain to finish.
 func (s *Server) Run(ctx context.Context) error {
-	if s.listener == nil {
-		if _, err := s.Listen(); err != nil {
-			return err
-		}
+	if err := s.wait(ctx); err != nil || s.listener == nil {
+		return err
 	}
 	server := &http.Server{
 		Handler:           s.Handler,

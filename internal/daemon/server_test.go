@@ -31,7 +31,7 @@ func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
 	t.Helper()
 	s.Address = "127.0.0.1:0"
 	s.Log = zerolog.Nop()
-	addr, err := s.Listen()
+	address, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
 		return <-ended
 	}
 	t.Cleanup(cancel)
-	return addr.String(), stop
+	return address, stop
 }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
@@ -308,16 +308,71 @@ func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
 	if code, text := get(t, client, "https://alice:test@"+address); code != http.StatusOK || text != "in" {
 		t.Errorf("with the password: %d %q", code, text)
 	}
+	renewed, newKey := ca.Issue(t, "renewed")
+	if err := errors.Join(os.Rename(renewed, cert), os.Rename(newKey, key)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get("https://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "renewed" {
+		t.Errorf("the next connection has the certificate of %s", name)
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTakenAddressIsAnError(t *testing.T) {
+func TestATakenAddressIsWaitedFor(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := &daemon.Server{Address: other.Addr().String(), Flag: "--web.ops-address", Handler: http.NotFoundHandler(),
+			Drain: time.Minute, Log: zerolog.New(&log)}
+		if address, err := s.Listen(); err != nil || address != s.Address {
+			t.Errorf("%s, %v", address, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(150 * time.Second)
+		_, port, _ := net.SplitHostPort(s.Address)
+		if said := log.String(); strings.Count(said, "\n") != 3 || !strings.Contains(said, "--web.ops-address") ||
+			!strings.Contains(said, "ss -ltnp 'sport = :"+port+"'") {
+			t.Errorf("in two and a half minutes it says:\n%s", said)
+		}
+		other.Close()
+		time.Sleep(time.Second)
+		for attempt := 0; ; attempt++ { // the clock of the bubble stands still while the server waits for callers
+			c, err := net.Dial("tcp", s.Address)
+			if err == nil {
+				c.Close()
+				break
+			}
+			if attempt > 100_000 {
+				t.Fatalf("it does not take the address once it is free: %v", err)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhoWaitsForAnAddressStops(t *testing.T) {
 	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
-	second := &daemon.Server{Address: address, Handler: http.NotFoundHandler(), Log: zerolog.Nop()}
-	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("the second server ended with %v", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &daemon.Server{Address: address, Handler: http.NotFoundHandler(), Log: zerolog.Nop()}
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package etcdconn
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,30 @@ type Member struct {
 	Quota     int64 // bytes that Size may grow to; 0 if the member is too old to report it
 	Took      time.Duration
 	Problem   string // why there is no answer, "" if there is one
+	Outdated  string // why the version should not be used, "" if it can be
+}
+
+// Outdated returns one sentence about a version of etcd that should not be used; empty for others, and for one that
+// cannot be read.
+func Outdated(version string) string {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 || major > 3 || minor > 6 {
+		return ""
+	}
+	least, mended := map[int]int{5: 28, 6: 9}[minor]
+	if mended && patch >= least {
+		return ""
+	}
+	return "etcd " + version + " may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7"
+}
+
+// CheckVersion is Outdated for the member that answers first; empty also if none does.
+func CheckVersion(ctx context.Context, c *clientv3.Client) string {
+	s, err := pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return ""
+	}
+	return Outdated(s.Version)
 }
 
 // Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
@@ -86,6 +111,7 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	}
 	m.ID = memberID(s.Header.MemberId)
 	m.Version = s.Version
+	m.Outdated = Outdated(s.Version)
 	m.Leader = s.Leader == s.Header.MemberId
 	m.HasLeader = s.Leader != 0
 	m.Learner = s.IsLearner

@@ -88,35 +88,6 @@ func each(tb testing.TB, n int, f func(int)) {
 	}
 }
 
-// BenchmarkAutoUnlockWithLateExtensions is BenchmarkMassExpiry where one holder in twenty extends in the last moment.
-func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
-	const locks = 10_000
-	for b.Loop() {
-		b.StopTimer()
-		w := start(b)
-		removals := make([]metadata.Removal, locks)
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
-		each(b, locks/20, func(i int) {
-			r := removals[i*20].Record
-			by := metadata.FormatTime(at.Add(time.Hour))
-			locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(b.Context(),
-				w.etcd)
-		})
-		b.StartTimer()
-		began := time.Now()
-		changed := 0
-		for i, err := range w.AutoUnlock(b.Context(), removals) {
-			if late := i%20 == 0; late != (err == metadata.ErrChanged) || !late && err != nil {
-				b.Fatalf("%s: %v", removals[i].Record.Name, err)
-			} else if late {
-				changed++
-			}
-		}
-		b.ReportMetric(locks/time.Since(began).Seconds(), "locks/s")
-		b.ReportMetric(float64(changed), "extended")
-	}
-}
-
 // BenchmarkOthersDuringMassExpiry measures taking and releasing other locks while 10,000 are removed.
 func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 	const locks = 10_000

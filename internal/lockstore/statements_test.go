@@ -130,24 +130,6 @@ func TestStateWhoseAnswerIsLostIsRepeated(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsGoneIsReplaced(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	if err := w.State(t.Context(), death(w.hold("a", uuid(1)))); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := w.etcd.Get(t.Context(), w.l.Death(uuid(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.etcd.Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())

@@ -331,40 +331,6 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	}
 }
 
-func TestWatchSurvivesAnExpiredLogin(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
-	s.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
-	admin := on(t, s.Client(t))
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
-		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	reader := on(t, c)
-	g := reader.watch(admin.put(admin.l.Prefix()+"0", ""))
-	for i := range 4 {
-		time.Sleep(900 * time.Millisecond) // the login ends by itself
-		admin.put(admin.l.Prefix()+"1", "")
-		eventually(t, fmt.Sprintf("event %d", i), func() bool {
-			turns, _, _ := g.saw()
-			select {
-			case err := <-g.done: // just as good: the caller lists again
-				t.Logf("the watch ended with %v", err)
-				if _, err := reader.List(t.Context(), func(protocol.KV) {}); err != nil {
-					t.Logf("list: %v", err)
-					return false
-				}
-				g = reader.watch(admin.put(admin.l.Prefix()+"0", ""))
-				return true
-			default:
-			}
-			return len(turns) > i
-		})
-	}
-}
-
 func TestWatchEndsWhenPermissionIsRevoked(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth())

@@ -56,6 +56,20 @@ func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
+// wired is a world behind a wire.
+func wired(t testing.TB) (*wire, world) {
+	t.Helper()
+	line := &wire{}
+	return line, on(t, line.client(t, etcdtest.Start(t)))
+}
+
+// onBothServers runs a test on an etcd that streams lists, and on one that cannot.
+func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
+	server := etcdtest.Start(t)
+	t.Run("of a server that streams", func(t *testing.T) { test(t, on(t, (&wire{}).client(t, server))) })
+	t.Run("of an older server", func(t *testing.T) { test(t, on(t, olderThan37().client(t, server))) })
+}
+
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	w.Helper()
 	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
@@ -149,6 +163,22 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 	return err
 }
 
+// remove ends a hold as an unlocker does.
+func (w world) remove(r metadata.Removal) {
+	w.Helper()
+	if errs := w.AutoUnlock(w.Context(), []metadata.Removal{r}); errs[0] != nil {
+		w.Fatal(errs[0])
+	}
+}
+
+// audited checks that the audit trail is this action alone.
+func (w world) audited(a protocol.Action) {
+	w.Helper()
+	if actions, err := w.Audit(w.Context(), 10); err != nil || len(actions) != 1 || actions[0] != a {
+		w.Errorf("audit %+v, %v", actions, err)
+	}
+}
+
 func removal(r *metadata.Record) metadata.Removal {
 	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1",
 		"its deadline passed", at.Add(time.Hour))}
@@ -184,6 +214,24 @@ func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.txn = f
+}
+
+// lose loses the answers to writes, which are committed or not. Then something else happens.
+func (w *wire) lose(committed bool, then func()) {
+	w.onTxn(func(req *pb.TxnRequest, send func() error) error {
+		if !writes(req) {
+			return send()
+		}
+		if committed {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		if then != nil {
+			then()
+		}
+		return errLost
+	})
 }
 
 // client is a client with the wire.

@@ -246,34 +246,6 @@ func TestRelease(t *testing.T) {
 		locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}))
 }
 
-func TestNeighboursSurvive(t *testing.T) {
-	names := []string{"a", "a/b", "ab", "a0", "a.", "%", "A", ".a"}
-	for _, how := range []string{"release", "auto-unlock", "force-unlock", "cancel"} {
-		t.Run(how, func(t *testing.T) {
-			s := start(t)
-			var holds []locktxn.Hold
-			for i, name := range names {
-				holds = append(holds, s.hold(name, fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
-				s.put(s.l.Ticket(name, "0001"), "{}")
-			}
-			all := len(s.keys(""))
-			s.done(how, map[string]locktxn.Txn{
-				"release":      locktxn.Release(s.l, holds[0]),
-				"auto-unlock":  locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")),
-				"force-unlock": locktxn.ForceUnlock(s.l, s.removal(s.record("a"), "ann")),
-				"cancel":       locktxn.Cancel(s.l, locktxn.Sole("a"), holds[0].UUID, s.lease()),
-			}[how])
-			if left := s.keys("a/"); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-			marks := len(s.keys(".history/")) + len(s.keys(".cancelled/"))
-			if got, want := len(s.keys(""))-marks, all-4; got != want {
-				t.Errorf("%d keys are left, want %d:\n%s", got, want, strings.Join(s.keys(""), "\n"))
-			}
-		})
-	}
-}
-
 func TestFields(t *testing.T) {
 	s := start(t)
 	h := s.hold("a/b", mine)

@@ -61,24 +61,6 @@ func TestAskHolder(t *testing.T) {
 	}
 }
 
-// Each compare is needed: for each there is a hold that only this compare protects.
-func TestARequestIsForOneHold(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	for n, wrong := range []locktxn.Hold{
-		{Lock: "a", UUID: other, Token: h.Token}, {Lock: "a", UUID: mine, Token: h.Token - 1},
-	} {
-		ask := s.ask(request(wrong))
-		read := s.refused("ask another hold", ask)
-		if len(locktxn.Keys(read, 0).Kvs) == 0 {
-			t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
-		}
-		s.done("the same without its guard", without(ask, n))
-	}
-	s.done("release", locktxn.Release(s.l, h))
-	s.refused("ask a hold that is over", s.ask(request(h)))
-}
-
 // A request that is older than the hold does not block a new one.
 func TestAskOnce(t *testing.T) {
 	s := start(t)
@@ -92,18 +74,6 @@ func TestAskOnce(t *testing.T) {
 		t.Errorf("the request is %+v", got)
 	}
 	s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", again), 2))
-}
-
-func TestAskOnceIsForOneHold(t *testing.T) {
-	for n, wrong := range []func(*metadata.Request){
-		func(r *metadata.Request) { r.UUID = other }, func(r *metadata.Request) { r.Token-- },
-	} {
-		s := start(t)
-		r := request(s.hold("a", mine))
-		wrong(&r)
-		s.refused("ask another hold", locktxn.AskOnce(s.l, "a", r))
-		s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", r), n))
-	}
 }
 
 func (s store) extension(to string) locktxn.Extension {
@@ -148,38 +118,58 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 	}
 }
 
-// Each compare is needed: for each there is a record that only this compare protects.
-func TestMoreTimeIsForWhatWasShown(t *testing.T) {
-	for n, c := range []struct {
-		what   string
-		change func(s store, e *locktxn.Extension)
-	}{
-		{"another uuid", func(_ store, e *locktxn.Extension) { e.Record.UUID = other }},
-		{"another token", func(_ store, e *locktxn.Extension) { e.Record.Token-- }},
-		{"a deadline that was written meanwhile", func(s store, e *locktxn.Extension) {
-			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
-		}},
-		{"a deadline that would go back", func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }},
+// Each compare is needed: for each there is a hold that only this compare protects.
+func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
+	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
+		"ask":      func(s store, h locktxn.Hold) locktxn.Txn { return s.ask(request(h)) },
+		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
+		"acknowledge": func(s store, h locktxn.Hold) locktxn.Txn {
+			return s.acknowledge(s.acknowledgement(h, "ann"), s.lease(), clientv3.OpPut(s.auditKey(), "{}"))
+		},
+		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
+			e := s.extension(last)
+			e.Record.UUID, e.Record.Token = h.UUID, h.Token
+			return locktxn.Extend(s.l, e)
+		},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
+			for n, wrong := range []func(*locktxn.Hold){
+				func(h *locktxn.Hold) { h.UUID = other }, func(h *locktxn.Hold) { h.Token-- },
+			} {
+				s := start(t)
+				h := s.hold("a", mine)
+				wrong(&h)
+				read := s.refused("of another hold", write(s, h))
+				if what == "ask" && len(locktxn.Keys(read, 0).Kvs) == 0 {
+					t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
+				}
+				s.done("the same without its guard", without(write(s, h), n))
+			}
 			s := start(t)
 			h := s.hold("a", mine)
-			e := s.extension(last)
-			c.change(s, &e)
-			s.refused("extend", locktxn.Extend(s.l, e))
-			s.done("the same without its guard", without(locktxn.Extend(s.l, e), n))
 			s.done("release", locktxn.Release(s.l, h))
-			s.refused("extend a hold that is over", locktxn.Extend(s.l, e))
+			s.refused("of a hold that is over", write(s, h))
 		})
 	}
 }
 
-// An operator's documents are read as the holder's library reads them.
-func TestAnExtensionSaysHowMuchWasGiven(t *testing.T) {
-	e := metadata.Extension{By: "ann", Seconds: 1800}
-	got, err := protocol.Unmarshal[metadata.Extension]([]byte(protocol.Marshal(e)))
-	if err != nil || got != e || got.Given() != 30*time.Minute {
-		t.Errorf("%+v, %v", got, err)
+// Each compare is needed: for each there is a deadline that only this compare protects.
+func TestMoreTimeIsForWhatWasShown(t *testing.T) {
+	for n, change := range []func(s store, e *locktxn.Extension){
+		2: func(s store, e *locktxn.Extension) { // it is written meanwhile
+			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
+		},
+		3: func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }, // it would go back
+	} {
+		if change == nil {
+			continue
+		}
+		s := start(t)
+		s.hold("a", mine)
+		e := s.extension(last)
+		change(s, &e)
+		s.refused("extend", locktxn.Extend(s.l, e))
+		s.done("the same without its guard", without(locktxn.Extend(s.l, e), n))
 	}
 }
 
@@ -187,33 +177,13 @@ func (s store) acknowledgement(h locktxn.Hold, by string) metadata.Acknowledgeme
 	return metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
 }
 
-// grant is a lease for a key.
-func (s store) grant() clientv3.LeaseID {
-	s.Helper()
-	lease, err := s.etcd.Grant(s.Context(), 60)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return lease.ID
-}
-
-// Each compare is needed: without it, the next hold is acknowledged, or what another person wrote is withdrawn.
+// Each compare is needed: without it, what another person wrote is withdrawn.
 func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	audit := clientv3.OpPut(s.auditKey(), "{}")
-	lease := s.grant()
+	lease := s.lease()
 	a := s.acknowledgement(h, "ann")
-	for n, change := range []func(*metadata.Acknowledgement){
-		func(a *metadata.Acknowledgement) { a.UUID = other },
-		func(a *metadata.Acknowledgement) { a.Token-- },
-	} {
-		wrong := a
-		change(&wrong)
-		txn := s.acknowledge(wrong, lease, audit)
-		s.refused("acknowledge another hold", txn)
-		s.done("the same without its guard", without(txn, n))
-	}
 	s.done("acknowledge", s.acknowledge(a, lease, audit))
 	shown := s.record("a").Acknowledged
 	if shown == nil || shown.By != "ann" {
@@ -227,10 +197,8 @@ func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
 	}
 	s.done("the same without its guard", without(withdraw, 2))
 	s.done("acknowledge", s.acknowledge(a, lease, audit))
-	shown = s.record("a").Acknowledged
-	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit))
+	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", s.record("a").Acknowledged, audit))
 	s.done("release", locktxn.Release(s.l, h))
-	s.refused("acknowledge a hold that is over", s.acknowledge(a, lease, audit))
 	if left := s.keys("a/"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}

@@ -94,21 +94,6 @@ func TestEnqueueSentAgain(t *testing.T) {
 	}
 }
 
-func TestEnqueueWithoutItsLease(t *testing.T) {
-	s := start(t)
-	lease := s.lease()
-	s.hold("a", mine)
-	if _, err := s.etcd.Revoke(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.enqueue("a", attempt(1), lease).Commit(t.Context(), s.etcd); !locktxn.LeaseGone(err) {
-		t.Errorf("want the lease to be missed, got %v", err)
-	}
-	if left := s.keys(".queue/"); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
-}
-
 func TestLookAhead(t *testing.T) {
 	s := start(t)
 	lease := s.lease()

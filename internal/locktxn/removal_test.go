@@ -116,27 +116,6 @@ func TestOneChangedHoldSparesNoOther(t *testing.T) {
 	}
 }
 
-func TestHistoryKeyOfAnyUUID(t *testing.T) {
-	for name, uuid := range map[string]string{
-		"empty": "", "of another area": "../.audit/x", "with slashes": "a/b", "upper case": strings.ToUpper(mine),
-		"not UTF-8": "\xff\xfe", "very long": strings.Repeat("u", 2000),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t)
-			h := s.hold("a", uuid)
-			s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")))
-			got := s.keys("")
-			key, value, _ := strings.Cut(strings.Join(got, "\n"), "=")
-			if k := s.l.Parse(key); len(got) != 1 || k.Kind != protocol.KindHistory || k.ID != "hold-"+itoa(h.Token) {
-				t.Fatalf("after the auto-unlock: %v, want a history key of token %d", got, h.Token)
-			}
-			if len(value) > 3000 {
-				t.Errorf("the ending has %d bytes", len(value))
-			}
-		})
-	}
-}
-
 func TestEndingIsNeverTooLarge(t *testing.T) {
 	s := start(t)
 	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{},

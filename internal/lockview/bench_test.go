@@ -13,8 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const many = 100_000
-
 // start runs a view that ends before the next one begins.
 func start(b *testing.B, src lockview.Source) *lockview.View {
 	v := lockview.New(layout, src, lockview.Options{})
@@ -68,8 +66,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// synthetic is a source of n held locks that it generates on reading, and passes on the changes that it is given.
-func synthetic(b *testing.B, n int, p metadata.Process, turns ...chan turn) lockview.Source {
+// synthetic is a source of n held locks that it generates on reading, and that never change.
+func synthetic(b *testing.B, n int, p metadata.Process) lockview.Source {
 	template := lock(b, "x", uuid(0), func(d *metadata.Draft) { d.Process = p })
 	start := p.Start
 	return lockview.Source{
@@ -89,70 +87,9 @@ func synthetic(b *testing.B, n int, p metadata.Process, turns ...chan turn) lock
 			}
 			return int64(n), nil
 		},
-		Watch: func(ctx context.Context, _ int64, each func(int64, []protocol.Event)) error {
-			if len(turns) == 0 {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			for t := range turns[0] {
-				each(t.revision, t.events)
-			}
+		Watch: func(ctx context.Context, _ int64, _ func(int64, []protocol.Event)) error {
+			<-ctx.Done()
 			return ctx.Err()
 		},
 	}
-}
-
-// BenchmarkChange measures what one change among this many locks costs the view, be it an extension or a lock taken and
-// released, and what it costs a reader to look at all locks after a change.
-func BenchmarkChange(b *testing.B) {
-	extended := func(i int) []protocol.Event {
-		at := fmt.Sprintf("15537%05d", i%100_000)
-		return events(put(layout.Field(name(i), metadata.FieldAlertAt), at),
-			put(layout.Field(name(i), metadata.FieldAutoUnlockAt), at), put(layout.Field(name(i), metadata.FieldAlive),
-				at))
-	}
-	for _, c := range []struct {
-		name string
-		of   func(i int) []protocol.Event
-		look bool
-	}{
-		{"extended", extended, false},
-		{"extended and all locks looked at", extended, true},
-		{"taken", func(i int) []protocol.Event { return events(lock(b, name(i)+"-next", uuid(i))...) }, false},
-	} {
-		for _, n := range []int{10_000, many} {
-			b.Run(fmt.Sprintf("%s among %d", c.name, n), func(b *testing.B) {
-				turns := make(chan turn)
-				defer close(turns)
-				v := start(b, synthetic(b, n, metadata.Process{}, turns))
-				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
-				next := int64(n)
-				b.ReportAllocs()
-				for b.Loop() {
-					next++
-					t := turn{next, c.of(int(next*7919) % n)}
-					for i := range t.events {
-						t.events[i].ModRevision = next
-						if t.events[i].CreateRevision == 0 {
-							t.events[i].CreateRevision = next
-						}
-					}
-					turns <- t
-					if c.look {
-						for v.Fresh().Revision < next {
-							runtime.Gosched()
-						}
-						v.Locks()
-					}
-				}
-			})
-		}
-	}
-}
-
-func events(ops ...op) (events []protocol.Event) {
-	for _, o := range ops {
-		events = append(events, protocol.Event{KV: protocol.KV{Key: o.key, Value: []byte(o.value)}})
-	}
-	return events
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -130,61 +129,6 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An operator's extension is no write of the holder's: its lock goes at the deadline that was given, not later.
-func TestMoreTimeFromAnOperatorIsNoMoreThanThat(t *testing.T) {
-	const (
-		life  = 5 * time.Minute
-		after = 4 * time.Minute // more time is given this long after the lock was taken
-		more  = 30 * time.Minute
-	)
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
-		w := newWorld()
-		v := run(t, w.source(), lockview.Options{})
-		removed := sweep(t, v)
-		wait := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(5*time.Second, time.Until(end))) {
-				w.do(put("/other", "")) // a sign of life
-			}
-			synctest.Wait()
-		}
-		wait(10 * time.Second)
-		locked := time.Now().Round(0)
-		w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
-			d.LockedAt = locked
-			d.AlertAt = locked.Add(time.Minute)
-			d.AutoUnlockAt = locked.Add(life)
-		})...)
-		wait(after)
-		state := func() staleness.State {
-			r := v.Lock("a")
-			return staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: time.Now(), Mono: v.Clock()}).State
-		}
-		if got := state(); got != staleness.Alerting {
-			t.Fatalf("before more time is given the lock is %s", got)
-		}
-		r := v.Lock("a")
-		alertAt, autoUnlockAt := protocol.MoreTime(r, more, time.Now())
-		w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(alertAt)),
-			put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(autoUnlockAt)),
-			put(layout.Field("a", metadata.FieldExtended), protocol.Marshal(metadata.Extension{UUID: r.UUID,
-				Token: r.Token, By: "ann", Reason: "the disk is slow",
-				AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}})))
-		synctest.Wait()
-		if got := state(); got != staleness.Held {
-			t.Errorf("after more time is given the lock is %s", got)
-		}
-		wait(time.Until(locked.Add(life + more - time.Second)))
-		if n := len(removed); n > 0 {
-			t.Fatal("removed before the deadline that was given")
-		}
-		wait(10 * time.Second)
-		if len(removed) == 0 {
-			t.Error("it is still there 9 s after the deadline that was given")
-		}
-	})
 }
 
 // sweep runs an unlocker with a verified clock that warns for three seconds, and returns where it puts what it removes.

@@ -2,7 +2,6 @@ package lockview_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -147,30 +146,6 @@ func onEtcd(all []op) (ops []clientv3.Op) {
 		}
 	}
 	return ops
-}
-
-// All values of the corpus in every field, on a real etcd: no other lock is lost, and nothing stops.
-func TestHostileRecordsHideNothing(t *testing.T) {
-	c := etcdtest.Start(t).Client(t)
-	store := lockstore.New(c, layout)
-	v := run(t, source(store), lockview.Options{})
-	commit(t, c, lock(t, "sound", uuid(1))...)
-	locks := 1
-	for i, field := range fields {
-		for j, value := range values {
-			commit(t, c, put(layout.Field(fmt.Sprintf("hostile/%d/%d", i, j), field), value))
-			locks++
-		}
-	}
-	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a",
-		"/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
-		commit(t, c, put(key, "x"))
-	}
-	until(t, v, "all locks", func() bool { return len(v.Locks()) >= locks })
-	if r := v.Lock("sound"); r == nil || r.Problems != nil {
-		t.Errorf("%+v", r)
-	}
-	same(t, v, store)
 }
 
 // The view follows random clients while the history is compacted all the time up to the newest revision, the connection

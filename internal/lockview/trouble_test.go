@@ -33,8 +33,7 @@ func TestRetriesBackOff(t *testing.T) {
 		"of the watch, for a reason not known": {nil, errors.New("cosmic rays"), "cosmic rays"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+			simulate(t, func(t *testing.T, w *world) {
 				var lists atomic.Int64
 				src := lockview.Source{
 					List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
@@ -66,8 +65,7 @@ func TestRetriesBackOff(t *testing.T) {
 }
 
 func TestFreshness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		hang := make(chan struct{})
 		broken := make(chan struct{})
@@ -137,8 +135,7 @@ func TestFreshness(t *testing.T) {
 
 // The next periodic list finds events that a server lost.
 func TestLostEventsAreHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "gone", uuid(2))...)
 		w.do(lock(t, "extended", uuid(3))...)
@@ -199,8 +196,7 @@ func TestLostEventsAreHealed(t *testing.T) {
 
 // The watch continues during the list for the comparison, and its events count.
 func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
 		w.do(lock(t, "dead", uuid(4))...)
@@ -315,8 +311,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 }
 
 func TestProblemsAreCountedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"),
 			put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
 		v := run(t, w.source(), lockview.Options{})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -46,6 +47,12 @@ type turn struct {
 
 func newWorld() *world {
 	return &world{kvs: map[string]protocol.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
+}
+
+// simulate runs a test with a world in a bubble of synctest, where time passes while everybody waits.
+func simulate(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld()) })
 }
 
 // cut ends all watches.

@@ -3,49 +3,38 @@ package jobs_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/jobs"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// client returns a lock client that is closed, and has cleaned up, when the test ends.
-func client(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+// inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
+func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server, locks *mutex.Client)) {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		test(t, s, client(s, time.Now))
 	})
-	return c
 }
 
-func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
+// client is a lock client with a wall clock of its own.
+func client(s *locktest.Server, now func() time.Time) *mutex.Client {
+	return s.Client(mutex.Options{Owner: "billing", Hostname: "host-1", Now: now})
+}
+
+func set(t testing.TB, s *locktest.Server, o jobs.TaskOptions) *jobs.Tasks {
 	t.Helper()
-	l, err := c.TryLock(context.Background(), name, opts...)
+	tasks, err := jobs.NewTasks(client(s, time.Now), "invoices", o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
-}
-
-func set(t testing.TB, etcd *clientv3.Client, o jobs.TaskOptions) *jobs.Tasks {
-	t.Helper()
-	s, err := jobs.NewTasks(client(t, etcd), "invoices", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return tasks
 }
 
 func add(t testing.TB, s *jobs.Tasks, task, data string) {
@@ -91,46 +80,26 @@ func layout(t testing.TB) protocol.Layout {
 	return l
 }
 
-// record is the record of a lock as etcd has it.
-func record(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
-	t.Helper()
-	l := layout(t)
-	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return metadata.Decode(lock, locktxn.Fields(l, r))
+// disturb has each transaction of the program under test done by commit.
+func disturb(s *locktest.Server, commit func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)) {
+	s.Etcd().KV = &disturbed{s.Etcd().KV, commit}
 }
 
-// autoUnlock does to a lock what an unlocker does when its time is up.
-func autoUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
-	t.Helper()
-	store, removal := removal(t, etcd, lock, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up")
-	for _, err := range store.AutoUnlock(context.Background(), []metadata.Removal{removal}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+type disturbed struct {
+	clientv3.KV
+	commit func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)
 }
 
-// forceUnlock does to a lock what an operator does on the dashboard.
-func forceUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
-	t.Helper()
-	store, removal := removal(t, etcd, lock, metadata.EndedForced, "ana", "it hung")
-	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock, Reason: "it hung"}
-	on := protocol.Subject{Hold: removal.Record}
-	if _, err := store.Do(context.Background(), protocol.ActionForceUnlock, on, action); err != nil {
-		t.Fatal(err)
-	}
+func (d *disturbed) Txn(ctx context.Context) clientv3.Txn {
+	return &txn{d.KV.Txn(context.WithoutCancel(ctx)), d}
 }
 
-func removal(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) (*lockstore.Store, metadata.Removal) {
-	t.Helper()
-	store := lockstore.New(etcd, layout(t))
-	doc, _, err := store.Get(context.Background(), lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ending := metadata.NewEnding(&doc.Record, ended, by, why, time.Now())
-	return store, metadata.Removal{Record: &doc.Record, Ending: ending}
+type txn struct {
+	clientv3.Txn
+	by *disturbed
 }
+
+func (t *txn) If(c ...clientv3.Cmp) clientv3.Txn      { t.Txn = t.Txn.If(c...); return t }
+func (t *txn) Then(o ...clientv3.Op) clientv3.Txn     { t.Txn = t.Txn.Then(o...); return t }
+func (t *txn) Else(o ...clientv3.Op) clientv3.Txn     { t.Txn = t.Txn.Else(o...); return t }
+func (t *txn) Commit() (*clientv3.TxnResponse, error) { return t.by.commit(t.Txn.Commit) }

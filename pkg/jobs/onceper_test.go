@@ -20,21 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// replica is a client with a wall clock of its own.
-func replica(t testing.TB, etcd *clientv3.Client, now func() time.Time) *mutex.Client {
-	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1", Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 // job counts its runs.
 type job struct {
 	mu   sync.Mutex
@@ -58,14 +43,14 @@ func at(clock string) time.Time {
 }
 
 func TestJobRunsOncePerPeriod(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:17:00Z")
-	one := replica(t, etcd, func() time.Time { return now })
-	two := replica(t, etcd, func() time.Time { return now })
+	one := client(s, func() time.Time { return now })
+	two := client(s, func() time.Time { return now })
 	var j job
 	var inside metadata.Document
 	ran, err := jobs.OncePer(t.Context(), one, "report", time.Hour, func(ctx context.Context) error {
-		inside = record(t, etcd, "report")
+		inside = s.AssertHeld("report")
 		return j.run(ctx)
 	}, jobs.LockOptions(mutex.Purpose("hourly")))
 	if !ran || err != nil {
@@ -91,13 +76,14 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 	if ran, err := jobs.OncePer(t.Context(), two, "report", time.Hour, j.run); !ran || err != nil {
 		t.Errorf("in the next hour: %v, %v", ran, err)
 	}
-	if j.runs != 2 || record(t, etcd, "report").Token != 0 {
+	s.AssertFree("report")
+	if j.runs != 2 {
 		t.Errorf("%d runs", j.runs)
 	}
 }
 
 func TestBeginningsOfPeriods(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	for i, c := range []struct {
 		every  time.Duration
 		offset time.Duration
@@ -115,7 +101,7 @@ func TestBeginningsOfPeriods(t *testing.T) {
 		{time.Hour, 0, "1970-01-01T00:10:00Z", "1970-01-01T00:00:00Z"},
 	} {
 		t.Run(fmt.Sprint(c.every, " at ", c.now), func(t *testing.T) {
-			one := replica(t, etcd, func() time.Time { return at(c.now) })
+			one := client(s, func() time.Time { return at(c.now) })
 			name := fmt.Sprint("job ", i)
 			ran, err := jobs.OncePer(t.Context(), one, name, c.every, new(job).run, jobs.PeriodOffset(c.offset))
 			p, _ := jobs.LastPeriod(t.Context(), one, name)
@@ -126,32 +112,11 @@ func TestBeginningsOfPeriods(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceRunItOnce(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	now := at("2026-08-29T10:00:00Z")
-	var j job
-	var all sync.WaitGroup
-	for range 5 {
-		c := replica(t, etcd, func() time.Time { return now })
-		for range 6 {
-			all.Go(func() {
-				if _, err := jobs.OncePer(t.Context(), c, "job", time.Minute, j.run); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	all.Wait()
-	if j.runs != 1 {
-		t.Errorf("%d runs", j.runs)
-	}
-}
-
 func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
-	one := replica(t, etcd, func() time.Time { return now })
-	two := replica(t, etcd, func() time.Time { return now })
+	one := client(s, func() time.Time { return now })
+	two := client(s, func() time.Time { return now })
 	var j job
 	ran, err := jobs.OncePer(t.Context(), one, "job", time.Hour, func(context.Context) error {
 		now = at("2026-08-29T11:30:00Z")
@@ -170,9 +135,9 @@ func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 }
 
 func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
-	c := replica(t, etcd, func() time.Time { return now })
+	c := client(s, func() time.Time { return now })
 	var j job
 	if ran, err := jobs.OncePer(t.Context(), c, "job", 10*time.Minute, j.run); !ran || err != nil {
 		t.Fatalf("%v, %v", ran, err)
@@ -201,18 +166,18 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 }
 
 func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:30Z")
-	c := replica(t, etcd, func() time.Time { return now })
+	c := client(s, func() time.Time { return now })
 	announce := func(id string, clock string, life int64) {
-		lease, err := etcd.Grant(t.Context(), 60)
+		lease, err := s.Etcd().Grant(t.Context(), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
 		value := protocol.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
 		if life == 0 {
-			etcdtest.Put(t, etcd, layout(t).Unlocker(id), value)
-		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value,
+			etcdtest.Put(t, s.Etcd(), layout(t).Unlocker(id), value)
+		} else if _, err := s.Etcd().Put(t.Context(), layout(t).Unlocker(id), value,
 			clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
@@ -244,9 +209,9 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 }
 
 func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
-	c := replica(t, etcd, func() time.Time { return now })
+	c := client(s, func() time.Time { return now })
 	broken := errors.New("broken")
 	for _, opts := range [][]jobs.Option{nil, {jobs.PeriodBackOnError()}} {
 		name := fmt.Sprint("job ", len(opts))
@@ -279,15 +244,15 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 		now = now.Add(-time.Hour)
 	}
 	// the periods, and the marks of four that were given back
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 2+4 {
+	if n := etcdtest.Count(t, s.Etcd(), mutex.DefaultPrefix); n != 2+4 {
 		t.Errorf("%d keys are left", n)
 	}
 }
 
 func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
-	c := replica(t, etcd, func() time.Time { return now })
+	c := client(s, func() time.Time { return now })
 	broken := errors.New("broken")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, func(ctx context.Context) error {
 		if err := jobs.ResetPeriod(ctx, c, "job"); err != nil {
@@ -295,19 +260,20 @@ func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
 		}
 		return broken
 	}, jobs.PeriodBackOnError())
-	if !ran || err != broken || record(t, etcd, "job").Token != 0 {
+	s.AssertFree("job")
+	if !ran || err != broken {
 		t.Errorf("%v, %v", ran, err)
 	}
 }
 
 func TestKilledRunIsNotRunAgain(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	s := locktest.NewInMemory(t)
 	now := at("2026-08-29T10:00:00Z")
-	one := replica(t, etcd, func() time.Time { return now })
-	two := replica(t, etcd, func() time.Time { return now })
+	one := client(s, func() time.Time { return now })
+	two := client(s, func() time.Time { return now })
 	var j job
 	ran, err := jobs.OncePer(t.Context(), one, "job", time.Hour, func(ctx context.Context) error {
-		etcd.Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
+		s.Etcd().Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
 		// The other process has a context of its own: this one ends with the loss.
 		if ran, err := jobs.OncePer(t.Context(), two, "job", time.Hour, j.run); ran || err != nil {
 			t.Errorf("in the same period: %v, %v", ran, err)
@@ -358,9 +324,9 @@ func TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	c := client(t, etcd)
-	etcdtest.Put(t, etcd, layout(t).Period("job"), "soon")
+	s := locktest.NewInMemory(t)
+	c := client(s, time.Now)
+	etcdtest.Put(t, s.Etcd(), layout(t).Period("job"), "soon")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, new(job).run)
 	if ran || err == nil || !strings.Contains(err.Error(),
 		`once "job": the key /mutexes/.periods/job cannot be read: "soon" is not a time`) {
@@ -374,7 +340,8 @@ func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		locks := locktest.NewInMemory(t).Client(mutex.Options{Hooks: mutex.Hooks{
+		s := locktest.NewInMemory(t)
+		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{
 			Acquired: func(e mutex.Acquired) { told = append(told, fmt.Sprintf("%s %s", e.Lock, e.Result)) },
 			Released: func(e mutex.Released) { told = append(told, fmt.Sprintf("%s %s", e.Hold.Name(), e.Result)) },
 		}})
@@ -383,27 +350,12 @@ func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		l := take(t, locks, "b")
+		s.Hold("b")
 		jobs.OncePer(context.Background(), locks, "b", time.Hour, new(job).run)
-		l.Unlock()
-		want := "a acquired, a released, b acquired, b held, b released"
+		want := "a acquired, a released, b held"
 		if got := strings.Join(told, ", "); got != want {
 			t.Errorf("the hooks were told\n  %s\nwant\n  %s", got, want)
 		}
-	})
-}
-
-func TestPanicOfAHookLeavesNoLockOfAJob(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{Acquired: func(mutex.Acquired) { panic("hook") }}})
-		defer func() {
-			if recover() != "hook" {
-				t.Error("the panic went elsewhere")
-			}
-			s.AssertFree("a")
-		}()
-		jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run)
 	})
 }
 

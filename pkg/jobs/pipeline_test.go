@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -29,22 +27,15 @@ func sleeping(d time.Duration) func(context.Context) error {
 	}
 }
 
-// inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
-func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server, locks *mutex.Client)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		test(t, s, s.Client(mutex.Options{}))
-	})
-}
-
 func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
-		kv := s.Etcd().KV
-		s.Etcd().KV = &keeping{KV: kv, keep: func(clientv3.Txn) bool { time.Sleep(time.Millisecond); return false }}
+		disturb(s, func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error) {
+			time.Sleep(time.Millisecond)
+			return send()
+		})
 		var seen []string
 		look := func(ctx context.Context) error {
-			doc := record(t, s.Etcd(), "deploy")
+			doc := s.AssertHeld("deploy")
 			seen = append(seen, doc.Alive.Progress)
 			if d := time.Until(doc.AutoUnlockAt).Round(time.Second); d != 3*time.Minute {
 				t.Errorf("the auto-unlock is in %v", d)
@@ -69,9 +60,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 		if got := report.String(); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
-		if record(t, s.Etcd(), "deploy").Token != 0 {
-			t.Error("the lock was not released")
-		}
+		s.AssertFree("deploy")
 	})
 }
 
@@ -101,21 +90,21 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 			return []jobs.Step{{"one", func(context.Context) error { cancel(nil); return nil }}, {"two", ok}}
 		}, jobs.StopCancelled, 1, "context canceled"},
 		{"somebody takes the lock away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }},
+			return []jobs.Step{{"one", func(context.Context) error { s.ForceUnlock("deploy", "it hung"); return nil }},
 				{"two", ok}}
-		}, jobs.StopLost, 1, `lock "deploy" was lost: force-unlocked by ana`},
+		}, jobs.StopLost, 1, `lock "deploy" was lost: force-unlocked by operator`},
 		{"somebody takes the lock away in a step", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
 			return []jobs.Step{{"one", func(ctx context.Context) error {
 				time.Sleep(time.Second) // until it is watched
-				forceUnlock(t, s.Etcd(), "deploy")
+				s.ForceUnlock("deploy", "it hung")
 				return sleeping(time.Hour)(ctx)
 			}}, {"two", ok}}
-		}, jobs.StopLost, 0, `lock "deploy" was lost: force-unlocked by ana`},
+		}, jobs.StopLost, 0, `lock "deploy" was lost: force-unlocked by operator`},
 		{"somebody takes the lock away in the last step",
 			func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
 				return []jobs.Step{{"one", ok},
-					{"two", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }}}
-			}, jobs.StopLost, 2, `lock "deploy" was lost: force-unlocked by ana`},
+					{"two", func(context.Context) error { s.ForceUnlock("deploy", "it hung"); return nil }}}
+			}, jobs.StopLost, 2, `lock "deploy" was lost: force-unlocked by operator`},
 		{"a step hangs for longer than the lock lives", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
 			return []jobs.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
 		}, jobs.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
@@ -158,19 +147,17 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 }
 
 func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := client(t, etcd)
-	l := take(t, locks, "deploy")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	report, err := jobs.Pipeline(ctx, locks, "deploy",
-		[]jobs.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}},
-		mutex.OnWait(func(mutex.Waiting) { cancel() }))
-	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != jobs.StopNotLocked ||
-		report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
-		t.Errorf("%v: %s", err, report)
-	}
-	l.Unlock()
+	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+		s.Hold("deploy")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		report, err := jobs.Pipeline(ctx, locks, "deploy",
+			[]jobs.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}})
+		if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != jobs.StopNotLocked ||
+			report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
+			t.Errorf("%v: %s", err, report)
+		}
+	})
 }
 
 func TestPipelinesThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {

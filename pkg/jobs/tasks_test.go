@@ -10,7 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -20,7 +19,7 @@ import (
 )
 
 func TestTaskGoesFromNewToDone(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{Worker: "worker 1"})
 	add(t, s, "a/1", "the data")
 	one := capture(t, s, 5)
@@ -36,7 +35,7 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 	if now.State != "in_progress" || !now.Running || now.Stuck || now.By != "worker 1" || now.Attempts != 1 {
 		t.Errorf("while a worker has it: %+v", now)
 	}
-	if doc := record(t, etcd, "invoices/a/1"); doc.UUID != task.Lock().UUID() ||
+	if doc := etcd.AssertHeld("invoices/a/1"); doc.UUID != task.Lock().UUID() ||
 		fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
 		t.Errorf("its lock is %+v", doc.Record)
 	}
@@ -54,8 +53,8 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 		now.Data != "the data" || now.AddedAt.IsZero() {
 		t.Errorf("afterwards: %+v", now)
 	}
-	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked ||
-		record(t, etcd, "invoices/a/1").Token != 0 {
+	etcd.AssertFree("invoices/a/1")
+	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked {
 		t.Errorf("the context ended with %v", cause)
 	}
 	if again := capture(t, s, 5); len(again) != 0 {
@@ -64,9 +63,9 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 }
 
 func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
-	server := etcdtest.Shared(t)
+	s := locktest.NewInMemory(t)
 	const workers, all = 8, 80
-	first := set(t, server.Client(t), jobs.TaskOptions{})
+	first := set(t, s, jobs.TaskOptions{})
 	for i := range all {
 		add(t, first, fmt.Sprint(i), "")
 	}
@@ -74,14 +73,9 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 	times := map[string]int{}
 	var working sync.WaitGroup
 	for i := range workers {
-		s := set(t, server.Client(t), jobs.TaskOptions{})
+		tasks := set(t, s, jobs.TaskOptions{})
 		working.Go(func() {
-			for {
-				captured, err := s.Capture(context.Background(), 1+i)
-				if err != nil {
-					t.Error(err)
-					return
-				}
+			for captured := capture(t, tasks, 1+i); len(captured) > 0; captured = capture(t, tasks, 1+i) {
 				for _, task := range captured {
 					mu.Lock()
 					times[task.Name()]++
@@ -90,42 +84,19 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if left, err := s.Capture(context.Background(), 1); err != nil || len(captured) == 0 && len(left) == 0 {
-					return
-				} else if len(left) == 1 {
-					if err := left[0].Release(); err != nil {
-						t.Error(err)
-					}
-				}
 			}
 		})
 	}
 	working.Wait()
-	// Workers stop when they see nothing that is free; what others released then is left.
-	for len(times) < all {
-		captured := capture(t, first, all)
-		if len(captured) == 0 {
-			t.Fatalf("%d tasks were captured, none is left", len(times))
-		}
-		for _, task := range captured {
-			times[task.Name()]++
-			task.Finish("done", "")
-		}
-	}
-	for name, n := range times {
-		if n != 1 {
-			t.Errorf("task %s was done %d times", name, n)
-		}
-	}
 	for _, now := range list(t, first) {
-		if now.State != "done" || now.Attempts != 0 {
-			t.Errorf("%+v", now)
+		if times[now.Name] != 1 || now.State != "done" || now.Attempts != 0 {
+			t.Errorf("done %d times: %+v", times[now.Name], now)
 		}
 	}
 }
 
 func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 3})
 	add(t, s, "1", "")
 	for i := range 3 {
@@ -176,7 +147,7 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 }
 
 func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{
 		Initial:     "uploaded",
 		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
@@ -204,7 +175,7 @@ func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
 }
 
 func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "page 0")
 	task := capture(t, s, 1)[0]
@@ -213,7 +184,7 @@ func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	autoUnlock(t, etcd, "invoices/1")
+	etcd.Expire("invoices/1")
 	if err := task.Save(t.Context(), "page 9"); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("a worker that lost the task saves: %v", err)
 	}
@@ -230,7 +201,7 @@ func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 }
 
 func TestTaskIsSafeForConcurrentUse(t *testing.T) {
-	s := set(t, etcdtest.Shared(t).Client(t), jobs.TaskOptions{})
+	s := set(t, locktest.NewInMemory(t), jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
 	var all sync.WaitGroup
@@ -253,11 +224,11 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
-	etcd.Delete(t.Context(), layout(t).Task("invoices", "1"))
+	etcd.Etcd().Delete(t.Context(), layout(t).Task("invoices", "1"))
 	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("save: %v", err)
 	}
@@ -265,19 +236,20 @@ func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("save over another: %v", err)
 	}
-	etcd.Delete(t.Context(), layout(t).Task("invoices", "1"))
-	if err := task.Finish("done", ""); !errors.Is(err, jobs.ErrNoTask) || record(t, etcd, "invoices/1").Token != 0 {
+	etcd.Etcd().Delete(t.Context(), layout(t).Task("invoices", "1"))
+	if err := task.Finish("done", ""); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("finish: %v", err)
 	}
+	etcd.AssertFree("invoices/1")
 	if now := get(t, s, "1"); now.State != "" {
 		t.Errorf("it is there again: %+v", now)
 	}
 }
 
 func TestListSaysWhatBecameOfEachTask(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 1})
-	other, err := jobs.NewTasks(client(t, etcd), "invoices 2", jobs.TaskOptions{})
+	other, err := jobs.NewTasks(client(etcd, time.Now), "invoices 2", jobs.TaskOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,11 +261,11 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 		case "failed":
 			task.Finish("failed", "")
 		case "stuck":
-			autoUnlock(t, etcd, "invoices/stuck")
+			etcd.Expire("invoices/stuck")
 		}
 	}
 	add(t, s, "new", "")
-	etcd.Put(t.Context(), layout(t).Task("invoices", "unreadable"), "soon")
+	etcd.Etcd().Put(t.Context(), layout(t).Task("invoices", "unreadable"), "soon")
 	var got []string
 	for _, now := range list(t, s) {
 		got = append(got, fmt.Sprintf("%s:%s,%v,%v,%v", now.Name, now.State, now.Running, now.Stuck, now.Exhausted))
@@ -309,7 +281,7 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 }
 
 func TestLargeSetsAreReadInPages(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	var ops []clientv3.Op
 	for i := range 1201 {
@@ -320,7 +292,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)),
 			protocol.Marshal(protocol.Task{State: state})))
 		if len(ops) == 100 || i == 1200 {
-			if _, err := etcd.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			if _, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit(); err != nil {
 				t.Fatal(err)
 			}
 			ops = nil
@@ -335,7 +307,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 }
 
 func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
-	etcd := etcdtest.Shared(t).Client(t)
+	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "x")
 	capture(t, s, 1)
@@ -344,6 +316,9 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	}
 	if now := get(t, s, "1"); now.Data != "x" || now.State != "in_progress" {
 		t.Errorf("%+v", now)
+	}
+	if n := etcdtest.Count(t, etcd.Etcd(), layout(t).Cancelled("")); n != 0 {
+		t.Errorf("adds that were answered left %d marks", n)
 	}
 }
 
@@ -405,71 +380,23 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftRunning(t *testing.T) {
-	etcd := etcdtest.Cluster(t, 1).Client(t)              // its own goroutines are in another process
-	if _, err := etcd.Get(t.Context(), "x"); err != nil { // connects
-		t.Fatal(err)
-	}
-	before := goleak.IgnoreCurrent()
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add(t, s, "1", "")
-	if err := capture(t, s, 1)[0].Finish("done", ""); err != nil {
-		t.Error(err)
-	}
-	if err := locks.Close(); err != nil {
-		t.Error(err)
-	}
-	nothingLeft(t, before)
-}
-
-// nothingLeft waits until only the goroutines from before are left.
-func nothingLeft(t *testing.T, before goleak.Option) {
-	t.Helper()
-	err := goleak.Find(before)
-	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
-		err = goleak.Find(before)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
-		set, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"7", "8"} {
-			if _, err := set.Add(t.Context(), name, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
-		first, err := set.Capture(t.Context(), 1)
-		if err != nil || len(first) != 1 {
-			t.Fatal(first, err)
-		}
+	inMemory(t, func(t *testing.T, s *locktest.Server, _ *mutex.Client) {
+		tasks := set(t, s, jobs.TaskOptions{})
+		add(t, tasks, "7", "")
+		add(t, tasks, "8", "")
+		first := capture(t, tasks, 1)[0]
 		time.Sleep(time.Second)
-		s.Ask(set.LockName(first[0].Name()), "ann", "I look at it")
-		<-first[0].Asked()
-		second, err := set.Capture(t.Context(), 1)
-		if err != nil || len(second) != 1 {
-			t.Fatal(second, err)
-		}
+		s.Ask(tasks.LockName(first.Name()), "ann", "I look at it")
+		<-first.Asked()
+		second := capture(t, tasks, 1)[0]
 		time.Sleep(time.Second)
 		select {
-		case <-second[0].Asked():
+		case <-second.Asked():
 			t.Error("the request is taken for another task")
 		default:
 		}
-		for _, task := range []*jobs.Task{first[0], second[0]} {
+		for _, task := range []*jobs.Task{first, second} {
 			if err := task.Release(); err != nil {
 				t.Error(err)
 			}

@@ -41,9 +41,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks in turn
 		t.Errorf("the deadlines are %v apart", d)
 	}
-	if err := child.Alive(context.Background(), "2 of 3"); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, child, "2 of 3")
 	doc := read(t, etcd, "a")
 	if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
 		unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
@@ -53,12 +51,8 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	if err != nil || !r.Succeeded {
 		t.Errorf("the guard does not hold: %v", err)
 	}
-	if err := child.Unlock(); err != nil {
-		t.Error(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	unlock(t, child)
+	wantEmpty(t, etcd)
 	<-parent.Lost() // who gives it back does so for both
 	if err := parent.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("the parent's unlock: %v", err)
@@ -101,9 +95,7 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	t.Parallel()
 	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Minute))
 	child := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(time.Hour))
-	if err := child.Alive(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, child)
 	etcdtest.Eventually(
 		t,
 		"the parent's new deadline",
@@ -116,29 +108,13 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 		t.Errorf("then the record says %+v, auto-unlock in %v", doc.Alive, time.Until(doc.AutoUnlockAt))
 	}
 	again := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(3*time.Hour))
-	if err := again.Alive(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, again)
 	etcdtest.Eventually(t, "the child's new deadline", func() bool {
 		return time.Until(child.Deadline()) > 2*time.Hour
 	})
 	again.Detach()
 	child.Detach()
 	parent.Unlock()
-}
-
-func TestAdoptedHoldThatIsTakenAwayIsLost(t *testing.T) {
-	etcd, parent, locks := family(t)
-	child := adopt(t, locks, parent.UUID())
-	removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake")
-	<-child.Lost()
-	lost, _ := errors.AsType[*mutex.LostError](context.Cause(child.Context()))
-	if lost == nil || lost.Ending == nil || lost.Ending.By != "ann" || lost.Token == 0 {
-		t.Errorf("the child's cause is %v", context.Cause(child.Context()))
-	}
-	if err := child.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("alive: %v", err)
-	}
 }
 
 func TestHoldIsHandedOver(t *testing.T) {
@@ -154,45 +130,7 @@ func TestHoldIsHandedOver(t *testing.T) {
 		t.Errorf("alive after detach: %v", err)
 	}
 	child := adopt(t, locks, parent.UUID())
-	if err := child.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A parent that waited for the lock keeps its ticket while it holds; the adopted hold's release ends that, too.
-func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		q.unlock(first)
-		parent := q.turn(one)
-		child := adopt(t, q.client(), parent.UUID())
-		if err := child.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		q.unlock(q.turn(two))
-		parent.Unlock()
-	})
-}
-
-func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		q.unlock(first)
-		parent := q.turn(one)
-		parent.Detach()
-		child := adopt(t, q.client(), parent.UUID())
-		q.noTurn(two)
-		if err := child.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		q.unlock(q.turn(two))
-	})
+	unlock(t, child)
 }
 
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {
@@ -200,16 +138,14 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
 			mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
-		f.set(func() { f.latency = time.Second })
+		f.latency.Store(int64(time.Second))
 		start := time.Now()
 		child := adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute))
 		if d := child.Deadline().Sub(start); d != 9*time.Minute {
 			t.Errorf("the child has %v from before it asked, want 9m", d)
 		}
 		<-child.Lost()
-		if err := parent.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, parent)
 	})
 }
 
@@ -217,37 +153,29 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
-			locks, err := mutex.New(f.client(), mutex.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
+			locks := newClient(t, f.client(), mutex.Options{})
 			parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
 			child := adopt(t, slow, parent.UUID())
 			if d := time.Until(child.Deadline()); d > time.Hour {
 				t.Errorf("the child believes that it has %v", d)
 			}
-			if err := parent.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, parent)
 		})
 }
 
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
-		alert := f.record(t, "a").AlertAt
+		alert := read(t, f.operator, "a").AlertAt
 		time.Sleep(3 * time.Hour)
 		child := adopt(t, locks, parent.UUID())
-		if d := time.Until(f.record(t, "a").AutoUnlockAt); d != time.Hour {
+		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != time.Hour {
 			t.Errorf("auto-unlock in %v", d)
 		}
-		if at := f.record(t, "a").AlertAt; !at.Equal(alert) {
+		if at := read(t, f.operator, "a").AlertAt; !at.Equal(alert) {
 			t.Errorf("the adoption moved the alert to %v", at)
 		}
-		if err := child.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, child)
 		parent.Unlock()
 	})
 }
@@ -269,7 +197,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Errorf("unlock: %v", err)
 		}
-		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
 	})
@@ -282,17 +210,15 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			mutex.Heartbeat(24*time.Hour))
 		time.Sleep(91 * time.Second)
 		script := adopt(t, locks, l.UUID(), mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
-		if err := script.Alive(context.Background(), "3 of 12"); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, script, "3 of 12")
 		script.Detach()
-		said := f.record(t, "a").AlertAt
+		said := read(t, f.operator, "a").AlertAt
 		if d := time.Until(said); d != 10*time.Minute {
 			t.Fatalf("the script put the alert off by %v", d)
 		}
 		for range 20 {
 			time.Sleep(20 * time.Second)
-			doc := f.record(t, "a")
+			doc := read(t, f.operator, "a")
 			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
 				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q",
 					time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
@@ -302,13 +228,11 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		if at := f.record(t, "a").AlertAt; !at.Equal(said) {
+		if at := read(t, f.operator, "a").AlertAt; !at.Equal(said) {
 			t.Errorf("the heartbeat put off the alert to %v, the script wanted %v", at, said)
 		}
-		if err := l.Alive(context.Background(), "done"); err != nil {
-			t.Fatal(err)
-		}
-		if doc := f.record(t, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
+		alive(t, l, "done")
+		if doc := read(t, f.operator, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
 			t.Errorf("then the process itself says: alert in %v, %q", time.Until(doc.AlertAt), doc.Alive.Progress)
 		}
 		l.Unlock()
@@ -323,7 +247,7 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
 		time.Sleep(30 * time.Minute)
-		if at := f.record(t, "a").AlertAt; at.After(alert) {
+		if at := read(t, f.operator, "a").AlertAt; at.After(alert) {
 			t.Errorf("the alert is put off to %v, want %v", at, alert)
 		}
 		if err := context.Cause(child.Context()); err != nil {
@@ -331,8 +255,6 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 		}
 		child.Detach()
 		time.Sleep(30 * time.Minute)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }

@@ -1,13 +1,14 @@
 package mutex_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -23,7 +24,7 @@ func request(doc metadata.Document, by, reason string) metadata.Request {
 // ask asks the holder of a record as an operator does.
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
-	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(f.record(t, record), by, reason)))
+	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(request(read(t, f.operator, record), by, reason)))
 }
 
 // isAsked reports whether the channel is closed after all goroutines have settled.
@@ -72,9 +73,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
 			t.Errorf("told %s", got)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if l.Request() == nil || !isAsked(l.Asked()) {
 			t.Error("the end of the hold takes the request back")
 		}
@@ -90,7 +89,7 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 		},
 		"while its watch is out": func(f *fake, ask func()) {
 			time.Sleep(time.Second)
-			f.set(func() { f.deaf = true })
+			f.deaf.Store(true)
 			ask()
 		},
 	} {
@@ -108,20 +107,6 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAliveThatIsRefusedReadsTheRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.set(func() { f.deaf = true })
-		time.Sleep(time.Second)
-		ask(t, f, "a", "ann", "now")
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
-		if err := l.Alive(t.Context(), "soon"); err != nil || !isAsked(l.Asked()) {
-			t.Errorf("alive: %v, asked: %v", err, l.Request())
-		}
-		l.Unlock()
-	})
-}
-
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 	for name, change := range map[string]func(*metadata.Request){
 		"another uuid":  func(r *metadata.Request) { r.UUID = "0f8fad5b-d9cb-469f-a165-70867728950e" },
@@ -132,7 +117,7 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 				l := take(t, locks, "a")
 				time.Sleep(time.Second)
-				r := request(f.record(t, "a"), "ann", "now")
+				r := request(read(t, f.operator, "a"), "ann", "now")
 				change(&r)
 				f.put("/mutexes/a/asked", protocol.Marshal(r))
 				if isAsked(l.Asked()) {
@@ -199,9 +184,7 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 					}
 				}
 				inner.Unlock()
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -234,24 +217,8 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		if err := both.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, both)
 	})
-}
-
-func TestNoHoldIsNeverAsked(t *testing.T) {
-	for name, l := range map[string]*mutex.Lock{
-		"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {},
-	} {
-		if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
-			t.Errorf("%s is asked", name)
-		}
-	}
-	var none *mutex.Locks
-	if none.Asked() != nil || none.Request() != nil {
-		t.Error("no locks are asked")
-	}
 }
 
 func TestRequestOfAHostileWriterIsHarmlessInTheError(t *testing.T) {
@@ -285,7 +252,7 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 			synctest.Wait()
 		}
 		began := time.Now()
-		f.remove("/mutexes/a/uuid")
+		f.do(clientv3.OpDelete("/mutexes/a/uuid"))
 		<-l.Lost()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the loss was noticed after %v", took)

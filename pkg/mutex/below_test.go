@@ -43,13 +43,11 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 					t.Errorf("the work ended: %v", err)
 				}
 				for _, lock := range []string{"a", "b"} {
-					if doc := f.record(t, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
+					if doc := read(t, f.operator, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
 						t.Errorf("lock %s says %+v", lock, doc.Alive)
 					}
 				}
-				if err := both.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, both)
 			})
 		})
 	}
@@ -73,6 +71,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 			}
 			<-l.Lost()
 			l.Detach()
+			if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
+				t.Error("it is asked or extended")
+			}
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {
 				t.Errorf("it says %q %q %d %v", l.Name(), l.UUID(), l.Token(), l.Deadline())
 			}
@@ -86,6 +87,9 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 		})
 	}
 	var locks *mutex.Locks
+	if locks.Asked() != nil || locks.Request() != nil {
+		t.Error("no locks are asked")
+	}
 	if err := errors.Join(locks.Alive(context.Background()), locks.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Error(err)
 	}
@@ -99,9 +103,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 		for read(t, etcd, "a").Token == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if err := other.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, other)
 	}()
 	both, err := locks.LockAll(context.Background(), []string{"a", "b"})
 	if err != nil {
@@ -111,9 +113,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 }
 
 func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	both := heldTogether(t, etcd, locks)
 	l := mutex.FromContext(both.Context())
 	tokens := both.Tokens()
@@ -151,18 +151,4 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 	}
 	// When a lock that was waited for is lost, its ticket's lease is revoked in the background.
 	etcdtest.Eventually(t, "an empty prefix", func() bool { return withoutTombstones(t, etcd) == 0 })
-}
-
-func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	both := heldTogether(t, etcd, locks)
-	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {
-		t.Error(err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 ||
-		!errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
-		t.Errorf("%d keys are left, the context ended with %v", n, context.Cause(both.Context()))
-	}
 }

@@ -16,9 +16,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "ready")
 	etcdtest.Put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -37,15 +35,11 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
 		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -83,9 +77,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
 	if err != nil {
@@ -103,11 +95,7 @@ func TestConditionsOverARange(t *testing.T) {
 }
 
 func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]clientv3.Op, 123)
 	for i := range many {
 		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")
@@ -185,28 +173,27 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
 		t.Errorf("token %d, written at %d", l.Token(), revision)
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }
 
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.loseAnswers = 1000 })
+		f.loseAnswers.Store(1000)
 		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked
 		// here.
-		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.set(func() { f.away = true }) })
+		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.away.Store(true) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if f.record(t, "a").Token == 0 {
+		if read(t, f.operator, "a").Token == 0 {
 			t.Error("the record is gone already: then it should have been known")
 		}
-		f.set(func() { f.away, f.loseAnswers = false, 0 })
+		f.loseAnswers.Store(0)
+		f.away.Store(false)
 		time.Sleep(30 * time.Second)
-		if f.record(t, "a").Token != 0 {
+		if read(t, f.operator, "a").Token != 0 {
 			t.Error("the abandoned acquisition is still held")
 		}
 	})
@@ -214,11 +201,11 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 
 func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.away = true })
-		time.AfterFunc(6*time.Second, func() { f.set(func() { f.away = false }) })
+		f.away.Store(true)
+		time.AfterFunc(6*time.Second, func() { f.away.Store(false) })
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
 			mutex.Then(clientv3.OpPut("/state", "running")))
-		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 5*time.Second {
+		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}
 		l.Unlock()

@@ -84,24 +84,9 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 			if l.Token() <= last.Token() {
 				t.Errorf("waiter %d has token %d after %d", i, l.Token(), last.Token())
 			}
-			q.unlock(l)
+			unlock(t, l)
 			last = l
 		}
-	})
-}
-
-// The delay is written by one process and ended by none: etcd does that.
-func TestADelayEndsByItself(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		take(t, q.client(), "a", mutex.LockDelay(1500*time.Millisecond))
-		w := q.wait(q.client())
-		began := time.Now()
-		endHold(t, q.etcd, "a", metadata.EndedForced)
-		l := q.turn(w)
-		if took := time.Since(began); took < 2*time.Second {
-			t.Errorf("the delay of 1.5 s, which is written as 2, took %v", took)
-		}
-		q.unlock(l)
 	})
 }
 
@@ -115,22 +100,13 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 				take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
 				endHold(t, q.etcd, "a", metadata.EndedForced)
 				told := make(chan mutex.Waiting, 100)
-				got := make(chan *mutex.Lock, 1)
-				c := q.client()
-				go func() {
-					l, err := c.Lock(context.Background(), "a", append(opts,
-						mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
-					if err != nil {
-						t.Error(err)
-					}
-					got <- l
-				}()
+				got := waits(t, q.client(), append(opts, mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
 				if w := <-told; w.Delay == nil || w.Delay.Ended != metadata.EndedForced || w.Holder.Token != 0 {
 					t.Errorf("it waits for %+v", w)
 				}
 				delayOver(t, q.etcd, "a")
 				if l := <-got; l != nil {
-					q.unlock(l)
+					unlock(t, l)
 				}
 			})
 		})
@@ -164,7 +140,7 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 			t.Errorf("then %s", l.Name())
 		}
 		for _, l := range []*mutex.Lock{second, third, l} {
-			q.unlock(l)
+			unlock(t, l)
 		}
 	})
 }
@@ -182,31 +158,10 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 		if reader.Name() != "a#2" {
 			t.Errorf("a reader has %s", reader.Name())
 		}
-		q.unlock(reader)
+		unlock(t, reader)
 		w := q.wait(q.client(), mutex.Exclusive())
 		delayOver(t, q.etcd, "a#1")
-		q.unlock(q.turn(w))
-	})
-}
-
-// Clients that do not know delays are not kept back; the page says so.
-func TestAClientThatDoesNotKnowDelays(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		take(t, q.client(), "a", mutex.LockDelay(time.Hour))
-		w := q.wait(q.client())
-		endHold(t, q.etcd, "a", metadata.EndedForced)
-		uuid := layout(t).Field("a", metadata.FieldUUID)
-		other := "00000000-0000-4000-8000-000000000001"
-		if r, err := q.etcd.Txn(context.Background()).If(clientv3.Compare(clientv3.CreateRevision(uuid), "=", 0)).
-			Then(clientv3.OpPut(uuid, other)).Commit(); err != nil || !r.Succeeded {
-			t.Fatal(r, err)
-		}
-		delayOver(t, q.etcd, "a")
-		if _, err := q.client().TryLock(context.Background(), "a"); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("while it holds the lock: %v", err)
-		}
-		q.delete(uuid)
-		q.unlock(q.turn(w))
+		unlock(t, q.turn(w))
 	})
 }
 
@@ -229,20 +184,9 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 				t.Errorf("value %d: a permit: %v", i, err)
 			}
 			q.delete(key)
-			q.unlock(take(t, c, "a"))
+			unlock(t, take(t, c, "a"))
 		}
 	})
-}
-
-func TestLockDelaysThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, etcdtest.Shared(t).Client(t))
-	for _, d := range []time.Duration{-1, -time.Second, time.Hour + 1} {
-		if _, err := c.TryLock(context.Background(), "a", mutex.LockDelay(d)); err == nil ||
-			!strings.Contains(err.Error(), "the lock delay is") {
-			t.Errorf("%v: %v", d, err)
-		}
-	}
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {
@@ -259,9 +203,7 @@ func TestALockThatWantsNoDelay(t *testing.T) {
 		if got := doc.DelayOf(time.Minute); got != d.want {
 			t.Errorf("where the default is a minute: %v, want %v", got, d.want)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		if n := etcdtest.Count(t, etcd, layout(t).Delays()); n != 0 {
 			t.Errorf("%d delays after a release", n)
 		}

@@ -3,6 +3,7 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,67 +38,29 @@ func (s *stalled) arrive(t *testing.T) {
 }
 
 func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
-	etcdDel := func(t *testing.T, etcd *clientv3.Client, l *mutex.Lock) {
-		if _, err := etcd.Delete(context.Background(), layout(t).Record(l.Name()), clientv3.WithPrefix()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lost := func(t *testing.T, err error) {
-		t.Helper()
-		if _, isLost := errors.AsType[*mutex.LostError](err); !isLost {
-			t.Errorf("want a loss, got %v", err)
-		}
-	}
-	type ending func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock)
+	remove := func(q *line, l *mutex.Lock) { q.delete(layout(q).Record(l.Name())) }
 	kinds := map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}}
-	for name, end := range map[string]ending{
-		"it was given back": func(
-			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
-		) {
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
+	for name, end := range map[string]func(q *line, c *mutex.Client, l *mutex.Lock) error{
+		"given back":             func(_ *line, _ *mutex.Client, l *mutex.Lock) error { return l.Unlock() },
+		"given back with writes": func(_ *line, _ *mutex.Client, l *mutex.Lock) error { return l.UnlockWith(nil) },
+		"removed, and unlock found out": func(q *line, _ *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
+			return l.Unlock()
 		},
-		"it was given back with writes": func(
-			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
-		) {
-			if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mine", "1")}); err != nil {
-				t.Error(err)
-			}
-		},
-		"somebody removed it, and unlock found out": func(
-			t *testing.T, etcd *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
-		) {
-			etcdDel(t, etcd, l)
-			lost(t, l.Unlock())
-		},
-		"somebody removed it, and the watch found out": func(
-			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
-		) {
-			etcdDel(t, etcd, l)
+		"removed, and the watch found out": func(q *line, c *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
 			<-l.Lost()
-			lost(t, l.Unlock())
-			if err := c.Close(); err != nil { // waits for what goes on in the background
-				t.Error(err)
-			}
+			return errors.Join(l.Unlock(), c.Close()) // Close waits for what goes on in the background
 		},
-		"somebody removed it, and nobody unlocked it": func(
-			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
-		) {
-			etcdDel(t, etcd, l)
-			lost(t, l.Alive(context.Background()))
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+		"removed, and nobody unlocked it": func(q *line, c *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
+			return errors.Join(l.Alive(context.Background()), c.Close())
 		},
-		"its handle was detached, and another gave it back": func(
-			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
-		) {
+		"detached, and given back by another": func(q *line, c *mutex.Client, l *mutex.Lock) error {
 			l.Detach()
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-			etcdDel(t, etcd, l)
+			err := c.Close()
+			remove(q, l)
+			return err
 		},
 	} {
 		for kind, options := range kinds {
@@ -107,14 +70,16 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 					first := stallFirst(etcd)
 					locks := unhurried(t, etcd)
 					l := take(t, locks, "a", options...)
-					uuid := l.UUID()
-					other := q.connect(t)
-					end(t, other, locks, l)
+					err := end(q, locks, l)
+					if _, isLost := errors.AsType[*mutex.LostError](err); isLost != strings.HasPrefix(name, "removed") ||
+						!isLost && err != nil {
+						t.Errorf("got %v", err)
+					}
 					first.arrive(t)
-					if doc := read(t, other, l.Name()); len(doc.Fields) > 0 {
+					if doc := read(t, q.etcd, l.Name()); len(doc.Fields) > 0 {
 						t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
 					}
-					if life := lifeOf(t, other, layout(t).Cancelled(uuid)); life < 30*time.Minute {
+					if life := lifeOf(t, q.etcd, layout(t).Cancelled(l.UUID())); life < 30*time.Minute {
 						t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
 					}
 				})
@@ -135,7 +100,7 @@ func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
 					t.Fatalf("want a refusal, got %v", err)
 				}
 				time.Sleep(time.Second) // it is cancelled in the background
-				q.unlock(holder)
+				unlock(t, holder)
 				first.arrive(t)
 			})
 		})
@@ -174,8 +139,8 @@ func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 				}
 				first.arrive(t)
 				time.Sleep(time.Minute)
-				q.unlock(l)
-				q.unlock(other)
+				unlock(t, l)
+				unlock(t, other)
 			})
 		})
 	}
@@ -185,37 +150,24 @@ func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 func TestWaiterKnowsItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a")
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
+		got := waits(t, locks)
 		time.Sleep(time.Second)
 		l := layout(t)
-		f.set(func() { // what follows nobody hears of
-			f.away = true
-			uuid := string(f.keys[l.Tail("a")].Value)
-			hour := metadata.FormatTime(time.Now().Add(time.Hour))
-			f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(l.Record("a"), clientv3.WithPrefix())}})
-			f.apply(&heldTxn{thenOps: []clientv3.Op{
-				clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
-				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
-				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour),
-			}})
-			f.away = false
-		})
+		f.deaf.Store(true)
+		uuid, _ := value(t, f.operator, l.Tail("a"))
+		hour := metadata.FormatTime(time.Now().Add(time.Hour))
+		f.clearRecord("a")
+		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
+			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
+		f.deaf.Store(false)
 		select {
 		case hold := <-got:
-			if doc := f.record(t, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+			if doc := read(t, f.operator, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
 				t.Errorf("the handle says %s token %d, the record %s token %d",
 					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
 			}
-			if err := hold.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, hold)
 		case <-time.After(time.Minute):
 			t.Fatal("it waits for itself")
 		}
@@ -245,11 +197,7 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 		if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
 			t.Errorf("the heartbeat says %+v", doc.Alive)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
-		if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		unlock(t, l)
+		wantEmpty(t, etcd)
 	})
 }

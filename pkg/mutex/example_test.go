@@ -10,11 +10,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // etcd stands for the client of your etcd. In these examples it is one in memory.
-func etcd() *clientv3.Client { return newFake().client() }
+func etcd() *clientv3.Client { return etcdmemory.New().Connect().Client() }
 
 func Example() {
 	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
@@ -90,10 +91,15 @@ func ExampleLock_Guard() {
 	}
 	fmt.Println("while the lock is held:", write("100"))
 	l.Unlock()
-	fmt.Println("afterwards:", write("0"))
+	next, err := locks.Lock(ctx, "balance")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Unlock()
+	fmt.Println("under the next hold:", write("0"))
 	// Output:
 	// while the lock is held: true
-	// afterwards: false
+	// under the next hold: false
 }
 
 func ExampleLock_Token() {

@@ -17,7 +17,7 @@ import (
 // give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
-	doc := f.record(t, "a")
+	doc := read(t, f.operator, "a")
 	now := time.Now().Add(ahead)
 	alertAt, autoUnlockAt := protocol.MoreTime(&doc.Record, d, now)
 	by := metadata.Extension{UUID: doc.UUID, Token: doc.Token, By: "ann", Source: "cli", Reason: "the disk is slow",
@@ -26,10 +26,8 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	txn := locktxn.Extend(layout(t), locktxn.Extension{Record: &doc.Record, AlertAt: metadata.FormatTime(alertAt),
 		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: protocol.Marshal(by),
 		Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r := f.apply(&heldTxn{cmps: txn.If, thenOps: txn.Then}); !r.Succeeded {
-		t.Fatal("more time was refused")
+	if r, err := txn.Commit(t.Context(), f.operator); err != nil || !r.Succeeded {
+		t.Fatalf("more time: %v, %v", r, err)
 	}
 }
 
@@ -96,13 +94,11 @@ func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
 			mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
 		give(t, f, 30*time.Minute, 0)
-		granted := f.record(t, "a")
+		granted := read(t, f.operator, "a")
 		for i := range 7 {
 			time.Sleep(4 * time.Minute)
-			if err := l.Alive(t.Context(), "step"); err != nil {
-				t.Fatal(err)
-			}
-			now := f.record(t, "a")
+			alive(t, l, "step")
+			now := read(t, f.operator, "a")
 			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) {
 				t.Errorf("step %d takes back: alert %v, auto-unlock %v", i, now.AlertAt.Sub(start),
 					now.AutoUnlockAt.Sub(start))
@@ -125,16 +121,14 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 				l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute))
 				time.Sleep(8 * time.Minute)
-				f.set(func() { f.deaf = deaf })
+				f.deaf.Store(deaf)
 				give(t, f, 5*time.Minute, 0)
-				granted := f.record(t, "a").AlertAt
+				granted := read(t, f.operator, "a").AlertAt
 				time.Sleep(70 * time.Second)
 				for range 3 {
 					time.Sleep(time.Minute)
-					if err := l.Alive(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					if now := f.record(t, "a").AlertAt; now.Before(granted) {
+					alive(t, l)
+					if now := read(t, f.operator, "a").AlertAt; now.Before(granted) {
 						t.Errorf("the alert is %v earlier than was granted", granted.Sub(now))
 					}
 				}
@@ -142,33 +136,6 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
-			mutex.Heartbeat(3*time.Hour))
-		time.Sleep(5 * time.Minute)
-		give(t, f, 30*time.Minute, 0)
-		granted := f.record(t, "a")
-		for time.Since(start) < 48*time.Minute {
-			time.Sleep(time.Minute)
-			now := f.record(t, "a")
-			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
-				!now.AlertAt.After(time.Now()) {
-				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
-					now.AutoUnlockAt.Sub(start))
-			}
-		}
-		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
-		if now := f.record(t, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
-			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
-		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // While the time that was given lasts, the deadline in the record is later than any that the holder would write.
@@ -180,24 +147,20 @@ func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 				l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
 				time.Sleep(5*time.Minute + time.Second) // between two heartbeats
 				give(t, f, time.Hour, 0)
-				granted := f.record(t, "a").AutoUnlockAt
+				granted := read(t, f.operator, "a").AutoUnlockAt
 				death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(),
 					Cause: metadata.CauseProcessEnded}
 				death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
 				time.Sleep(5 * time.Minute)
 				if opts == nil {
-					if err := l.Alive(t.Context(), "at work"); err != nil {
-						t.Fatal(err)
-					}
+					alive(t, l, "at work")
 				}
-				now := f.record(t, "a")
+				now := read(t, f.operator, "a")
 				now.Heed(&death, nil)
 				if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
 					t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
 				}
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, l)
 			})
 		})
 	}
@@ -208,7 +171,7 @@ func TestTimeIsGivenWhileTheWatchIsLost(t *testing.T) {
 		start := time.Now()
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
-		f.set(func() { f.deaf = true })
+		f.deaf.Store(true)
 		give(t, f, 5*time.Minute, 0)
 		give(t, f, 10*time.Minute, 0)
 		<-l.Context().Done()
@@ -274,5 +237,32 @@ func TestNobodyShortensTheTime(t *testing.T) {
 			t.Errorf("its context ended after %v", d)
 		}
 		l.Unlock()
+	})
+}
+
+func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(3*time.Hour))
+		time.Sleep(5 * time.Minute)
+		give(t, f, 30*time.Minute, 0)
+		granted := read(t, f.operator, "a")
+		for time.Since(start) < 48*time.Minute {
+			time.Sleep(time.Minute)
+			now := read(t, f.operator, "a")
+			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
+				!now.AlertAt.After(time.Now()) {
+				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
+					now.AutoUnlockAt.Sub(start))
+			}
+		}
+		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
+		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
+			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -19,9 +19,13 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 // newClient returns a client that is closed, and has cleaned up, when the test ends.
-func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+func newClient(t testing.TB, etcd *clientv3.Client, opts ...mutex.Options) *mutex.Client {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
+	o := mutex.Options{Owner: "billing", Hostname: "host-1"}
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	c, err := mutex.New(etcd, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +37,20 @@ func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	return c
 }
 
+// onEtcd returns a real etcd and a client, beside other tests.
+func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
+	t.Helper()
+	t.Parallel()
+	etcd := etcdtest.Shared(t).Client(t)
+	return etcd, newClient(t, etcd)
+}
+
+// unconnected returns a client with which any request would panic.
+func unconnected(t testing.TB) *mutex.Client {
+	t.Helper()
+	return newClient(t, clientv3.NewCtxClient(context.Background()))
+}
+
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
@@ -40,6 +58,44 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 		t.Fatal(err)
 	}
 	return l
+}
+
+// waits has a client wait for lock "a".
+func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lock {
+	got := make(chan *mutex.Lock, 1)
+	go func() {
+		l, err := c.Lock(context.Background(), "a", opts...)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	return got
+}
+
+func unlock(t testing.TB, l interface{ Unlock() error }) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+type aliver interface {
+	Alive(ctx context.Context, progress ...string) error
+}
+
+func alive(t testing.TB, l aliver, progress ...string) {
+	t.Helper()
+	if err := l.Alive(context.Background(), progress...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantEmpty(t testing.TB, etcd *clientv3.Client) {
+	t.Helper()
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
 }
 
 func layout(t testing.TB) protocol.Layout {

@@ -82,20 +82,20 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
 			"a lost after 4s: removed, certain true")
-		f.set(func() { clear(f.keys) })
+		f.clear()
 
 		l = take(t, locks, "b", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Second))
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		<-l.Lost()
 		time.Sleep(time.Second)
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		l.Unlock()
 		d.want(t, "b acquired after 0s, hold true, error false", "b lost after 59s: time, certain false")
 
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		locks.TryLock(context.Background(), "c")
 		d.want(t, "c error after 15s, hold false, error true")
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		locks.TryLock(context.Background(), "")
 		d.want(t)
 	})
@@ -105,7 +105,7 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 	var asked []mutex.Asking
 	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		go locks.Lock(ctx, "a")
@@ -114,7 +114,7 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook was told %v", asked)
 		}
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		<-asked[0].Context.Done()
 		synctest.Wait()
 		if ctx.Err() != nil {
@@ -140,7 +140,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
 		locks = c
 		l := take(t, locks, "a")
-		if p := f.record(t, "a").Alive.Progress; p != "acquired" {
+		if p := read(t, f.operator, "a").Alive.Progress; p != "acquired" {
 			t.Errorf("progress is %q", p)
 		}
 		time.Sleep(time.Second)
@@ -185,7 +185,7 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 						t.Error("the panic went elsewhere")
 					}
 					for _, name := range []string{"a", "b", "a#1", "b#1"} {
-						if f.record(t, name).Token != 0 {
+						if read(t, f.operator, name).Token != 0 {
 							t.Errorf("%s is held, and nobody knows", name)
 						}
 					}
@@ -196,29 +196,14 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	}
 }
 
-// A program that ends itself when it loses a lock.
-func TestHookMayCloseTheClient(t *testing.T) {
-	var locks *mutex.Client
-	var closed chan struct{}
-	hooks := mutex.Hooks{Lost: func(mutex.Lost) { locks.Close(); close(closed) }}
-	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
-		locks = c
-		closed = make(chan struct{})
-		take(t, locks, "a")
-		time.Sleep(time.Second)
-		f.put("/mutexes/a/uuid", "another")
-		<-closed
-	})
-}
-
 func TestLossIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(30*time.Second))
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		<-l.Lost()
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
 			t.Error(err)
 		}
@@ -250,7 +235,7 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	type key struct{}
 	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
-	locks, err := mutex.New(etcd, mutex.Options{
+	locks := newClient(t, etcd, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
 		ContextOptions: func(ctx context.Context) []mutex.Option {
 			value, ok := ctx.Value(key{}).(string)
@@ -261,10 +246,6 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 		},
 		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
 	ctx := context.WithValue(t.Context(), key{}, "context")
 	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
 		t.Fatal(err)

@@ -19,22 +19,13 @@ import (
 // line is a queue before lock "a" of an etcd, one client and one waiter each.
 type line struct {
 	testing.TB
-	server *etcdtest.Server // nil where etcd is in memory
-	etcd   *clientv3.Client
+	etcd *clientv3.Client
 
 	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
 
 	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends
 	// by itself.
 	cutShort bool
-}
-
-// newLine is one of a real etcd, which nothing else uses: for benchmarks.
-func newLine(t testing.TB) *line {
-	server := etcdtest.Start(t)
-	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
-	t.Cleanup(q.nothingLeft)
-	return q
 }
 
 // lineInABubble runs a test whose outcome depends on time, or on nothing happening: in a bubble, time passes only when
@@ -152,13 +143,6 @@ func (q *line) turn(w *waiter) *mutex.Lock {
 		q.Fatalf("no turn; waiting: %+v", q.waiting())
 	}
 	return nil
-}
-
-func (q *line) unlock(l *mutex.Lock) {
-	q.Helper()
-	if err := l.Unlock(); err != nil {
-		q.Error(err)
-	}
 }
 
 func (q *line) delete(key string) {

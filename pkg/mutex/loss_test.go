@@ -158,9 +158,7 @@ func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
 	watches := spyOnWatches(etcd)
 	l := take(t, newClient(t, etcd), "a")
 	defer l.Unlock()
-	if err := l.Alive(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	alive(t, l)
 	select {
 	case <-watches:
 	case <-time.After(2 * time.Minute):

@@ -8,15 +8,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
-	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	for _, c := range []struct {
 		name, lock string
 		opts       []mutex.Option
@@ -39,6 +36,8 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a margin as long as the life", "a", opts(mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Minute)),
 			"the safety margin of 1m0s leaves nothing of the time until auto-unlock of 1m0s"},
 		{"no margin", "a", opts(mutex.SafetyMargin(0)), "the safety margin is 0s, it must be positive"},
+		{"a lock delay into the past", "a", opts(mutex.LockDelay(-1)), "the lock delay is -1ns"},
+		{"a lock delay of more than an hour", "a", opts(mutex.LockDelay(time.Hour + 1)), "the lock delay is 1h0m0.000000001s"},
 		{"no maximum hold", "a", opts(mutex.Heartbeat(0)),
 			"the maximum hold of the heartbeat is 0s, it must be positive"},
 		{"a maximum hold shorter than the life", "a",
@@ -66,11 +65,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestCallsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	ctx := context.Background()
 	long := strings.Repeat("x", 257)
 	nothing := func(context.Context) error { return nil }
@@ -126,6 +121,8 @@ func TestClientThatCannotWorkIsRefused(t *testing.T) {
 			"mutex: the request timeout is -1ns, it must be positive"},
 		{"a default that cannot work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
 			"mutex: options: the time until auto-unlock is -1s, it must be positive"},
+		{"a process that is no text", etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}},
+			"mutex: options: boot_id is not valid UTF-8"},
 		{"an owner that is no text", etcd, mutex.Options{Owner: "\xff"}, "mutex: options: owner is not valid UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +153,7 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 			bubbleWith(t, mutex.Options{Defaults: c.defaults}, func(t *testing.T, f *fake, locks *mutex.Client) {
 				now := time.Now()
 				l := take(t, locks, "a", c.call...)
-				doc := f.record(t, "a")
+				doc := read(t, f.operator, "a")
 				if d := doc.AlertAt.Sub(now); d != c.alert {
 					t.Errorf("people are alerted after %v, want %v", d, c.alert)
 				}
@@ -181,12 +178,12 @@ func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
 			l = take(t, locks, "a", mutex.BacktraceDepth(1000))
 		}
 		dive(500)
-		doc := f.record(t, "a")
+		doc := read(t, f.operator, "a")
 		if n := len(doc.Backtrace); n > 16<<10 || n < 8<<10 || !strings.HasSuffix(doc.Backtrace, "\n... cut\n") {
 			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
 		}
 		l.Unlock()
-		if l = take(t, locks, "a", mutex.BacktraceDepth(0)); f.record(t, "a").Backtrace != "" {
+		if l = take(t, locks, "a", mutex.BacktraceDepth(0)); read(t, f.operator, "a").Backtrace != "" {
 			t.Error("a backtrace that nobody wanted")
 		}
 		l.Unlock()

@@ -46,7 +46,7 @@ func TestQueueInDisorder(t *testing.T) {
 					turns.Add(1)
 					time.Sleep(time.Millisecond)
 					inside.Add(-1)
-					q.unlock(l)
+					unlock(t, l)
 				}
 			})
 		}
@@ -80,18 +80,26 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Second)
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, first)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if n := f.leases(); n != 1 {
+		if n := leased(t, f); n != 1 {
 			t.Errorf("%d leases after the wait, want one for the next", n)
 		}
 		time.Sleep(31 * time.Second)
-		if n := f.leases(); n != 0 {
+		if n := leased(t, f); n != 0 {
 			t.Errorf("%d leases half a minute later", n)
 		}
 	})
+}
+
+// leased counts the leases.
+func leased(t *testing.T, f *fake) int {
+	t.Helper()
+	all, err := f.operator.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all.Leases)
 }

@@ -45,7 +45,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
-		q.unlock(take(t, c, "a", mutex.WithoutQueue()))
+		unlock(t, take(t, c, "a", mutex.WithoutQueue()))
 		q.delete(layout(t).Queue("a"))
 	})
 }
@@ -57,7 +57,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
 				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
-				q.unlock(take(t, c, "a", o))
+				unlock(t, take(t, c, "a", o))
 				if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
 					t.Errorf("%d keys are left by TryLock", n)
 				}
@@ -66,7 +66,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.unlock(l)
+				unlock(t, l)
 			}
 		}
 	})
@@ -96,70 +96,10 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 		if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 			t.Error("a uuid is used for two tickets")
 		}
-		q.unlock(first)
+		unlock(t, first)
 		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
-			q.unlock(q.turn(w))
+			unlock(t, q.turn(w))
 		}
-	})
-}
-
-func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a", mutex.Purpose("the first"))
-		one := q.wait(c)
-		two := q.wait(c)
-		three := q.wait(c)
-		two.cancel()
-		<-two.got
-		held, ok := errors.AsType[*mutex.HeldError](two.err)
-		if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
-			t.Errorf("the waiter that gave up got %v", two.err)
-		}
-		if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
-			t.Errorf("the error does not give the position: %v", two.err)
-		}
-		q.unlock(first)
-		q.unlock(q.turn(one))
-		q.unlock(q.turn(three))
-	})
-}
-
-func TestOneWhoBargesIsWaitedFor(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		// Release and barge in one transaction: no waiter can come between.
-		uuid := "00000000-0000-4000-8000-000000000009"
-		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
-		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)),
-			clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
-		if err != nil || !r.Succeeded {
-			t.Fatal("barge", err)
-		}
-		if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("unlock of a hold that was overwritten: %v", err)
-		}
-		q.noTurn(one)
-		q.delete(layout(t).Record("a"))
-		q.unlock(q.turn(one))
-		q.unlock(q.turn(two))
-	})
-}
-
-func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		q.unlock(first)
-		q.turn(one) // and never gives it back
-		removeWith(t, q.etcd, metadata.EndedAutoUnlocked, "u1", "deadline passed")
-		q.unlock(q.turn(two))
 	})
 }
 
@@ -174,13 +114,13 @@ func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 			w.At.IsZero() {
 			t.Errorf("first told %+v", w)
 		}
-		q.unlock(first)
+		unlock(t, first)
 		l := q.turn(one)
 		if w := <-told; w.Position != 1 || w.Holder.UUID != l.UUID() {
 			t.Errorf("then told %+v", w)
 		}
-		q.unlock(l)
-		q.unlock(q.turn(two))
+		unlock(t, l)
+		unlock(t, q.turn(two))
 		select {
 		case w := <-told:
 			t.Errorf("told after the wait: %+v", w)
@@ -203,7 +143,7 @@ func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 		}
 		cancel()
 		<-done
-		q.unlock(first)
+		unlock(t, first)
 	})
 }
 
@@ -248,7 +188,7 @@ func lateJoinLeavesNothing(t *testing.T, leased bool) {
 			len(q.waiting()) > 0 {
 			t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 		}
-		q.unlock(first)
+		unlock(t, first)
 		if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded && leased {
 			t.Error("the late join took the lock")
 		}
@@ -270,16 +210,7 @@ func joinsTheQueue(txn *heldTxn) bool {
 // unhurried returns a client that does not retry just because the machine is busy.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return newClient(t, etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
@@ -292,7 +223,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 				var clients []*mutex.Client
 				for range min(waiters, 10) {
 					etcd := q.connect(t)
-					etcd.KV = &counting{KV: etcd.KV, n: &requests}
+					etcd.KV = &txns{KV: etcd.KV,
+						commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+							requests.Add(1)
+							return txn.send(ctx)
+						}}
 					clients = append(clients, unhurried(t, etcd))
 				}
 				patient := unhurried(t, q.connect(t))
@@ -312,11 +247,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 							mu.Lock()
 							order = append(order, l.Token())
 							mu.Unlock()
-							q.unlock(l)
+							unlock(t, l)
 						})
 					}
 					etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-					q.unlock(first)
+					unlock(t, first)
 					wg.Wait()
 					end, err := q.etcd.Get(context.Background(), "x")
 					if err != nil {
@@ -361,12 +296,25 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 			spies = append(spies, spyOnWatches(etcd))
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
-		q.unlock(first)
+		unlock(t, first)
 		for _, w := range waiters {
-			q.unlock(q.turn(w))
+			unlock(t, q.turn(w))
 		}
 		if n := watched(spies...); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
 		}
+	})
+}
+
+// The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
+func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		one := q.wait(q.client())
+		two := q.wait(q.client())
+		unlock(t, first)
+		q.turn(one)
+		q.delete(layout(t).Record("a"))
+		unlock(t, q.turn(two))
 	})
 }

@@ -81,9 +81,7 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 			t.Errorf("alive through the inner handle: %v, outer deadline in %v", err, time.Until(outer.Deadline()))
 		}
 		for range 2 { // the second call does nothing
-			if err := inner.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, inner)
 		}
 		if context.Cause(inner.Context()) != mutex.ErrUnlocked || outer.Context().Err() != nil ||
 			third.Context().Err() != nil {
@@ -93,10 +91,10 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if err := inner.Alive(context.Background()); !errors.Is(err, mutex.ErrUnlocked) {
 			t.Errorf("alive through an unlocked handle: %v", err)
 		}
-		if err := outer.Unlock(); err != nil || f.record(t, "a").Token == 0 || outer.Context().Err() != nil {
+		if err := outer.Unlock(); err != nil || read(t, f.operator, "a").Token == 0 || outer.Context().Err() != nil {
 			t.Errorf("unlock of the outer handle gave the lock back, which another one still has: %v", err)
 		}
-		if err := third.Unlock(); err != nil || f.record(t, "a").Token != 0 || outer.Context().Err() == nil {
+		if err := third.Unlock(); err != nil || read(t, f.operator, "a").Token != 0 || outer.Context().Err() == nil {
 			t.Errorf("the last unlock: %v", err)
 		}
 		reader := take(t, locks, "b", mutex.Shared())
@@ -105,27 +103,6 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 			t.Errorf("a reader became a writer: %v", err)
 		}
 		reader.Unlock()
-	})
-}
-
-func TestReentrantDoRunsUnderTheSameHold(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
-			uuid := mutex.FromContext(ctx).UUID()
-			err := locks.Do(ctx, "a", func(ctx context.Context) error {
-				if mutex.FromContext(ctx).UUID() != uuid {
-					t.Error("another hold")
-				}
-				return nil
-			}, mutex.Reentrant())
-			if f.record(t, "a").UUID != uuid {
-				t.Error("the inner Do gave the lock back")
-			}
-			return err
-		}, mutex.Reentrant()) // which means nothing to the first one
-		if err != nil || f.record(t, "a").Token != 0 {
-			t.Errorf("%v; the record is %+v", err, f.record(t, "a").Record)
-		}
 	})
 }
 
@@ -161,11 +138,7 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 			"; this very process took it at "+held.Where) {
 			t.Errorf("the other goroutine got %v", err)
 		}
-		other, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
+		other := newClient(t, f.client(), mutex.Options{})
 		_, err = other.TryLock(context.Background(), "a")
 		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
 			t.Errorf("another client got %v", err)

@@ -2,25 +2,19 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		ctx := context.Background()
-		locks, err := mutex.New(f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := newClient(t, f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		r, err := locks.Reserve(ctx, "db", "maintenance, OPS-12", 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +23,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		now := f.record(t, "db")
+		now := read(t, f.operator, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
 			time.Until(r.Until) != time.Hour {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
@@ -39,10 +33,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Errorf("the record is %+v", now.Record)
 		}
 
-		later, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		later := newClient(t, f.client(), mutex.Options{})
 		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(),
 			`for "maintenance, OPS-12"`) {
 			t.Errorf("a second one: %v", err)
@@ -51,7 +42,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Unlock(); err != nil || f.record(t, "db").Token != 0 {
+		if err := l.Unlock(); err != nil || read(t, f.operator, "db").Token != 0 {
 			t.Errorf("released: %v", err)
 		}
 		if err := later.Close(); err != nil {
@@ -60,32 +51,8 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	})
 }
 
-func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		ctx := context.Background()
-		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2),
-			mutex.AlertAfter(time.Minute))
-		if err != nil || r.Lock != "pool#1" {
-			t.Fatalf("%+v, %v", r, err)
-		}
-		if now := f.record(t, "pool#1"); now.Permits() != 2 || now.AutoUnlockAt.Sub(now.AlertAt) != 59*time.Minute {
-			t.Errorf("the record is %+v", now.Record)
-		}
-		wait, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if _, err := locks.Reserve(wait, "pool", "all of it", time.Hour, mutex.Exclusive()); !errors.Is(err,
-			context.DeadlineExceeded) {
-			t.Errorf("the whole semaphore: %v", err)
-		}
-	})
-}
-
 func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	for _, c := range []struct {
 		name, reason string
 		d            time.Duration

@@ -1,66 +1,10 @@
 package mutex_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-func TestReadersShareAndAWriterIsAlone(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		one := take(t, c, "a", mutex.Shared(), mutex.Purpose("read one"))
-		two := take(t, q.client(), "a", mutex.Shared())
-		if one.Name() != "a#1" || two.Name() != "a#2" {
-			t.Errorf("the readers are %s and %s", one.Name(), two.Name())
-		}
-		_, err := c.TryLock(context.Background(), "a", mutex.Exclusive())
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 ||
-			held.Holder.UUID != one.UUID() {
-			t.Fatalf("the writer got %v", err)
-		}
-		q.unlock(one)
-		q.unlock(two)
-		writer := take(t, c, "a", mutex.Exclusive())
-		for _, o := range []mutex.Option{mutex.Shared(), mutex.Exclusive(), mutex.Semaphore(5)} {
-			if _, err := c.TryLock(context.Background(), "a", o); err == nil {
-				t.Error("taken beside a writer")
-			}
-		}
-		q.unlock(writer)
-	})
-}
-
-func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a", mutex.Shared())
-		writer := q.wait(c, mutex.Exclusive())
-		readers := []*waiter{q.wait(c, mutex.Shared()), q.wait(c, mutex.Shared())}
-		_, err := c.TryLock(context.Background(), "a", mutex.Shared())
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || held.Position != 4 ||
-			!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
-			t.Errorf("a reader that does not wait got %v", err)
-		}
-		q.unlock(first)
-		l := q.turn(writer)
-		last := q.wait(c, mutex.Exclusive())
-		q.unlock(l)
-		reading := []*mutex.Lock{q.turn(readers[0]), q.turn(readers[1])} // both at once
-		if n := history(t, q.etcd, "a", false).kindsHeld(); fmt.Sprint(n) != "[shared shared]" {
-			t.Errorf("held: %v", n)
-		}
-		for _, l := range reading {
-			q.unlock(l)
-		}
-		q.unlock(q.turn(last))
-	})
-}
 
 func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
@@ -74,7 +18,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 		for i := range 15 {
 			waiters = append(waiters, q.wait(clients[i%3], kinds[i%5]...))
 		}
-		q.unlock(first)
+		unlock(t, first)
 		token := first.Token()
 		for i, w := range waiters {
 			l := q.turn(w)
@@ -82,10 +26,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 				t.Errorf("turn %d: token %d after %d", i, l.Token(), token)
 			}
 			token = l.Token()
-			q.unlock(l)
-		}
-		if h := history(t, q.etcd, "a", false); h.fromQueue != 15 {
-			t.Errorf("%d came from the queue", h.fromQueue)
+			unlock(t, l)
 		}
 	})
 }

@@ -32,53 +32,14 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 			len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
 			t.Fatalf("the fourth got %+v", err)
 		}
-		q.unlock(permits[1])
+		unlock(t, permits[1])
 		again := take(t, c, "a", mutex.Semaphore(3))
 		if again.Name() != "a#2" {
 			t.Errorf("the permit that came back is given out as %s", again.Name())
 		}
 		for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
-			q.unlock(l)
+			unlock(t, l)
 		}
-	})
-}
-
-func TestPermitIsALockForEverybodyElse(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
-		defer q.unlock(l)
-		r := read(t, q.etcd, "pool/a#1")
-		if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
-			t.Errorf("the record is %+v", r)
-		}
-		if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
-			t.Errorf("attributes: %s", got)
-		}
-		if err := l.Alive(context.Background(), "half"); err != nil {
-			t.Error(err)
-		}
-		if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
-			t.Error("the guard does not hold", err)
-		}
-		if mutex.FromContext(l.Context()) != l {
-			t.Error("the context does not lead to the handle")
-		}
-	})
-}
-
-func TestWeightsAreTakenAllOrNone(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
-			t.Fatal("four of three permits are out")
-		}
-		one := take(t, c, "a", mutex.Semaphore(3))
-		q.unlock(two)
-		two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
-		q.unlock(one)
-		q.unlock(two)
 	})
 }
 
@@ -96,38 +57,17 @@ func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 		permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
 		w := q.wait(older, mutex.Semaphore(3))
 		for _, l := range permits[:2] {
-			q.unlock(l)
+			unlock(t, l)
 		}
 		q.noTurn(w) // one who knows of three permits does not take the fourth
-		q.unlock(permits[2])
+		unlock(t, permits[2])
 		l := q.turn(w)
 		if l.Name() != "a#1" {
 			t.Errorf("the permit is %s", l.Name())
 		}
 		for _, l := range append(permits[3:], l) {
-			q.unlock(l)
+			unlock(t, l)
 		}
-	})
-}
-
-func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		permit := take(t, c, "a", mutex.Semaphore(3))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
-			t.Fatal("taken beside a permit")
-		}
-		w := q.wait(c, mutex.Exclusive())
-		q.unlock(permit)
-		all := q.turn(w)
-		if all.Name() != "a" {
-			t.Errorf("it is called %s", all.Name())
-		}
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-			t.Fatal("a permit beside it")
-		}
-		q.unlock(all)
-		q.unlock(take(t, c, "a", mutex.Semaphore(3)))
 	})
 }
 
@@ -164,13 +104,13 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 						t.Errorf("%d of 2: %v", weight, err)
 					}
 					if err == nil {
-						q.unlock(l)
+						unlock(t, l)
 					}
 				}
 				if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
 					t.Errorf("all: %v", err)
 				} else if err == nil {
-					q.unlock(l)
+					unlock(t, l)
 				}
 				q.delete(mutex.DefaultPrefix + "a#")
 			})
@@ -206,7 +146,7 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		{long, []mutex.Option{mutex.Semaphore(99)},
 			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
 	} {
-		locks := newClient(t, newFake().client())
+		locks := newClient(t, newFake(t).client())
 		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)),
 			second(locks.TryLock(context.Background(), c.name, c.opts...))} {
 			if err == nil || err.Error() != c.want {
@@ -214,7 +154,7 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 			}
 		}
 	}
-	f := newFake()
+	f := newFake(t)
 	locks := newClient(t, f.client())
 	if l, err := locks.Lock(context.Background(), long[:253], mutex.Semaphore(99)); err != nil {
 		t.Error(err)
@@ -238,30 +178,30 @@ func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
 			done <- l
 		}()
 		time.Sleep(time.Second)
-		f.set(func() { clear(f.watches) })
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
+		f.deaf.Store(true)
+		unlock(t, first)
 		began := time.Now()
 		l := <-done
 		if d := time.Since(began); d > 10*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
-func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
-	locks, err := mutex.New(newFake().client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	l := take(t, locks, "a", mutex.Weight(3))
-	defer l.Unlock()
-	if l.Name() != "a#1" {
-		t.Error(l.Name())
+// The cost of the permits that are already taken: each acquisition reads all of them.
+func BenchmarkPermitBesideOthers(b *testing.B) {
+	for _, others := range []int{0, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {
+			c := newClient(b, etcdtest.Start(b).Client(b))
+			for range others {
+				take(b, c, "a", mutex.Semaphore(2000))
+			}
+			for b.Loop() {
+				if err := take(b, c, "a", mutex.Semaphore(2000)).Unlock(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

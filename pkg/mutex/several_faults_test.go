@@ -29,24 +29,21 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				f.set(func() { f.loseAnswers = 1 })
+				f.loseAnswers.Store(1)
 				lost := make(chan error)
 				go func() {
 					_, err := locks.TryLockAll(context.Background(), []string{"a", "b"})
 					lost <- err
 				}()
 				synctest.Wait()
-				taken := f.record(t, c.lock)
+				taken := read(t, f.operator, c.lock)
 				if c.forced {
 					f.put(layout(t).History(taken.UUID),
 						protocol.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
 							time.Now())))
 				}
-				f.set(func() {
-					f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(layout(t).Record(c.lock),
-						clientv3.WithPrefix())}})
-					f.apply(&heldTxn{thenOps: c.then})
-				})
+				f.clearRecord(c.lock)
+				f.do(c.then...)
 				err := <-lost
 				why, isLost := errors.AsType[*mutex.LostError](err)
 				if !isLost || why.Lock != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
@@ -54,13 +51,34 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				other := map[string]string{"a": "b", "b": "a"}[c.lock]
-				if held := f.record(t, other); held.Token != 0 {
+				if held := read(t, f.operator, other); held.Token != 0 {
 					t.Errorf("%s is still held", other)
 				}
-				if now := f.record(t, c.lock).UUID; (now != "") != (c.then != nil) {
+				if now := read(t, f.operator, c.lock).UUID; (now != "") != (c.then != nil) {
 					t.Errorf("%s is held as %q", c.lock, now)
 				}
 			})
 		})
 	}
+}
+
+func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, _ *mutex.Client) {
+		etcd := f.client()
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if txn.writes("/mutexes/a/uuid") {
+				r, err = txn.send(ctx)
+			}
+			return r, err
+		}}
+		both, err := newClient(t, etcd).TryLockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := read(t, f.operator, "b"); both.Tokens()["b"] != now.Token {
+			t.Errorf("it holds b with token %d, etcd has %d", both.Tokens()["b"], now.Token)
+		}
+		unlock(t, both)
+	})
 }

@@ -16,9 +16,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
 		mutex.Then(clientv3.OpPut("/state", "merging")))
 	if err != nil {
@@ -41,17 +39,13 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 		!r.Succeeded {
 		t.Errorf("a guarded write: %v, %v", r, err)
 	}
-	if err := g.Alive(t.Context(), "half", "way"); err != nil {
-		t.Error(err)
-	}
+	alive(t, g, "half", "way")
 	for _, l := range g.All() {
 		if doc := read(t, etcd, l.Name()); doc.Alive == nil || doc.Alive.Progress != "half way" {
 			t.Errorf("%s: %+v", l.Name(), doc.Alive)
 		}
 	}
-	if err := g.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, g)
 	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked ||
 		etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
 		t.Errorf("the cause is %v, %d keys are left", cause, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
@@ -75,7 +69,7 @@ func TestAllOrNothing(t *testing.T) {
 			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
 				t.Errorf("%s: %v", name, err)
 			}
-			q.unlock(b)
+			unlock(t, b)
 			etcdtest.Eventually(t, "nothing left", func() bool {
 				return withoutTombstones(t, q.etcd) == 0 // giving up while a request is under way leaves one
 			})
@@ -91,18 +85,12 @@ func TestAllOrNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, g)
 	})
 }
 
 func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := unconnected(t)
 	many := make([]string, 25)
 	for i := range many {
 		many[i] = fmt.Sprintf("%02d", i)
@@ -146,16 +134,14 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			}
 		})
 	}
-	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
+	_, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
 	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
 		t.Errorf("writes with permits: %v", err)
 	}
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)
@@ -193,7 +179,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			got <- g
 		}()
 		time.Sleep(time.Hour)
-		a := f.record(t, "a")
+		a := read(t, f.operator, "a")
 		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
 			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt,
 				time.Now())
@@ -213,13 +199,11 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			t.Error("the first lock was taken twice")
 		}
 		for _, name := range g.Names() {
-			if d := time.Until(f.record(t, name).AlertAt); d != time.Minute {
+			if d := time.Until(read(t, f.operator, name).AlertAt); d != time.Minute {
 				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
 			}
 		}
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, g)
 	})
 }
 
@@ -245,52 +229,7 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
 			t.Errorf("got %v", err)
 		}
-		q.unlock(b)
+		unlock(t, b)
 		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
-	})
-}
-
-func TestGroupEndsWhenOneIsLost(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
-	g, err := locks.LockAll(t.Context(), []string{"a", "b", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd.Delete(t.Context(), "/mutexes/b/", clientv3.WithPrefix())
-	<-g.Context().Done()
-	if lost, isLost := context.Cause(g.Context()).(*mutex.LostError); !isLost || lost.Lock != "b" {
-		t.Errorf("the cause is %v", context.Cause(g.Context()))
-	}
-	if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(),
-		`lock "b" was lost`) {
-		t.Errorf("alive: %v", err)
-	}
-	err = g.Unlock()
-	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "b" ||
-		strings.Contains(err.Error(), "\n") {
-		t.Errorf("unlock: %v", err)
-	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
-}
-
-func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
-	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.loseAnswers = 1000 })
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		f.set(func() { f.loseAnswers = 0 })
-		time.Sleep(time.Minute)
-		for _, name := range []string{"a", "b"} {
-			if f.record(t, name).Token != 0 {
-				t.Errorf("%s is still held", name)
-			}
-		}
 	})
 }

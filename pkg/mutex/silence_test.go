@@ -46,22 +46,15 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for range 2 {
 			log.set()
-			f.set(func() { f.away = true })
-			got := make(chan *mutex.Lock)
+			f.away.Store(true)
 			began := time.Now()
-			go func() {
-				l, err := locks.Lock(context.Background(), "a")
-				if err != nil {
-					t.Error(err)
-				}
-				got <- l
-			}()
+			got := waits(t, locks)
 			time.Sleep(5 * time.Minute)
 			told, at := log.with("etcd does not answer")
 			if len(told) != 1 || at.Sub(began) > 8*time.Second {
 				t.Errorf("after %v the log says: %q", at.Sub(began), told)
 			}
-			f.set(func() { f.away = false })
+			f.away.Store(false)
 			if err := (<-got).Unlock(); err != nil {
 				t.Error(err)
 			}
@@ -85,13 +78,9 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	var log lines
-	locks, err := mutex.New(server.Through(t, proxy.Endpoint()), mutex.Options{
+	locks := newClient(t, server.Through(t, proxy.Endpoint()), mutex.Options{
 		AttemptTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
 	l := take(t, locks, "a")
 	proxy.Stall()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -104,7 +93,5 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	cancel()
 	<-alive
 	proxy.Heal()
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 }

@@ -8,14 +8,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
 	tooLarge := func(err error) bool {
 		return err != nil && !errors.Is(err, mutex.ErrUnknown) &&
@@ -26,17 +23,13 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	wantEmpty(t, etcd)
 
 	l := take(t, locks, "a")
 	if err := l.UnlockWith([]clientv3.Op{write(3 << 20)}); !tooLarge(err) || l.Context().Err() != nil {
 		t.Errorf("unlock with too much: %v, and then %v", err, context.Cause(l.Context()))
 	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, l)
 
 	for bytes := 3 << 19; ; bytes -= 128 { // the largest that is not refused
 		l, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes)))
@@ -49,9 +42,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 		if bytes < 3<<19-8<<10 {
 			t.Errorf("only %d bytes fit", bytes)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 		return
 	}
 }

@@ -26,7 +26,7 @@ func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(time.Minute)
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		sleep(8*time.Minute - time.Second)
 		time.Sleep(500 * time.Millisecond)
 		if l.Context().Err() != nil {
@@ -42,7 +42,7 @@ func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
 		if !isLost || lost.Certain {
 			t.Errorf("the cause is %v, want an uncertain loss", lost)
 		}
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		l.Unlock()
 	})
 }
@@ -50,12 +50,12 @@ func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
 func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		before := f.record(t, "a").AutoUnlockAt
+		before := read(t, f.operator, "a").AutoUnlockAt
 		sleep(9 * time.Minute)
 		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("alive: %v", err)
 		}
-		if after := f.record(t, "a").AutoUnlockAt; !after.Equal(before) {
+		if after := read(t, f.operator, "a").AutoUnlockAt; !after.Equal(before) {
 			t.Errorf("it was extended until %v", after)
 		}
 		l.Unlock()
@@ -68,9 +68,7 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 		for range 5 {
 			sleep(5 * time.Minute)
 			time.Sleep(3 * time.Minute)
-			if err := l.Alive(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			alive(t, l)
 		}
 		last := time.Now()
 		<-l.Lost()
@@ -78,22 +76,6 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 			t.Errorf("the context ended %v after the last alive", d)
 		}
 		l.Unlock()
-	})
-}
-
-func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
-		for range 10 {
-			sleep(20 * time.Second)
-			time.Sleep(30 * time.Second)
-		}
-		if l.Context().Err() != nil {
-			t.Errorf("it ended: %v", context.Cause(l.Context()))
-		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -106,11 +88,9 @@ func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 		sleep(5 * time.Minute)
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(15*time.Minute)))
 		synctest.Wait()
-		f.set(func() { f.deaf = true })
+		f.deaf.Store(true)
 		time.Sleep(time.Minute)
-		if err := l.Alive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		<-l.Context().Done()
 		if d, want := time.Since(start), 10*time.Minute+time.Second; d != want {
 			t.Errorf("its context ended after %v, want %v", d, want)

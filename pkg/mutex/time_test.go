@@ -3,15 +3,16 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -26,25 +27,19 @@ func bubble(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client))
 func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, locks *mutex.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c, err := mutex.New(f.client(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := newFake(t)
+		c := newClient(t, f.client(), o)
+		t.Cleanup(func() { f.away.Store(false) })
 		test(t, f, c)
-		f.set(func() { f.away = false })
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.latency = time.Second
+		f.latency.Store(int64(time.Second))
 		start := time.Now()
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(10*time.Second))
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 
 		<-l.Context().Done()
 		if d := time.Since(start); d != 50*time.Second {
@@ -55,13 +50,13 @@ func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
 		if !ok || lost.Certain || !errors.Is(lost, mutex.ErrNotHeld) {
 			t.Errorf("the cause is %v, want an uncertain loss", lost)
 		}
-		if at := f.record(t, "a").AutoUnlockAt; !at.After(time.Now()) {
+		if at := read(t, f.operator, "a").AutoUnlockAt; !at.After(time.Now()) {
 			t.Errorf("the context ended at %v, the auto-unlock may be at %v", time.Now(), at)
 		}
 		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("alive after the loss: %v", err)
 		}
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("it was held all the time, yet unlock says %v", err)
 		}
@@ -74,10 +69,8 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 			mutex.SafetyMargin(time.Minute))
 		for range 3 {
 			time.Sleep(8 * time.Minute)
-			if err := l.Alive(context.Background(), "copied", "3 of 5"); err != nil {
-				t.Fatal(err)
-			}
-			doc := f.record(t, "a")
+			alive(t, l, "copied", "3 of 5")
+			doc := read(t, f.operator, "a")
 			if d := time.Until(doc.AlertAt); d != time.Minute {
 				t.Errorf("people are alerted in %v", d)
 			}
@@ -104,11 +97,9 @@ func TestAliveWhoseAnswerIsLostCountsFromItsFirstSending(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
-		f.set(func() { f.loseAnswers = 1 })
+		f.loseAnswers.Store(1)
 		start := time.Now()
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l)
 		if time.Since(start) < 2*time.Second {
 			t.Error("no answer was lost")
 		}
@@ -123,7 +114,7 @@ func TestAliveWithoutAnAnswerLeavesTheDeadlineWhereItWas(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		start := time.Now()
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := l.Alive(ctx)
@@ -137,7 +128,7 @@ func TestAliveWithoutAnAnswerLeavesTheDeadlineWhereItWas(t *testing.T) {
 		if d := time.Since(start); d != 9*time.Minute {
 			t.Errorf("the context ended after %v", d)
 		}
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		l.Unlock()
 	})
 }
@@ -149,27 +140,11 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
 		wrong.Store(int64(-time.Hour))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Until(f.record(t, "a").AutoUnlockAt); d != 10*time.Minute {
+		alive(t, l)
+		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != 10*time.Minute {
 			t.Errorf("auto-unlock in %v", d)
 		}
 		if d := time.Until(l.Deadline()); d != 9*time.Minute {
-			t.Errorf("the context ends in %v", d)
-		}
-		l.Unlock()
-	})
-}
-
-func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
-		if err := l.Alive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
 			t.Errorf("the context ends in %v", d)
 		}
 		l.Unlock()
@@ -194,7 +169,7 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(time.Hour))
 		time.Sleep(5 * time.Minute)
-		doc := f.record(t, "a")
+		doc := read(t, f.operator, "a")
 		if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second || d > time.Minute {
 			t.Errorf("auto-unlock in %v", d)
 		}
@@ -202,21 +177,19 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 			t.Errorf("alert at %v, auto-unlock at %v", doc.AlertAt, doc.AutoUnlockAt)
 		}
 		time.Sleep(6 * time.Minute)
-		if d := f.record(t, "a").AlertAt.Sub(start); d != 10*time.Minute {
+		if d := read(t, f.operator, "a").AlertAt.Sub(start); d != 10*time.Minute {
 			t.Errorf("people are alerted after %v", d)
 		}
-		if err := l.Alive(context.Background(), "half done"); err != nil {
-			t.Fatal(err)
-		}
+		alive(t, l, "half done")
 		time.Sleep(5 * time.Minute)
-		if doc = f.record(t, "a"); doc.AlertAt.Before(time.Now()) || doc.Alive.Progress != "half done" {
+		if doc = read(t, f.operator, "a"); doc.AlertAt.Before(time.Now()) || doc.Alive.Progress != "half done" {
 			t.Errorf("after an alive: alert at %v, %+v", doc.AlertAt, doc.Alive)
 		}
 		<-l.Lost()
 		if d := time.Since(start); d > time.Hour || d < 58*time.Minute {
 			t.Errorf("held for %v", d)
 		}
-		if end := f.record(t, "a").AutoUnlockAt.Sub(start); end > time.Hour {
+		if end := read(t, f.operator, "a").AutoUnlockAt.Sub(start); end > time.Hour {
 			t.Errorf("auto-unlock only after %v", end)
 		}
 		l.Unlock()
@@ -225,12 +198,12 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 
 func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.loseAnswers = 2
+		f.loseAnswers.Store(2)
 		l, err := locks.Lock(context.Background(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if doc := f.record(t, "a"); doc.UUID != l.UUID() || doc.Token != l.Token() || l.Token() != 1 {
+		if doc := read(t, f.operator, "a"); doc.UUID != l.UUID() || doc.Token != l.Token() || l.Token() != 2 {
 			t.Errorf("the handle says %s token %d, etcd has %s token %d", l.UUID(), l.Token(), doc.UUID, doc.Token)
 		}
 		if n := len(f.sent); n != 3 {
@@ -242,7 +215,7 @@ func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
 
 func TestAttemptsLeaveTimeForOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.away = true
+		f.away.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -269,20 +242,20 @@ func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 		for name, take := range map[string]func(context.Context, string, ...mutex.Option) (*mutex.Lock, error){
 			"Lock": locks.Lock, "TryLock": locks.TryLock,
 		} {
-			f.set(func() { f.loseAnswers = 1000 })
+			f.loseAnswers.Store(1000)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			_, err := take(ctx, name)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
-			f.set(func() { f.loseAnswers = 0 })
+			f.loseAnswers.Store(0)
 			time.Sleep(time.Minute)
-			if doc := f.record(t, name); len(doc.Fields) > 0 {
+			if doc := read(t, f.operator, name); len(doc.Fields) > 0 {
 				t.Errorf("the record of an acquisition that was given up stays: %+v", doc.Record)
 			}
 		}
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 	})
 }
 
@@ -290,7 +263,7 @@ func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
 	var log lines
 	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		locks.Lock(ctx, "a")
@@ -306,19 +279,12 @@ func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
 
 func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.away = true
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a", mutex.AutoUnlockAfter(time.Minute))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
-		time.Sleep(time.Hour)
-		f.set(func() { f.away = false })
+		f.away.Store(true)
+		got := waits(t, locks, mutex.AutoUnlockAfter(time.Minute))
+		time.Sleep(50 * time.Minute)
+		f.away.Store(false)
 		l := <-got
-		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 30*time.Second {
+		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 30*time.Second {
 			t.Errorf("auto-unlock in %v", d)
 		}
 		l.Unlock()
@@ -328,7 +294,7 @@ func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		start := time.Now()
 		err := l.Unlock()
 		if d := time.Since(start); d != 15*time.Second || err == nil {
@@ -337,20 +303,10 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
 			t.Errorf("%v", err)
 		}
-		f.set(func() { f.away = false })
+		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
-		}
-	})
-}
-
-func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.set(func() { f.loseAnswers = 1 })
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -359,9 +315,12 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		<-l.Lost()
-		time.AfterFunc(3*time.Second, func() { f.set(func() { clear(f.keys); f.away = false }) })
+		time.AfterFunc(3*time.Second, func() {
+			f.clear()
+			f.away.Store(false)
+		})
 		var lost *mutex.LostError
 		if err := l.Unlock(); !errors.As(err, &lost) || lost.Certain {
 			t.Errorf("unlock: %v", err)
@@ -372,9 +331,9 @@ func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.set(func() { f.loseAnswers = 1 })
-		time.AfterFunc(time.Second, func() { f.set(func() { f.latency = time.Second }) }) // of the second sending
-		time.AfterFunc(2500*time.Millisecond, func() { f.set(func() { f.away = true }) }) // while it is under way
+		f.loseAnswers.Store(1)
+		time.AfterFunc(time.Second, func() { f.latency.Store(int64(time.Second)) }) // of the second sending
+		time.AfterFunc(2500*time.Millisecond, func() { f.away.Store(true) })        // while it is under way
 		if err := l.Unlock(); err == nil || errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("unlock: %v", err)
 		}
@@ -383,13 +342,13 @@ func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 
 func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		locks, err := mutex.New(f.client(), mutex.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l := take(t, locks, "a")
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		if l.Unlock() == nil {
 			t.Error("unlocked without etcd")
 		}
@@ -407,12 +366,55 @@ func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.set(func() { clear(f.keys); f.latency = 4 * time.Second })
-		time.AfterFunc(time.Second, func() { f.set(func() { f.away = true }) }) // the release is under way
+		f.clear()
+		f.latency.Store(int64(4 * time.Second))
+		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
 		began := time.Now()
 		err := l.Unlock()
 		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
 			t.Errorf("unlock ended after %v with %v", took, err)
 		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		time.AfterFunc(5*time.Second, func() { f.away.Store(true) })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestFewCleanUpsAreUnderWayAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.loseAnswers.Store(1 << 30)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var calls sync.WaitGroup
+		for i := range 100 {
+			calls.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
+		}
+		calls.Wait()
+		before := f.sendings()
+		time.Sleep(time.Minute)
+		if n := f.sendings() - before; n < 10 || n > 500 {
+			t.Errorf("%d requests in a minute to clean up after 100 calls", n)
+		}
+		f.loseAnswers.Store(0)
 	})
 }

@@ -131,20 +131,21 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		done := []clientv3.Op{clientv3.OpPut("/state", "done")}
 		l := take(t, locks, "a")
-		f.set(func() { f.away = true })
+		f.away.Store(true)
 		if err := l.UnlockWith(done); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) ||
 			l.Context().Err() != nil {
 			t.Errorf("nothing was sent: %v, %v", err, context.Cause(l.Context()))
 		}
-		f.set(func() { f.away, f.loseAnswers = false, 1000 })
+		f.loseAnswers.Store(1000)
+		f.away.Store(false)
 		if err := l.UnlockWith(done); !errors.Is(err, mutex.ErrUnknown) {
 			t.Errorf("nothing was answered: %v", err)
 		}
-		f.set(func() { f.loseAnswers = 0 })
+		f.loseAnswers.Store(0)
 		if err := l.UnlockWith(done); err != nil {
 			t.Errorf("it had been done: %v", err)
 		}
-		if err := l.Unlock(); err != nil || f.record(t, "a").Token != 0 {
+		if err := l.Unlock(); err != nil || read(t, f.operator, "a").Token != 0 {
 			t.Errorf("unlock afterwards: %v", err)
 		}
 	})
@@ -211,7 +212,7 @@ func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
 		if !locktxn.NoSpace(err) || l.Context().Err() != nil || time.Since(began) > time.Second {
 			t.Errorf("after %v: %v, context: %v", time.Since(began), err, context.Cause(l.Context()))
 		}
-		q.unlock(l)
+		unlock(t, l)
 		full.Store(false)
 	})
 }

@@ -25,13 +25,7 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 				hear := mutex.OnAsked(func(metadata.Request) { requests++ })
 				got := make(chan *mutex.Lock, 2)
 				wait := func(opts ...mutex.Option) {
-					go func() {
-						l, err := locks.Lock(t.Context(), "a", opts...)
-						if err != nil {
-							t.Error(err)
-						}
-						got <- l
-					}()
+					go func() { got <- <-waits(t, locks, opts...) }()
 					time.Sleep(2 * time.Second)
 				}
 				wait(hear, mutex.Owner("patient"))
@@ -90,7 +84,7 @@ func TestWhoeverDoesNotWaitAsksNobody(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(5 * time.Second)
-		if f.record(t, "a").Asked != nil {
+		if read(t, f.operator, "a").Asked != nil {
 			t.Error("TryLock asks")
 		}
 		l.Unlock()
@@ -149,12 +143,12 @@ func TestFailureToAskDoesNotEndTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		asks := 0
 		etcd := f.client()
-		etcd.KV = &txns{commit: func(ctx context.Context, held *heldTxn) (*clientv3.TxnResponse, error) {
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, held *heldTxn) (*clientv3.TxnResponse, error) {
 			if held.writes("/mutexes/a/asked") {
 				asks++
 				return nil, rpctypes.ErrPermissionDenied
 			}
-			return f.commit(ctx, held)
+			return held.send(ctx)
 		}}
 		l := take(t, locks, "a")
 		time.AfterFunc(time.Minute, func() { l.Unlock() })

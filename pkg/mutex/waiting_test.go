@@ -11,11 +11,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -25,8 +22,8 @@ type largest struct{ bytes, answers atomic.Int64 }
 
 func (l *largest) client(f *fake) *clientv3.Client {
 	c := f.client()
-	c.KV = &txns{commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
-		r, err := f.commit(ctx, t)
+	c.KV = &txns{KV: c.KV, commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
+		r, err := t.send(ctx)
 		if err == nil {
 			l.answers.Add(1)
 			size := int64(proto.Size((*pb.TxnResponse)(r)))
@@ -74,9 +71,7 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 					sizes[n] = all.bytes.Load()
 					cancel()
 					<-ended
-					if err := first.Unlock(); err != nil {
-						t.Error(err)
-					}
+					unlock(t, first)
 				})
 			}
 			if sizes[400] > sizes[20]+20 || sizes[20] > 1000 { // revisions are longer numbers with time
@@ -102,6 +97,11 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 			defer close(ended)
 			_, _ = locks.Lock(ctx, "a", mutex.OnWait(func(w mutex.Waiting) { place.Store(int64(w.Position)) }))
 		}()
+		gone := func(keys ...string) {
+			for _, key := range keys {
+				f.do(clientv3.OpDelete(key))
+			}
+		}
 		is := func(want int64, within time.Duration) {
 			t.Helper()
 			time.Sleep(within)
@@ -110,86 +110,19 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 			}
 		}
 		is(61, time.Second)
-		f.remove(layout(t).Ticket("a", ahead(0)), layout(t).Ticket("a", ahead(1))) // the next ones
+		gone(layout(t).Ticket("a", ahead(0)), layout(t).Ticket("a", ahead(1))) // the next ones
 		is(59, 2*time.Second)
-		f.remove(layout(t).Ticket("a", ahead(40))) // far ahead: noticed when it is asked for
+		gone(layout(t).Ticket("a", ahead(40))) // far ahead: noticed when it is asked for
 		is(58, 30*time.Second)
 		for i := range 31 { // turns, as quick as nobody looks: the last of them holds the lock
-			f.remove(layout(t).Ticket("a", ahead(i)))
+			gone(layout(t).Ticket("a", ahead(i)))
 		}
-		f.remove(layout(t).Field("a", metadata.FieldUUID))
+		gone(layout(t).Field("a", metadata.FieldUUID))
 		f.put(layout(t).Field("a", metadata.FieldUUID), ahead(31))
 		is(28, 2*time.Second)
 		cancel()
 		<-ended
 	})
-}
-
-// traffic counts what goes to etcd and comes from it.
-type traffic struct{ requests, revocations, bytes atomic.Int64 }
-
-func (*traffic) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, traffic{}, info.FullMethodName)
-}
-
-func (n *traffic) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	switch s := s.(type) {
-	case *stats.OutPayload:
-		n.bytes.Add(int64(s.WireLength))
-		switch method, _ := ctx.Value(traffic{}).(string); method {
-		case "/etcdserverpb.KV/Txn":
-			n.requests.Add(1)
-		case "/etcdserverpb.Lease/LeaseRevoke":
-			n.revocations.Add(1)
-		}
-	case *stats.InPayload:
-		n.bytes.Add(int64(s.WireLength))
-	}
-}
-
-func (*traffic) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (*traffic) HandleConn(context.Context, stats.ConnStats)                       {}
-
-// BenchmarkIdleWaits measures idle waiters with OnWait: in one operation each of them waits for five seconds.
-func BenchmarkIdleWaits(b *testing.B) {
-	for _, waiters := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
-			q := newLine(b)
-			var n traffic
-			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()},
-				DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer etcd.Close()
-			c, err := mutex.New(etcd, mutex.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-			defer take(b, q.client(), "a").Unlock()
-			var told atomic.Int64
-			for range waiters {
-				go func() {
-					_, _ = c.Lock(context.Background(), "a", mutex.OnWait(func(mutex.Waiting) { told.Add(1) }))
-				}()
-			}
-			etcdtest.Eventually(b, "the queue", func() bool {
-				return len(q.waiting()) == waiters &&
-					told.Load() >= int64(waiters)
-			})
-			time.Sleep(2 * time.Second)
-			n.requests.Store(0)
-			n.bytes.Store(0)
-			for b.Loop() {
-				time.Sleep(5 * time.Second)
-			}
-			seconds := b.Elapsed().Seconds()
-			b.ReportMetric(float64(n.requests.Load())/seconds, "requests/s")
-			b.ReportMetric(float64(n.bytes.Load())/seconds/1000, "KB/s")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
 }
 
 // countReads counts the transactions that read what begins at this key.
@@ -248,7 +181,7 @@ func TestReportersReadTheQueueTogether(t *testing.T) {
 				}
 				cancel()
 				all.Wait()
-				q.unlock(first)
+				unlock(t, first)
 			})
 		})
 	}

@@ -4,7 +4,7 @@ module github.com/clustermutex/unlocker/pkg/mutexotel
 go 1.26.0
 
 require (
-	github.com/clustermutex/unlocker v0.0.0
+	github.com/clustermutex/unlocker v0.2.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.opentelemetry.io/otel v1.45.0
 	go.opentelemetry.io/otel/metric v1.45.0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,77 +19,17 @@ func TestVectorsOfStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vectors struct {
-		Records []struct {
-			About, Lock string
-			Fields      []struct {
-				Name, Value string
-				Bytes       []byte `json:"value_base64"`
-				ModRevision int64  `json:"mod_revision"`
-			}
-			Foreign []string
-			States  []struct {
-				At    metadata.Time
-				State State
-			}
-		}
-		Statements []struct {
-			About, Lock string
-			Fields      []struct {
-				Name, Value string
-				ModRevision int64 `json:"mod_revision"`
-			}
-			Key, Value  string
-			ModRevision int64 `json:"mod_revision"`
-			States      []struct {
-				At    metadata.Time
-				State State
-			}
-		}
-	}
+	var vectors struct{ Records, Statements []vector }
 	if err := json.Unmarshal(file, &vectors); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[State]bool{}
-	for _, c := range vectors.Statements {
+	for _, c := range slices.Concat(vectors.Records, vectors.Statements) {
 		t.Run(c.About, func(t *testing.T) {
-			var fields []metadata.Field
-			for _, f := range c.Fields {
-				revision := cmp.Or(f.ModRevision, 7)
-				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value, CreateRevision: revision,
-					ModRevision: revision})
-			}
-			d := metadata.Decode(c.Lock, fields)
-			var st metadata.Statement
-			if len(c.Value) <= metadata.MaxStatementBytes && json.Unmarshal([]byte(c.Value), &st) == nil {
-				st.Revision = c.ModRevision
-				if strings.Contains(c.Key, "/.deaths/") {
-					d.Heed(&st, nil)
-				} else {
-					d.Heed(nil, &st)
-				}
-			}
+			r := c.record()
 			for _, s := range c.States {
 				seen[s.State] = true
-				if v := Judge(&d.Record, Policy{}, Moment{Wall: s.At.Time}); v.State != s.State {
-					t.Errorf("at %s it is %s, want %s", metadata.FormatTime(s.At.Time), v.State, s.State)
-				}
-			}
-		})
-	}
-	for _, c := range vectors.Records {
-		t.Run(c.About, func(t *testing.T) {
-			var fields []metadata.Field
-			for _, f := range c.Fields {
-				revision := cmp.Or(f.ModRevision, 7)
-				fields = append(fields, metadata.Field{
-					Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision,
-				})
-			}
-			d := metadata.Decode(c.Lock, fields, c.Foreign...)
-			for _, s := range c.States {
-				seen[s.State] = true
-				if v := Judge(&d.Record, Policy{}, Moment{Wall: s.At.Time}); v.State != s.State {
+				if v := Judge(r, Policy{}, Moment{Wall: s.At.Time}); v.State != s.State {
 					t.Errorf("at %s it is %s, want %s", metadata.FormatTime(s.At.Time), v.State, s.State)
 				}
 			}
@@ -99,4 +40,42 @@ func TestVectorsOfStates(t *testing.T) {
 			t.Errorf("no vector shows the state %s", s)
 		}
 	}
+}
+
+// vector is a record, or one with the statement of a witness.
+type vector struct {
+	About, Lock string
+	Fields      []struct {
+		Name, Value string
+		Bytes       []byte `json:"value_base64"`
+		ModRevision int64  `json:"mod_revision"`
+	}
+	Foreign     []string
+	Key, Value  string
+	ModRevision int64 `json:"mod_revision"`
+	States      []struct {
+		At    metadata.Time
+		State State
+	}
+}
+
+func (v vector) record() *metadata.Record {
+	var fields []metadata.Field
+	for _, f := range v.Fields {
+		revision := cmp.Or(f.ModRevision, 7)
+		fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision,
+			ModRevision: revision})
+	}
+	d := metadata.Decode(v.Lock, fields, v.Foreign...)
+	var st metadata.Statement
+	if v.Key == "" || len(v.Value) > metadata.MaxStatementBytes || json.Unmarshal([]byte(v.Value), &st) != nil {
+		return &d.Record
+	}
+	st.Revision = v.ModRevision
+	if strings.Contains(v.Key, "/.deaths/") {
+		d.Heed(&st, nil)
+	} else {
+		d.Heed(nil, &st)
+	}
+	return &d.Record
 }

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
@@ -43,29 +41,6 @@ func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 		out := strings.Split(strings.TrimSpace(output(t, nil, amtool, args...)), "\n")
 		if got := out[len(out)-1]; got != receiver && out[0] != receiver {
 			t.Errorf("%s goes to %q, want %q", labels, out, receiver)
-		}
-	}
-}
-
-func TestPromtoolAcceptsTheMetricsOfBothDaemons(t *testing.T) {
-	t.Parallel()
-	promtool := tool(t, "promtool")
-	w := newWorld(t)
-	w.lock("overdue", -10)
-	u := w.unlocker()
-	d := w.dashboard()
-	for _, address := range []string{u.addr, d.ops} {
-		proctest.Eventually(t, "a whole scrape",
-			func() error { return shows(address, "_locks{", "_etcd_alarm{", "_etcd_requests_total{") })
-		body, err := get("http://" + address + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out := output(t, []byte(body), promtool, "check", "metrics"); out != "" {
-			t.Errorf("promtool says %s", out)
-		}
-		if len(body) > 100_000 {
-			t.Errorf("a scrape with one lock has %d bytes", len(body))
 		}
 	}
 }

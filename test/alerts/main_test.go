@@ -4,7 +4,6 @@ package alerts
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,17 +21,7 @@ const top = "../../"
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if programs, err = proctest.Build("unlocker", "mutexdash"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer programs.Remove()
-	return m.Run()
+	os.Exit(proctest.Main(m, &programs, "unlocker", "mutexdash"))
 }
 
 // tool is the path of a program that has to be installed.

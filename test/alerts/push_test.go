@@ -3,7 +3,6 @@
 package alerts
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -41,6 +40,17 @@ func TestWithoutPrometheus(t *testing.T) {
 		t.Errorf("labels %v", a.Labels)
 	}
 	w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
+	told := 0 // of what both push
+	w.hook.mu.Lock()
+	for _, a := range w.hook.got {
+		if a.is("firing", "UnlockerLockAlerting", "billing/invoice run") {
+			told++
+		}
+	}
+	w.hook.mu.Unlock()
+	if told != 1 {
+		t.Errorf("people are told %d times", told)
+	}
 
 	one.Kill() // the other one goes on
 	if err := slow.Alive(t.Context()); err != nil {
@@ -77,45 +87,4 @@ func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wants("firing", "UnlockerLockAlerting", "a")
-}
-
-// TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush restarts unlockers, too.
-func TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	am := w.alertmanager()
-	one := w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
-	w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
-	began := time.Now()
-	w.take("a", time.Second, time.Hour)
-	w.wants("firing", "UnlockerLockAlerting", "a")
-	one.Kill()
-	three := w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
-	proctest.Eventually(t, "the new one pushes", func() error {
-		body, err := get("http://" + three.addr + "/metrics")
-		if err == nil && !strings.Contains(body, "unlocker_alert_push_alerts 1") {
-			err = errors.New("it does not know the alert")
-		}
-		if err == nil && strings.Contains(body, `unlocker_alert_pushes_total{alertmanager="`+am+
-			`",result="success"} 0`) {
-			err = errors.New("it has not pushed")
-		}
-		return err
-	})
-	alerts, err := known(am, "UnlockerLockAlerting", "a")
-	if err != nil || len(alerts) != 1 || alerts[0].StartsAt.Before(began) ||
-		alerts[0].StartsAt.After(began.Add(3*time.Second)) {
-		t.Errorf("Alertmanager knows %+v, %v", alerts, err)
-	}
-	told := 0
-	w.hook.mu.Lock()
-	for _, a := range w.hook.got {
-		if a.is("firing", "UnlockerLockAlerting", "a") {
-			told++
-		}
-	}
-	w.hook.mu.Unlock()
-	if told != 1 {
-		t.Errorf("people are told %d times", told)
-	}
 }

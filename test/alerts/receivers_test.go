@@ -496,6 +496,8 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	r.shows(now, "opsgenie", r.wants("/opsgenie/v2/alerts", "search/reindex is past its deadline"))
 	r.shows(now, "webhook", r.wants("/webhook", "data/import"))
 	checkWebhook(t, r.wants("/webhook", "data/import"))
+	proctest.Eventually(t, "the first deadline is not told beside the second",
+		func() error { return inhibited(am, "UnlockerLockAlerting", "search/reindex") })
 
 	one.release()
 	r.shows(now, "slack resolved", r.wants("/slack#payments", "Resolved: Lock payments/settle"))

@@ -3,10 +3,8 @@
 package alerts
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -248,22 +246,11 @@ func hasty(t *testing.T) string {
 }
 
 func get(url string) (body string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
+	status, body, err := proctest.Get(http.DefaultClient, url)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: status %d: %.300s", url, status, body)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %.300s", url, resp.Status, b)
-	}
-	return string(b), err
+	return body, err
 }
 
 // shows expects texts in the metrics at an address.

@@ -26,7 +26,7 @@ import (
 const (
 	repository = "../.."
 	directory  = repository + "/deploy/helm/unlocker"
-	// kubernetes is the release whose schemas objects have to fit; k8s.io/kubernetes of that version has them.
+	// kubernetes is the release whose API server test/kube has accept all objects.
 	kubernetes = "v1.36.3"
 )
 

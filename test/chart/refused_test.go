@@ -66,6 +66,10 @@ var refused = []struct{ values, says string }{
 	{"unlocker: {metrics: {lockSeries: some}}", "at '/unlocker/metrics/lockSeries'"},
 	{"unlocker: {metrics: {lockSeriesLimit: -1}}", "at '/unlocker/metrics/lockSeriesLimit'"},
 	{"unlocker: {extraArgs: [policy=auto-unlock]}", "at '/unlocker/extraArgs/0'"},
+	{"unlocker: {extraArgs: [--policy=alert-only]}",
+		"unlocker.extraArgs has --policy, which the chart decides: use the value for it, or leave it out"},
+	{"unlocker: {extraArgs: [--sweep.dry-run]}", "unlocker.extraArgs has --sweep.dry-run, which the chart decides"},
+	{"mutexdash: {extraArgs: ['--web.listen-address=:80']}", "mutexdash.extraArgs has --web.listen-address, which"},
 	{"unlocker: {extraVolumeMounts: [{name: a, mountPath: /a, subPath: b}]}", "at '/unlocker/extraVolumeMounts/0'"},
 	{"unlocker: {resources: {limit: {memory: 1Gi}}}", "additional properties 'limit'"},
 	{"unlocker: {shutdown: {timeoutSeconds: 0}}", "at '/unlocker/shutdown/timeoutSeconds'"},
@@ -98,6 +102,7 @@ var refused = []struct{ values, says string }{
 		"mutexdash.permissions gives audit without view, which all others need"},
 	{"mutexdash: {permissions: {everyone: [view owner:billing]}}", "at '/mutexdash/permissions/everyone/0'"},
 	{"mutexdash: {permissions: {everyone: ['unlock owner:']}}", "at '/mutexdash/permissions/everyone/0'"},
+	{"mutexdash: {prometheus: {match: 'cluster=\"eu\"'}}", "mutexdash.prometheus says how to ask, and its url is missing"},
 	{"mutexdash: {unlockWebhook: {secret: a}}", "mutexdash.unlockWebhook reports force unlocks"},
 	{"mutexdash: {hsts: 24h}", "mutexdash.webConfig.tls is off"},
 	{"mutexdash: {sourceLinks: {/src/: 'https://git.example/'}}", "at '/mutexdash/sourceLinks/~1src~1'"},
@@ -219,6 +224,25 @@ func TestEverySentenceOfTheChartIsProvoked(t *testing.T) {
 	}
 	if found < 15 {
 		t.Errorf("only %d sentences are found", found)
+	}
+}
+
+// A switch says nothing when it is off, and yet is off: extraArgs do not turn it on.
+func TestExtraArgsTurnNoSwitchOn(t *testing.T) {
+	c := load(t)
+	found := 0
+	for _, match := range regexp.MustCompile("(?m)^\\| `(--[a-z.-]+)`").FindAllStringSubmatch(page(t, "docs/flags.md"), -1) {
+		found++
+		for _, component := range []string{"unlocker", "mutexdash"} {
+			_, err := render(t, c, values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"+
+				component+": {extraArgs: ["+match[1]+"]}"))
+			if err == nil || !strings.Contains(err.Error(), "extraArgs has "+match[1]+", which the chart decides") {
+				t.Errorf("%s.extraArgs: %s: %v", component, match[1], err)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d switches are found", found)
 	}
 }
 

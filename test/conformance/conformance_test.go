@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // check is one thing that is demanded of clients.
@@ -35,8 +34,7 @@ func checks() []check {
 func TestConformance(t *testing.T) {
 	clients := findClients(t)
 	w := newWorld(t)
-	m := &matrix{clients: clients, began: time.Now(), cells: map[string]map[string]string{},
-		took: map[string]map[string]time.Duration{}}
+	m := &matrix{clients: clients, cells: map[string]map[string]string{}}
 	t.Cleanup(func() { m.print(t) })
 	for _, c := range checks() {
 		if testing.Short() && !c.short {
@@ -79,48 +77,39 @@ func pairs(clients []*client, orders bool) (all [][2]*client) {
 type matrix struct {
 	clients []*client
 
-	began time.Time
-
 	mu    sync.Mutex
 	cells map[string]map[string]string // ok, FAILED or not claimed, by check and by client or pair
-	took  map[string]map[string]time.Duration
 }
 
 // run makes a check with these clients and notes the result.
 func (m *matrix) run(t *testing.T, c check, label string, who []*client, do func(*testing.T)) {
 	for _, one := range who {
 		if !one.claims(c.needs) {
-			m.note(c.name, label, "not claimed", 0)
+			m.note(c.name, label, "not claimed")
 			return
 		}
 	}
 	t.Run(label, func(t *testing.T) {
 		t.Parallel()
-		began := time.Now()
 		t.Cleanup(func() {
 			result := "ok"
 			if t.Failed() {
 				result = "FAILED"
 				t.Logf("%s: %s (docs/%s)", c.name, c.wants, c.rule)
 			}
-			m.note(c.name, label, result, time.Since(began))
-			if *matrixFile != "" { // as far as it is known, should the run be ended
-				m.write(t, *matrixFile)
-			}
+			m.note(c.name, label, result)
 		})
 		do(t)
 	})
 }
 
-func (m *matrix) note(name, label, result string, took time.Duration) {
+func (m *matrix) note(name, label, result string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cells[name] == nil {
 		m.cells[name] = map[string]string{}
-		m.took[name] = map[string]time.Duration{}
 	}
 	m.cells[name][label] = result
-	m.took[name][label] = took
 }
 
 // print prints a table of what each client does alone, and one of pairs.

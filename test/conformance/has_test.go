@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Marks around the table of what each client has, in the pages that show it.
+// Marks around the table of what each client has, in README.md.
 const (
 	hasBegins = "<!-- What each client has. -->\n"
 	hasEnds   = "<!-- The end of it. -->\n"
@@ -26,32 +26,30 @@ var has = []struct{ row, need string }{
 	{"tasks, writes with a lock", "jobs"},
 }
 
-// TestHas wants the tables in README.md and docs/conformance.md to be what the drivers of all clients say.
+// TestHas wants the table in README.md to be what the drivers of all clients say.
 func TestHas(t *testing.T) {
 	if *clientDirs != "" || *broken != "" {
-		return // the tables are about all clients
+		return // the table is about all clients
 	}
-	table := hasTable(findClients(t))
-	for _, page := range []string{"../../README.md", "../../docs/conformance.md"} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, rest, found := strings.Cut(string(text), hasBegins)
-		_, after, closed := strings.Cut(rest, hasEnds)
-		want := before + hasBegins + table + hasEnds + after
-		switch {
-		case !found || !closed:
-			t.Errorf("%s is a page without the marks of the table", page)
-		case *update:
-			err = os.WriteFile(page, []byte(want), 0o600)
-		case want != string(text):
-			t.Errorf("the table of what each client has is not up to date in %s: go test -tags conformance "+
-				"./test/conformance -run TestHas -args -update", page)
-		}
-		if err != nil {
-			t.Error(err)
-		}
+	const page = "../../README.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), hasBegins)
+	_, after, closed := strings.Cut(rest, hasEnds)
+	want := before + hasBegins + hasTable(findClients(t)) + hasEnds + after
+	switch {
+	case !found || !closed:
+		t.Errorf("%s is a page without the marks of the table", page)
+	case *update:
+		err = os.WriteFile(page, []byte(want), 0o600)
+	case want != string(text):
+		t.Errorf("the table of what each client has is not up to date in %s: go test -tags conformance "+
+			"./test/conformance -run TestHas -args -update", page)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

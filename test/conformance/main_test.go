@@ -33,7 +33,6 @@ var (
 	limit       = flag.Duration("limit", time.Minute, "how long anything may take: long, as the machine may be busy")
 	broken      = flag.String("broken", "", "a Go driver with this fault is the only other client")
 	programsDir = flag.String("programs", "", "directory of the programs; they are built if it is empty")
-	matrixFile  = flag.String("matrix", "", "a file for the matrix, or a page with its marks")
 	protocolDir = flag.String("protocol", "../../docs/protocol", "directory of vectors.json and transactions.json")
 )
 

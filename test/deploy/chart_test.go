@@ -89,6 +89,13 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	for name, address := range ports {
 		r.visit(t, p, visited{args: args, port: name, address: address})
 	}
+	if slices.Contains(args, "--witness.state-dir="+root) { // its node's, under its node's name
+		boot := strings.TrimSpace(read(t, "/proc/sys/kernel/random/boot_id"))
+		if boots := read(t, filepath.Join(root, "boots.json")); !strings.Contains(boots, `"hostname":"node-7"`) ||
+			!strings.Contains(boots, boot) {
+			t.Errorf("remembered is %s, want boot %s of node-7", boots, boot)
+		}
+	}
 }
 
 // environment is what the container sees.
@@ -108,6 +115,11 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 			t.Errorf("the variable %s comes from somewhere unknown", e.Name)
 		}
 		all = append(all, e.Name+"="+value)
+	}
+	for _, from := range c.EnvFrom {
+		for name, value := range r.objects[cmp.Or(from.ConfigMap.Name, from.Secret.Name)] {
+			all = append(all, name+"="+value)
+		}
 	}
 	return all
 }
@@ -133,7 +145,7 @@ func (r *release) helmTest(t *testing.T) {
 		}
 		proctest.Eventually(t, "helm test", func() error {
 			check := programs.Command(t, "mutexctl", r.translate(box.Args, root)...)
-			check.Env = []string{}
+			check.Env = r.environment(t, box)
 			got := proctest.Run(t, check)
 			if got.Code == 0 && strings.HasPrefix(got.Stdout, "LOCKS OK") {
 				return nil
@@ -201,7 +213,6 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
-		"mutexdash --prometheus.config.file",               // a password of a Prometheus: extraArgs and extraVolumes
 		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
 		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it
 		"unlocker witness --etcd.insecure-skip-tls-verify", // given as to the other programs

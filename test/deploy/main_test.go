@@ -6,7 +6,6 @@
 package deploy
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,17 +21,7 @@ var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer programs.Remove()
-	return m.Run()
+	os.Exit(proctest.Main(m, &programs, "unlocker", "mutexdash", "mutexctl"))
 }
 
 func write(t *testing.T, file, text string) {

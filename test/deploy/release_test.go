@@ -58,6 +58,10 @@ type (
 				} `yaml:"fieldRef"`
 			} `yaml:"valueFrom"`
 		}
+		EnvFrom []struct {
+			ConfigMap source `yaml:"configMapRef"`
+			Secret    source `yaml:"secretRef"`
+		} `yaml:"envFrom"`
 		Ports []struct {
 			Name          string
 			ContainerPort int `yaml:"containerPort"`

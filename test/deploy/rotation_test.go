@@ -1,9 +1,7 @@
 package deploy
 
 import (
-	"crypto/tls"
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -113,77 +111,4 @@ func TestAReloadWithoutNewFilesKeepsTheConnections(t *testing.T) {
 	p.Prints(t, `"connections":1`)
 	answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 	end(t, p)
-}
-
-// Without a reload: the certificate of the pages, the password in etcd, who may do what.
-func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t, etcdtest.Auth())
-	etcd.AddUser(t, "mutexdash", "first", "/mutexes/", etcdtest.Read)
-	proxy := etcdtest.NewProxy(t, etcd.Endpoint())
-	web := etcdtest.NewCA(t)
-	etc := t.TempDir()
-	cert, key := web.Issue(t, "pages")
-	in := func(name string) string { return filepath.Join(etc, name) }
-	write(t, in("web.yml"), "tls_server_config: {cert_file: pages.crt, key_file: pages.key}")
-	write(t, in("password"), "first\n")
-	write(t, in("permissions.yaml"), "users: {}")
-	write(t, in("pages.crt"), read(t, cert))
-	write(t, in("pages.key"), read(t, key))
-	address := proctest.FreeAddr(t)
-	ops := proctest.FreeAddr(t)
-	p := start(t, nil, "mutexdash", "--web.shutdown-delay=0s",
-		"--etcd.endpoints="+proxy.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+in("password"),
-		"--web.listen-address="+address, "--web.ops-address="+ops, "--web.config.file="+in("web.yml"),
-		"--web.identity=header", "--web.identity.header=X-User", "--web.trusted-proxies=127.0.0.1",
-		"--web.permissions-file="+in("permissions.yaml"))
-	answers(t, p, http.DefaultClient, "http://"+ops+"/readyz", http.StatusOK)
-
-	status, before := visit(t, web, address)
-	if status != http.StatusForbidden {
-		t.Errorf("a user without permissions gets %d", status)
-	}
-	cert, key = web.Issue(t, "pages")
-	renew(t, in("pages.crt"), cert)
-	renew(t, in("pages.key"), key)
-	write(t, in("permissions.yaml"), "users: {ann: [view]}")
-	proctest.Eventually(t, "the page with the new certificate", func() error {
-		if status, now := visit(t, web, address); status != http.StatusOK || now.Cmp(before) == 0 {
-			return fmt.Errorf("status %d, certificate %v, which was %v", status, now, before)
-		}
-		return nil
-	})
-
-	write(t, in("password"), "second\n")
-	if _, err := etcd.Client(t).UserChangePassword(t.Context(), "mutexdash", "second"); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Cut()
-	if _, err := etcd.Client(t).Put(t.Context(), "/mutexes/later/uuid",
-		"00000000-0000-4000-8000-000000000001"); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Heal()
-	proctest.Eventually(t, "the lock that came later", func() error {
-		return contains("http://"+ops+"/metrics", `mutexdash_locks{state="malformed"} 1`)
-	})
-	end(t, p)
-}
-
-// visit is ann's look at the pages, and the number of the certificate that they have.
-func visit(t *testing.T, ca *etcdtest.CA, address string) (status int, serial *big.Int) {
-	t.Helper()
-	trust := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("X-User", "ann")
-	resp, err := client.Do(request)
-	if err != nil {
-		return 0, new(big.Int) // half of a pair, for a moment
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber
 }

@@ -22,6 +22,7 @@ import (
 	"testing"
 )
 
+// ofTheClient is what the pages on the client library and the how-tos take for granted.
 const ofTheClient = `
 	var (
 		ctx       context.Context
@@ -29,36 +30,44 @@ const ofTheClient = `
 		etcd      *clientv3.Client
 		locks     *mutex.Client
 		l         *mutex.Lock
+		inspector *inspect.Inspector
+		state     *inspect.State
 		logger    *slog.Logger
 		registry  *prometheus.Registry
 		batches   []string
+		version   string
 	)
 	func index(context.Context, string)
-	func sendAll(context.Context) error
+	func send(ctx context.Context, data string) error
 	func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
-	func sendReport(context.Context) error
-	func list(context.Context) error
-	func rebuild(context.Context) error
 	func add(context.Context) error
 	func build(context.Context) error
-	func test(context.Context) error
+	func list(context.Context) error
+	func migrate(context.Context) error
 	func publish(context.Context) error
-	func send(ctx context.Context, data string) error
+	func reachDatabase(context.Context) error
+	func rebuild(context.Context) error
+	func report(context.Context) error
+	func run(context.Context) error
+	func schedule(context.Context) error
+	func sendAll(context.Context) error
+	func sendReport(context.Context) error
+	func test(context.Context) error
+	func transcode(context.Context) error
 	func transfer(context.Context) error`
 
 // given is what the fragments of a page take for granted, as declarations.
-func given() map[string]string {
-	return map[string]string{
-		"README.md": `
+func given(page string) string {
+	switch {
+	case page == "README.md":
+		return `
 			var (
 				ctx     context.Context
-				etcd    *clientv3.Client
 				tenants []string
 			)
-			func invoice(context.Context, string) error`,
-		"docs/client.md":      ofTheClient,
-		"docs/client-jobs.md": ofTheClient,
-		"docs/fencing.md": `
+			func invoice(context.Context, string) error`
+	case page == "docs/fencing.md":
+		return `
 			var (
 				ctx   context.Context
 				etcd  *clientv3.Client
@@ -71,8 +80,9 @@ func given() map[string]string {
 				body  io.Reader
 				mux   *http.ServeMux
 				books http.Handler
-			)`,
-		"docs/migration.md": `
+			)`
+	case page == "docs/migration.md":
+		return `
 			var (
 				ctx     context.Context
 				cancel  context.CancelFunc
@@ -82,49 +92,11 @@ func given() map[string]string {
 				batches []string
 			)
 			func work(ctx context.Context, batch string) error
-			func reindex(context.Context) error`,
-		"docs/howto/README.md": `var endpoints []string`,
-		"docs/howto/cron.md": `
-			var (
-				ctx   context.Context
-				locks *mutex.Client
-			)
-			func report(context.Context) error`,
-		"docs/howto/leader.md": `
-			var (
-				ctx   context.Context
-				etcd  *clientv3.Client
-				locks *mutex.Client
-			)
-			func schedule(context.Context) error
-			func reachDatabase(context.Context) error`,
-		"docs/howto/read-locks.md": `
-			var (
-				ctx   context.Context
-				etcd  *clientv3.Client
-				inspector *inspect.Inspector
-				state     *inspect.State
-			)`,
-		"docs/howto/migrate.md": `
-			var (
-				ctx     context.Context
-				locks   *mutex.Client
-				version string
-			)
-			func migrate(context.Context) error`,
-		"docs/howto/deadlines.md": `
-			var (
-				ctx   context.Context
-				locks *mutex.Client
-			)
-			func run(context.Context) error`,
-		"docs/howto/semaphore.md": `
-			var (
-				ctx   context.Context
-				locks *mutex.Client
-			)
-			func transcode(context.Context) error`,
+			func reindex(context.Context) error`
+	case strings.HasPrefix(page, "docs/client"), strings.HasPrefix(page, "docs/howto/"):
+		return ofTheClient
 	}
+	return ""
 }
 
 // packages are those that fragments name without importing them.
@@ -268,12 +240,12 @@ func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
 	if err != nil {
 		return nil, err
 	}
-	granted, err := file("package p\n" + given()[page])
+	granted, err := file("package p\n" + given(page))
 	if err != nil {
 		return nil, fmt.Errorf("what is given for %s: %w", page, err)
 	}
 	s := &snippet{fragment: true}
-	for parsed, text := range map[*ast.File]string{f: text, granted: given()[page]} {
+	for parsed, text := range map[*ast.File]string{f: text, granted: given(page)} {
 		imported, err := file("package p\n" + imports(parsed) + text)
 		if err != nil {
 			return nil, err

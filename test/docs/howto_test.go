@@ -13,11 +13,6 @@ import (
 // needs more than that says so in a comment that begins with "not run:".
 func TestTheHowTosRunAsWritten(t *testing.T) {
 	t.Parallel()
-	programs, err := proctest.Build("mutexdev", "mutexctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(programs.Remove)
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "howto", "*.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +27,7 @@ func TestTheHowTosRunAsWritten(t *testing.T) {
 		if len(steps) > 0 {
 			t.Run(filepath.Base(page), func(t *testing.T) {
 				t.Parallel()
-				runHowTo(t, programs, page, steps)
+				runHowTo(t, page, steps)
 			})
 		}
 	}
@@ -65,7 +60,7 @@ func howTo(t *testing.T, page string) (steps []step) {
 }
 
 // runHowTo runs the steps of a page in one terminal.
-func runHowTo(t *testing.T, programs *proctest.Programs, page string, steps []step) {
+func runHowTo(t *testing.T, page string, steps []step) {
 	t.Helper()
 	etcd := proctest.FreeAddr(t)
 	dev := proctest.Start(t, programs.Command(t, "mutexdev", "--no-demo", "--etcd.listen-address="+etcd,

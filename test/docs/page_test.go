@@ -11,9 +11,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
+// programs are the binaries.
+var programs *proctest.Programs
+
 func TestMain(m *testing.M) {
 	proctest.Overlap()
-	m.Run()
+	os.Exit(proctest.Main(m, &programs, "mutexdev", "mutexctl"))
 }
 
 // top is the top of the repository.

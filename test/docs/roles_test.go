@@ -12,11 +12,6 @@ import (
 // Whoever types the documentation's commands for etcd gets the roles that `mutexctl etcd-setup` makes, and no others.
 func TestTheRolesInTheDocumentationAreThoseOfEtcdSetup(t *testing.T) {
 	t.Parallel()
-	programs, err := proctest.Build("mutexctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(programs.Remove)
 	made := map[string]bool{}
 	for _, flag := range []string{"--witness", "--force-unlock"} {
 		cmd := programs.Command(t, "mutexctl", "etcd-setup", "--print", "--client=billing", "--enable-auth", flag)

@@ -221,12 +221,13 @@ func environment(t *testing.T) []string {
 			env = append(env, v)
 		}
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} {
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		env = append(env, name+"="+strings.TrimSpace(string(value)))
 	}
+	env[len(env)-1] += " -ldflags=-w" // linked in half the time
 	return env
 }

@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,15 +18,5 @@ var programs *proctest.Programs
 func TestMain(m *testing.M) {
 	etcdtest.Member()
 	proctest.Overlap()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer programs.Remove()
-	return m.Run()
+	os.Exit(proctest.Main(m, &programs, "unlocker", "mutexdash", "mutexctl"))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own, with the same
-// stale locks.
+// TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own and with rights on
+// nothing else, with the same stale locks.
 func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := etcdtest.Start(t, etcdtest.Auth())
 	c := etcd.Client(t)
 	modes := map[string]struct {
 		args  []string
@@ -34,9 +34,12 @@ func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
 			}
 			write(t, c, all)
 		}
-		t.Run(prefix[1:], func(t *testing.T) {
+		user := prefix[1:]
+		etcd.AddUser(t, user, "secret", prefix+"/", etcdtest.ReadWrite)
+		t.Run(user, func(t *testing.T) {
 			t.Parallel()
-			u := startUnlocker(t, []string{etcd.Endpoint()}, append(mode.args, "--locks.prefix="+prefix)...)
+			u := startUnlocker(t, []string{etcd.Endpoint()}, append(mode.args, "--locks.prefix="+prefix,
+				"--etcd.user="+user, "--etcd.password-file="+secretFile(t, "secret"))...)
 			shows(t, u.addr, float64(3-len(mode.keeps)), "unlocker_removals_total", "result", "success")
 			if mode.args != nil && mode.args[0] != "--policy=alert-only" {
 				shows(t, u.addr, float64(len(mode.keeps)), "unlocker_removals_total", "result", "skipped")
@@ -79,16 +82,6 @@ func TestAnUnlockerEndsInOrder(t *testing.T) {
 	}
 	if present() {
 		t.Error("its presence record is left")
-	}
-}
-
-func TestTheSecondSignalEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	u := startUnlocker(t, []string{"127.0.0.1:1"}, "--web.shutdown-delay=10m")
-	u.Signal(syscall.SIGTERM)
-	proctest.Eventually(t, "the first signal", func() error { return contains(u.Output(), "stopping") })
-	if code := u.Terminate(t); code != 1 {
-		t.Errorf("exit status %d, want 1", code)
 	}
 }
 

@@ -3,11 +3,9 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -17,30 +15,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// get asks one of our servers.
-func get(addr, path string) (status int, body string, err error) {
-	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get("http://" + addr + path)
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(b), err
-}
-
 // answers waits until a path answers with this status.
 func answers(t *testing.T, addr, path string, status int) (body string) {
 	t.Helper()
-	proctest.Eventually(t, path, func() error {
-		got, b, err := get(addr, path)
-		if err == nil && got != status {
-			err = fmt.Errorf("status %d, want %d: %s", got, status, b)
-		}
-		body = b
-		return err
-	})
-	return body
+	return proctest.Answers(t, "http://"+addr+path, status)
 }
 
 // samples are the answer of one scrape. A scrape that Prometheus would refuse fails the test.
@@ -48,7 +26,7 @@ type samples map[string]*dto.MetricFamily
 
 func scrape(t *testing.T, addr string) samples {
 	t.Helper()
-	status, body, err := get(addr, "/metrics")
+	status, body, err := proctest.Get(http.DefaultClient, "http://"+addr+"/metrics")
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("scrape: status %d, %v: %s", status, err, body)
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"testing"
@@ -29,20 +30,28 @@ func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 	for _, c := range f.Transactions {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			seen[c.Step] = true
-			got := new(pb.TxnRequest)
-			if err := protojson.Unmarshal(c.Body, got); err != nil { // refuses unknown members
-				t.Fatal(err)
-			}
-			want := sent(t, fromGo(t, c))
-			if diff := gocmp.Diff(normal(want), normal(got), protocmp.Transform()); diff != "" {
-				t.Errorf("the body differs (-Go +file):\n%s\nGo's is:\n%s", diff, canonical(t, want))
-			}
+			sameBody(t, c.Body, sent(t, fromGo(t, c)))
 		})
 	}
 	for _, step := range steps() {
 		if !seen[step] {
 			t.Errorf("no case has the step %s", step)
 		}
+	}
+}
+
+// sameBody compares a body of a file, which has to be in the canonical form, with the transaction of the Go client.
+func sameBody(t *testing.T, body json.RawMessage, want *pb.TxnRequest) {
+	t.Helper()
+	got := new(pb.TxnRequest)
+	if err := protojson.Unmarshal(body, got); err != nil { // refuses unknown members
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(object(t, canonical(t, got)), object(t, string(body))); diff != "" {
+		t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
+	}
+	if diff := gocmp.Diff(normal(want), normal(got), protocmp.Transform()); diff != "" {
+		t.Errorf("the body differs (-Go +file):\n%s\nGo's is:\n%s", diff, canonical(t, want))
 	}
 }
 
@@ -89,24 +98,8 @@ func flat(txn *pb.TxnRequest) (operations []*pb.RequestOp, nested bool) {
 	return operations, nested
 }
 
-// The bodies have one form: names with underscores, what has the default value left out except in compares, numbers of
-// 64 bits as text.
-func TestBodiesHaveTheCanonicalForm(t *testing.T) {
-	t.Parallel()
-	for _, c := range readFile(t).Transactions {
-		t.Run(c.Step+": "+c.About, func(t *testing.T) {
-			message := new(pb.TxnRequest)
-			if err := protojson.Unmarshal(c.Body, message); err != nil {
-				t.Fatal(err)
-			}
-			want := canonical(t, message)
-			if diff := gocmp.Diff(object(t, want), object(t, string(c.Body))); diff != "" {
-				t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
-			}
-		})
-	}
-}
-
+// canonical is the one form that bodies have: names with underscores, what has the default value left out except in
+// compares, numbers of 64 bits as text.
 func canonical(t *testing.T, txn *pb.TxnRequest) string {
 	t.Helper()
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(txn)
@@ -139,18 +132,12 @@ func sayResults(txn map[string]any) {
 // fromGo builds a case's transaction with the functions that the Go client uses.
 func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	t.Helper()
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := layout(t)
 	i := c.Input
 	hold := locktxn.Hold{Lock: i.Lock, UUID: i.UUID, Token: number(t, i.Token)}
 	position := locktxn.Position{Lock: i.Lock, UUID: i.UUID, Revision: number(t, i.Position)}
 	lease := clientv3.LeaseID(number(t, i.Lease))
-	record := make([]metadata.Field, len(i.Fields))
-	for n, f := range i.Fields {
-		record[n] = metadata.Field{Name: f.name, Value: f.value}
-	}
+	record := i.Fields.record()
 	// What the page reads in the else branch of a release, and the Go client in a request of its own.
 	whyLost := []clientv3.Op{
 		clientv3.OpGet(l.Record(i.Lock), clientv3.WithPrefix()), clientv3.OpGet(l.History(i.UUID)),

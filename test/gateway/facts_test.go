@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -196,26 +194,6 @@ func TestAMemberWithoutAMajority(t *testing.T) {
 	}
 }
 
-// A request whose connection was closed before the answer may be done all the same: here once the majority is back.
-func TestARequestThatWasGivenUpMayStillBeDone(t *testing.T) {
-	t.Parallel()
-	m := etcdtest.Cluster(t, 3, etcdtest.Gateway())
-	const rounds = 20 // a busy machine may send it too late
-	for range rounds {
-		leader := m.Leader(t)
-		c := &caller{endpoint: m.Endpoints()[leader]}
-		c.must(t, "/v3/kv/range", readKey) // opens a connection
-		others(m, leader, m.Pause)
-		abandon(t, c)
-		others(m, leader, m.Resume)
-		m.WaitReady(t)
-		if c.must(t, "/v3/kv/range", readKey)["count"] == "1" {
-			return
-		}
-	}
-	t.Errorf("of %d requests that were given up, none was done", rounds)
-}
-
 // kept reports whether a lease of 60 seconds was kept alive. The only other answer may be that the token is not known.
 func kept(t *testing.T, r reply) error {
 	t.Helper()
@@ -236,20 +214,5 @@ func others(m *etcdtest.Members, but int, do func(int)) {
 		if i != but {
 			do(i)
 		}
-	}
-}
-
-// abandon sends a put and does not wait for the answer, which cannot come.
-func abandon(t *testing.T, c *caller) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	resp, err := c.open(ctx, "/v3/kv/put", strings.NewReader(putKey))
-	if err == nil {
-		resp.Body.Close()
-		t.Fatalf("without a majority, etcd answers %d", resp.StatusCode)
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ type file struct {
 	Protocol     int
 	Prefix       string
 	Transactions []transaction
-	Verdicts     []verdictCase
+	Verdicts     []json.RawMessage
 }
 
 type transaction struct {
@@ -24,9 +24,9 @@ type transaction struct {
 type input struct {
 	Lock, UUID, Token, Ticket, Lease, Position, Before, Seen string
 
-	Fields             fields
-	Older              *waiter
-	Queued, Unanswered bool
+	Fields fields
+	Older  *waiter
+	Queued bool
 }
 
 // waiter is a ticket, as it is compared and named by a tail.
@@ -34,36 +34,6 @@ type waiter struct {
 	Ticket         string `json:"ticket"`
 	CreateRevision string `json:"create_revision"`
 	Lease          string `json:"lease"`
-}
-
-type verdictCase struct {
-	About, Step string
-	Input       input
-	Answer      answer
-	verdict
-}
-
-type answer struct {
-	Status int
-	Body   json.RawMessage
-	Text   string
-	None   bool
-}
-
-// verdict is what an answer means. Members that are absent are not checked, except for those that are about nothing
-// else than this verdict.
-type verdict struct {
-	Verdict  string  `json:"verdict"`
-	Token    string  `json:"token,omitempty"`
-	Position string  `json:"position,omitempty"`
-	Before   string  `json:"before,omitempty"`
-	Reason   string  `json:"reason,omitempty"`
-	Watch    string  `json:"watch,omitempty"`
-	Holder   *string `json:"holder,omitempty"`
-	Delayed  bool    `json:"delayed,omitempty"`
-	Doubt    bool    `json:"doubt,omitempty"`
-	Older    *waiter `json:"older,omitempty"`
-	Restore  *waiter `json:"restore,omitempty"`
 }
 
 // fields are those of a record, in the order of the file.

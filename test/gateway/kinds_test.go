@@ -5,11 +5,7 @@ import (
 	"os"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -54,19 +50,18 @@ func TestBodiesOfKinds(t *testing.T) {
 	}
 	for _, c := range f.Transactions {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
-			got := new(pb.TxnRequest)
-			if err := protojson.Unmarshal(c.Body, got); err != nil {
-				t.Fatal(err)
-			}
-			if diff := gocmp.Diff(object(t, canonical(t, got)), object(t, string(c.Body))); diff != "" {
-				t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
-			}
-			want := sent(t, kindFromGo(t, c.Step, c.Input))
-			if diff := gocmp.Diff(normal(want), normal(got), protocmp.Transform()); diff != "" {
-				t.Errorf("the body differs (-Go +file):\n%s\nGo's is:\n%s", diff, canonical(t, want))
-			}
+			sameBody(t, c.Body, sent(t, kindFromGo(t, c.Step, c.Input)))
 		})
 	}
+}
+
+func layout(t *testing.T) protocol.Layout {
+	t.Helper()
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // kindFromGo builds a case's transaction with the functions that the Go client uses.

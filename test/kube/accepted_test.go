@@ -4,6 +4,7 @@ package kube
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +18,61 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
+var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
+
+// manifest is what has to be known of an object to create it.
+type manifest struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name      string `yaml:"name"`
+		Namespace string `yaml:"namespace"`
+	} `yaml:"metadata"`
+
+	text string
+}
+
+// scenario reads the objects that the chart makes of the values in one of its files.
+func scenario(t *testing.T, name string) (all []manifest) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(*rendered, name+".yaml"))
+	if err != nil {
+		t.Fatalf("%v: make kube", err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		m := manifest{text: document}
+		if err := yaml.Unmarshal([]byte(document), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind != "" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// path is where the API server has the kind.
+func (m manifest) path() string {
+	root := "/apis/" + m.APIVersion
+	if m.APIVersion == "v1" {
+		root = "/api/v1"
+	}
+	switch {
+	case m.Metadata.Namespace != "":
+		root += "/namespaces/" + m.Metadata.Namespace
+	case !strings.HasPrefix(m.Kind, "Cluster"):
+		root += "/namespaces/locking" // where helm puts what names none
+	}
+	plural := strings.ToLower(m.Kind) + "s"
+	switch m.Kind {
+	case "NetworkPolicy":
+		plural = "networkpolicies"
+	case "Ingress":
+		plural = "ingresses"
+	}
+	return root + "/" + plural
+}
+
 // addKinds makes the kinds of the Prometheus operator and of the Gateway API known, from the files of their projects.
 func (c *cluster) addKinds(t *testing.T) {
 	t.Helper()
@@ -25,8 +81,11 @@ func (c *cluster) addKinds(t *testing.T) {
 		t.Fatalf("only %q (%v): make kube", files, err)
 	}
 	for _, file := range files {
-		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml",
-			[]byte(text(t, file)))
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", text)
 	}
 	proctest.Eventually(t, "the kinds of others", func() error {
 		for _, kind := range []string{"monitoring.coreos.com/v1/servicemonitors",
@@ -97,7 +156,7 @@ func nothingMore(t *testing.T, c *cluster, before []string) {
 // everyScenario has the API server judge all objects of the chart as it judges those that are created, and all pods in
 // a namespace that is restricted. Only a pod that sees its node's processes is refused there.
 func everyScenario(t *testing.T, c *cluster) {
-	for _, namespace := range []string{"locking", "billing", "shop", "nodes"} {
+	for _, namespace := range []string{"locking", "billing", "shop", "nodes", "monitoring"} {
 		c.namespace(t, namespace)
 	}
 	c.secure(t, "locking", "restricted")
@@ -129,6 +188,11 @@ func everyScenario(t *testing.T, c *cluster) {
 			}
 			c.judgePods(t, name, m)
 		}
+	}
+	odd := "metadata: {name: odd}\nspec: {ports: [{port: 80}], surprise: true}"
+	if _, err := c.Ask("POST", "/api/v1/namespaces/locking/services?fieldValidation=Strict&dryRun=All",
+		"application/yaml", []byte(odd)); err == nil || !strings.Contains(err.Error(), "surprise") {
+		t.Errorf("a member that nobody knows is accepted: %v", err)
 	}
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet", "Ingress", "HTTPRoute", "ServiceMonitor",
 		"PodMonitor", "PrometheusRule", "ClusterRole", "Role", "NetworkPolicy", "PodDisruptionBudget"} {
@@ -162,13 +226,21 @@ func (c *cluster) judgePods(t *testing.T, scenario string, m manifest) {
 	switch {
 	case m.Kind != "DaemonSet" && err != nil:
 		t.Errorf("%s: a pod of %s %s: %v", scenario, m.Kind, m.Metadata.Name, err)
-	case m.Kind == "DaemonSet" && (err == nil || !strings.Contains(err.Error(), "hostPID=true")):
+	case m.Kind == "DaemonSet" && (err == nil || !watchesOnly(err.Error())):
 		t.Errorf("%s: a witness where pods have to be restricted: %v", scenario, err)
 	case m.Kind == "DaemonSet":
 		if err := try("nodes"); err != nil {
 			t.Errorf("%s: a witness where pods may be privileged: %v", scenario, err)
 		}
 	}
+}
+
+// watchesOnly reports whether a pod is refused for what a witness needs alone: it sees the processes of its node, and
+// perhaps files of it.
+func watchesOnly(refusal string) bool {
+	_, because, found := strings.Cut(refusal, "host namespaces (hostPID=true)")
+	return found && !strings.ContainsAny(strings.NewReplacer("hostPath volumes (", "", "restricted volume types (", "").
+		Replace(because), "(=")
 }
 
 // withVolumes gives a pod the volumes that a StatefulSet would make of its claims.

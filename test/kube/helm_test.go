@@ -78,7 +78,7 @@ func oldChart(t *testing.T) (directory string) {
 		return cmd.Output()
 	}
 	revision := firstChart
-	if tag, err := git("describe", "--tags", "--abbrev=0", "HEAD^"); err == nil {
+	if tag, err := git("describe", "--tags", "--match=v[0-9]*", "--abbrev=0", "HEAD^"); err == nil {
 		revision = strings.TrimSpace(string(tag))
 	}
 	archive, err := git("archive", revision, "deploy/helm/unlocker")

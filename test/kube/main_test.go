@@ -7,7 +7,6 @@ package kube
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -26,15 +25,5 @@ var programs *proctest.Programs
 func TestMain(m *testing.M) {
 	flag.Parse()
 	etcdtest.Member()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if programs, err = proctest.Build("unlocker", "mutexctl"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer programs.Remove()
-	return m.Run()
+	os.Exit(proctest.Main(m, &programs, "unlocker"))
 }

@@ -3,30 +3,22 @@
 package kube
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Releases live on the API server: installed with the chart of the last release, upgraded to this one, rolled back and
-// uninstalled. No controller and no kubelet runs, so no pods come of it; the tests do their part.
+// uninstalled. No controller runs, so no pods come of it; the tests ask for them.
 func TestTheChart(t *testing.T) {
 	c := startCluster(t)
 	old := oldChart(t)
 	// One after the other: each looks at the whole cluster for what it left.
-	t.Run("with client certificates", func(t *testing.T) { life(t, c, old, certificates(t)) })
-	t.Run("with passwords", func(t *testing.T) { life(t, c, old, passwords(t)) })
+	t.Run("upgraded with the same files", func(t *testing.T) { life(t, newHelm(t, c, "files"), old, false) })
+	t.Run("upgraded with the values it has", func(t *testing.T) { life(t, newHelm(t, c, "values"), old, true) })
 	t.Run("with an etcd for a trial", func(t *testing.T) { trial(t, c, old) })
 	t.Run("without the kinds of the monitoring", func(t *testing.T) { withoutKinds(t, c) })
 	c.addKinds(t)
@@ -35,64 +27,21 @@ func TestTheChart(t *testing.T) {
 	t.Run("gives its accounts no more than they need", func(t *testing.T) { rights(t, c) })
 }
 
-// installation is an etcd of somebody, the secrets for it, and the values that lead there.
-type installation struct {
-	name    string
-	etcd    *etcdtest.Server
-	secrets map[string]map[string]string
-	login   string // YAML
-	reuse   bool   // upgrade with the values of the release, not with the file
-}
-
-// certificates is an etcd that knows its clients by their certificates.
-func certificates(t *testing.T) installation {
-	t.Helper()
-	i := installation{name: "certificates", etcd: etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())}
-	i.secrets = map[string]map[string]string{}
-	for user, right := range users() {
-		i.etcd.AddUser(t, user, "", "/mutexes/", right)
-		cert, key := i.etcd.CA().Issue(t, user)
-		i.secrets[user+"-etcd"] = map[string]string{"ca.crt": text(t, i.etcd.CA().File()), "tls.crt": text(t, cert),
-			"tls.key": text(t, key)}
-	}
-	i.login = `
-etcd: {ca: {secret: unlocker-etcd}}
-unlocker: {etcd: {clientCert: {secret: unlocker-etcd}}}
-mutexdash: {etcd: {clientCert: {secret: mutexdash-etcd}}}
-`
-	return i
-}
-
-// passwords is an etcd that knows its clients by their passwords.
-func passwords(t *testing.T) installation {
-	t.Helper()
-	i := installation{name: "passwords", etcd: etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth()), reuse: true}
-	i.secrets = map[string]map[string]string{}
-	for user, right := range users() {
-		i.etcd.AddUser(t, user, "secret of "+user, "/mutexes/", right)
-		i.secrets[user+"-etcd"] = map[string]string{"company.pem": text(t, i.etcd.CA().File()),
-			"etcd-password": "secret of " + user}
-	}
-	i.login = `
-etcd: {ca: {secret: unlocker-etcd, key: company.pem}}
-unlocker: {etcd: {user: unlocker, password: {secret: unlocker-etcd, key: etcd-password}}}
-mutexdash: {etcd: {user: mutexdash, password: {secret: mutexdash-etcd, key: etcd-password}}}
-`
-	return i
-}
-
-func users() map[string]etcdtest.Right {
-	return map[string]etcdtest.Right{"unlocker": etcdtest.ReadWrite, "mutexdash": etcdtest.Read}
-}
-
 // settings are values that an upgrade has to keep.
 const settings = `
 policy: auto-unlock
+etcd: {endpoints: ["https://etcd:2379"], ca: {secret: unlocker-etcd, key: company.pem}}
 sweep: {exclude: [db/*], minWarning: 45s, defaultAlertAfter: 2h}
 log: {level: debug}
 commonLabels: {team: platform}
-unlocker: {replicas: 3, history: {retention: 720h, max: 123}, metrics: {lockSeries: all}, podLabels: {kind: daemon}}
+unlocker:
+  etcd: {clientCert: {secret: unlocker-etcd}}
+  replicas: 3
+  history: {retention: 720h, max: 123}
+  metrics: {lockSeries: all}
+  podLabels: {kind: daemon}
 mutexdash:
+  etcd: {user: mutexdash, password: {secret: mutexdash-etcd, key: etcd-password}}
   environment: prod-eu
   identity: {source: header, header: X-Email, groupsHeader: X-Groups, trustedProxies: [10.42.0.0/16]}
   permissions: {everyone: [view], groups: {on-call: [view, unlock]}}
@@ -101,32 +50,23 @@ mutexdash:
 networkPolicy: {enabled: true}
 `
 
-// life installs, upgrades, rolls back and uninstalls a release. Its unlocker runs in between, as its pods would. Locks,
-// history and settings stay.
-func life(t *testing.T, c *cluster, old string, i installation) {
-	h := newHelm(t, c, i.name)
-	for name, data := range i.secrets {
-		c.create(t, "/api/v1/namespaces/"+i.name+"/secrets",
-			object{"metadata": object{"name": name}, "stringData": data})
+// life installs, upgrades, rolls back and uninstalls a release. Its objects and settings stay. That programs start with
+// what pods get is shown by test/deploy.
+func life(t *testing.T, h *helm, old string, reuse bool) {
+	before := h.cluster.inventory(t)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	before := c.inventory(t)
-	directory := t.TempDir()
-	files := []string{}
-	where := "etcd: {endpoints: [\"" + i.etcd.Endpoint() + "\"]}\n"
-	for n, values := range []string{settings, i.login, where} {
-		file := filepath.Join(directory, fmt.Sprint(n, ".yaml"))
-		write(t, file, []byte(values))
-		files = append(files, "--values", file)
-	}
-	kept := keepLocks(t, i)
+	with := []string{"--values", file}
 
-	h.run(t, append([]string{"install", "locks", old}, files...)...)
+	h.run(t, append([]string{"install", "locks", old}, with...)...)
 	installed := h.release(t)
-	h.works(t)
-	if i.reuse {
-		files = []string{"--reuse-values"}
+	h.mayRun(t)
+	if reuse {
+		with = []string{"--reuse-values"}
 	}
-	h.run(t, append([]string{"upgrade", "locks", chartPath}, files...)...)
+	h.run(t, append([]string{"upgrade", "locks", chartPath}, with...)...)
 	upgraded := h.release(t)
 	for name, was := range installed {
 		is, there := upgraded[name]
@@ -145,7 +85,7 @@ func life(t *testing.T, c *cluster, old string, i installation) {
 			}
 		}
 	}
-	h.works(t)
+	h.mayRun(t)
 	h.run(t, "rollback", "locks", "1")
 	for name, is := range h.release(t) {
 		if was := installed[name]; was.uid != is.uid || !reflect.DeepEqual(was.spec, is.spec) {
@@ -153,61 +93,7 @@ func life(t *testing.T, c *cluster, old string, i installation) {
 		}
 	}
 	h.run(t, "uninstall", "locks")
-	nothingMore(t, c, before)
-	if now := lockKeys(t, i); !reflect.DeepEqual(now, kept) {
-		t.Errorf("of the locks and their history remains\n%v\nof\n%v", now, kept)
-	}
-}
-
-// keepLocks takes one lock, has the hold of another one ended, and returns the keys of both.
-func keepLocks(t *testing.T, i installation) map[string]int64 {
-	t.Helper()
-	directory := t.TempDir()
-	args := []string{"--etcd.endpoints=" + i.etcd.Endpoint()}
-	for file, text := range i.secrets["unlocker-etcd"] {
-		path := filepath.Join(directory, file)
-		write(t, path, []byte(text))
-		args = append(args, map[string]string{"ca.crt": "--etcd.cacert=", "company.pem": "--etcd.cacert=",
-			"tls.crt": "--etcd.cert=", "tls.key": "--etcd.key=", "etcd-password": "--etcd.password-file="}[file]+path)
-		if file == "etcd-password" {
-			args = append(args, "--etcd.user=unlocker")
-		}
-	}
-	mutexctl := func(command ...string) string {
-		got := proctest.Run(t, programs.Command(t, "mutexctl", append(command, args...)...))
-		if got.Code != 0 {
-			t.Fatalf("mutexctl %q: %s%s", command, got.Stdout, got.Stderr)
-		}
-		return got.Stdout
-	}
-	mutexctl("reserve", "kept", "--for", "1h", "--purpose", "to outlive a release")
-	mutexctl("reserve", "ended", "--for", "1h", "--purpose", "to be remembered")
-	var record struct{ UUID string }
-	if err := json.Unmarshal([]byte(mutexctl("show", "ended", "-o", "json")), &record); err != nil {
-		t.Fatal(err)
-	}
-	mutexctl("force-unlock", "ended", "--uuid", record.UUID, "--yes", "--reason", "for the history")
-	kept := lockKeys(t, i)
-	if len(kept) < 6 { // a record, an ending, an action
-		t.Fatalf("only %v", kept)
-	}
-	return kept
-}
-
-// lockKeys are the keys of locks, history and audit with the revisions of their last changes. Unlockers come and go.
-func lockKeys(t *testing.T, i installation) map[string]int64 {
-	t.Helper()
-	keys := map[string]int64{}
-	got, err := i.etcd.Client(t).Get(t.Context(), "/mutexes/", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kv := range got.Kvs {
-		if key := string(kv.Key); !strings.HasPrefix(key, "/mutexes/.unlockers/") {
-			keys[key] = kv.ModRevision
-		}
-	}
-	return keys
+	nothingMore(t, h.cluster, before)
 }
 
 // released is an object of a release.
@@ -235,11 +121,13 @@ func (h *helm) release(t *testing.T) map[string]released {
 			if data, ok := o["data"]; ok {
 				r.spec = data
 			}
-			name := meta["name"].(string)
 			if kind == "deployments" {
-				r.args = h.cluster.deployment(t, h.namespace, name).args()
+				pod := o["spec"].(object)["template"].(object)["spec"].(object)
+				for _, arg := range pod["containers"].([]any)[0].(object)["args"].([]any) {
+					r.args = append(r.args, arg.(string))
+				}
 			}
-			all[kind+" "+name] = r
+			all[kind+" "+meta["name"].(string)] = r
 		}
 	}
 	if len(all) < 4 {
@@ -248,20 +136,9 @@ func (h *helm) release(t *testing.T) map[string]released {
 	return all
 }
 
-// works runs the unlocker of the release: it sees the lock, and is restricted enough for the namespace.
-func (h *helm) works(t *testing.T) {
+// mayRun asks for the pods of the release, in its namespace, as a controller would.
+func (h *helm) mayRun(t *testing.T) {
 	t.Helper()
-	p, url := h.cluster.starts(t, h.namespace, "locks-unlocker")
-	proctest.Eventually(t, "the lock in the metrics", func() error {
-		_, body, err := proctest.Get(http.DefaultClient, url+"/metrics")
-		if err == nil && !strings.Contains(body, `unlocker_locks{state="held"} 1`) {
-			err = fmt.Errorf("no lock is held in\n%s", body)
-		}
-		return err
-	})
-	if code := p.Terminate(t); code != 0 {
-		t.Errorf("the unlocker ends with %d", code)
-	}
 	for _, name := range []string{"locks-unlocker", "locks-unlocker-mutexdash"} {
 		path := "/apis/apps/v1/namespaces/" + h.namespace + "/deployments/" + name
 		pod := h.cluster.ask(t, "GET", path, "", nil)["spec"].(object)["template"].(object)
@@ -282,13 +159,4 @@ func trial(t *testing.T, c *cluster, old string) {
 	}
 	h.run(t, "uninstall", "locks")
 	nothingMore(t, c, before)
-}
-
-func text(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

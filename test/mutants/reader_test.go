@@ -160,6 +160,8 @@ func alerts() []fault {
 		{"alert-newest", "peer.go", `!newer`, `false`, "TestWhileAlertmanagerIsAwayTheNewestWordIsKept"},
 		{"alert-refused", "peer.go", `resp.StatusCode == http.StatusBadRequest`, `false`,
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
+		{"alert-too-large", "peer.go", `resp.StatusCode == http.StatusRequestEntityTooLarge`, `false`,
+			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
 		{"alert-label", "peer.go", `«value != ""» || name`, `true`,
 			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
 	}

@@ -200,6 +200,8 @@ func stores() []fault {
 		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestForceUnlockOfAHoldThatIsOver"},
 		{"store-possible", "operators.go", `possible(&now.Record)`, `true`,
 			"TestALostExtensionThatCannotHappenIsNoDoubt"},
+		{"store-ranges", "ranges.go", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
+		{"delay-own", "delays.go", `kv.ModRevision == d.Revision`, `true`, "TestTheEndOfADelayWhoseAnswerIsLost"},
 		{"store-trim", "history.go", `excess <= 0`, `false`, "TestTrimHistoryKeepsTheNewestEndings"},
 		{"store-delay-dead", "../locktxn/removal.go", `r.Ending.Ended != metadata.EndedAbandoned`, `true`,
 			"TestNoDelayFollowsADeadHolder"},

@@ -36,12 +36,11 @@ type recorder struct {
 	mu       sync.Mutex
 	changes  []change
 	revision int64 // all changes up to it are there
-	terms    map[uint64]int64
 	broken   error
 }
 
 func newRecorder(etcd *clientv3.Client) *recorder {
-	return &recorder{etcd: etcd, terms: map[uint64]int64{}}
+	return &recorder{etcd: etcd}
 }
 
 // run records until ctx ends.
@@ -84,9 +83,6 @@ func (r *recorder) add(resp clientv3.WatchResponse) {
 			deleted: e.Type == clientv3.EventTypeDelete,
 			created: e.Kv.CreateRevision, lease: e.Kv.Lease != 0,
 		})
-	}
-	if resp.Header.RaftTerm != 0 && r.terms[resp.Header.RaftTerm] == 0 {
-		r.terms[resp.Header.RaftTerm] = now
 	}
 	if n := len(resp.Events); n > 0 {
 		r.revision = max(r.revision, resp.Events[n-1].Kv.ModRevision)

@@ -7,10 +7,15 @@ import threading
 import unittest
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Tuple
+from unittest import mock
 
 import clustermutex
-from clustermutex.client import BlockingIO
-from clustermutex.gateway import Gateway, Response, clock, parse_endpoint, run
+from clustermutex.endpoint import parse_endpoint
+from clustermutex.gateway import Gateway
+from clustermutex.loops import within
+from clustermutex.threads import BlockingIO
+from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, run
+from tests.etcd import LIMIT, eventually
 
 
 def fed(*pieces: bytes) -> Response:
@@ -59,6 +64,8 @@ class Server:
 
     def __init__(self, answer: Callable[[Dict[str, Any]], Any]) -> None:
         self.requests: List[Dict[str, Any]] = []
+        self.connections = 0
+        self.closes = False  # half of each connection after an answer, without saying so in it
         self._answer = answer
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.endpoint = parse_endpoint("http://127.0.0.1:%d" % self._socket.getsockname()[1])
@@ -70,20 +77,27 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection, connection.makefile("rb") as read:
-                length = 0
-                for line in read:
-                    if line.lower().startswith(b"content-length:"):
-                        length = int(line.split(b":")[1])
-                    if line == b"\r\n":
-                        break
+            self.connections += 1
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as read:
+            length = 0
+            for line in read:
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+                if line != b"\r\n":
+                    continue
                 request = json.loads(read.read(length))
                 self.requests.append(request)
                 answer = self._answer(request)
-                if answer is not None:
-                    status, body = answer
-                    text = json.dumps(body).encode()
-                    connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text))
+                if answer is None:
+                    return
+                status, body = answer
+                text = json.dumps(body).encode()
+                connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text))
+                if self.closes:
+                    connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._socket.close()
@@ -123,6 +137,40 @@ class Sending(unittest.TestCase):
         server = Server(lambda r: answers.pop(0))
         self.assertEqual(self.send(self.gateway(server)).unanswered, True)
         self.assertEqual(server.requests, [{"a": 1}] * 2)
+
+    def test_one_connection_carries_all_requests(self) -> None:
+        server = Server(lambda r: OK)
+        gateway = self.gateway(server)
+        self.assertEqual([self.send(gateway).unanswered for _ in range(5)], [False] * 5)
+        self.assertEqual((len(server.requests), server.connections), (5, 1))
+
+    def test_a_connection_that_the_server_closed_carries_no_request(self) -> None:
+        server = Server(lambda r: OK)
+        server.closes = True
+        gateway = self.gateway(server)
+        for n in range(3):
+            self.assertEqual(self.send(gateway).unanswered, False)
+            [(_, _, idle)] = gateway._pool._idle
+            eventually("the end of the connection", lambda: not idle.usable())
+        self.assertEqual((len(server.requests), server.connections), (3, 3))
+
+    def test_a_kept_connection_that_breaks_leaves_a_doubt(self) -> None:
+        answers = [OK, None, OK]
+        server = Server(lambda r: answers.pop(0))
+        gateway = self.gateway(server)
+        self.assertEqual([self.send(gateway).unanswered for _ in range(2)], [False, True])
+        self.assertEqual((len(server.requests), server.connections), (3, 2))
+
+    def test_threads_never_share_a_connection(self) -> None:
+        both = threading.Barrier(2, timeout=LIMIT)
+        server = Server(lambda r: OK if both.wait() is not None else None)
+        gateway = self.gateway(server)
+        for _ in range(2):
+            other = threading.Thread(target=self.send, args=(gateway,))
+            other.start()
+            self.send(gateway)
+            other.join(LIMIT)
+        self.assertEqual((len(server.requests), server.connections), (4, 2))
 
     def test_overload_leaves_no_doubt(self) -> None:
         answers: List[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
@@ -197,12 +245,39 @@ class Sending(unittest.TestCase):
         self.assertEqual(sum("name" in r for r in server.requests), 2)
 
 
+class Pools(unittest.TestCase):
+    def test_what_is_not_kept(self) -> None:
+        server = parse_endpoint("a:1")
+        kept, stale, surplus = (mock.Mock() for _ in range(3))
+        pool = Pool()
+        pool.give(server, kept)
+        self.assertIs(pool.take(server), kept)
+        pool.give(server, kept)
+        self.assertIsNone(pool.take(parse_endpoint("b:1")), "another endpoint's")
+        kept.close.assert_called_once()
+        pool.give(server, stale)
+        with mock.patch("clustermutex.transport.clock", lambda: clock() + KEEP):
+            self.assertIsNone(pool.take(server), "too old")
+        stale.close.assert_called_once()
+        for _ in range(MOST_IDLE):
+            pool.give(server, mock.Mock())
+        pool.give(server, surplus)
+        surplus.close.assert_called_once()
+
+    def test_an_answer_says_whether_the_connection_stays_open(self) -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n%s\r\nok"
+        old = answer.replace(b"1.1", b"1.0")
+        for raw, stays in ((answer % b"", True), (answer % b"Connection: close\r\n", False), (old % b"", False),
+                           (answer % b"" + b"x", False)):
+            with self.subTest(raw):
+                self.assertEqual((fed(raw).body, fed(raw).reusable), (b"ok", stays))
+
+
 class Cancelling(unittest.IsolatedAsyncioTestCase):
     async def test_a_cancellation_is_never_swallowed(self) -> None:
-        from clustermutex.aio import _within
         for turns in range(6):
             ready = asyncio.Event()
-            task = asyncio.ensure_future(_within(ready.wait(), 60))
+            task = asyncio.ensure_future(within(ready.wait(), 60))
             await asyncio.sleep(0)
             ready.set()
             for _ in range(turns):

@@ -184,6 +184,36 @@ class Several(OnEtcd):
         both.release()
         self.assertFalse(self.etcd.get("/mutexes/" + self.name))
 
+    def test_what_does_not_fit_into_one_transaction_is_taken_in_order(self) -> None:
+        kinds: List[Any] = [{"semaphore": 2, "weight": 2}, {"shared": True}, {"exclusive": True}]
+        for several in ([self.client.lock(f"{self.name}/{n}", **kind) for n, kind in enumerate(kinds)],
+                        [self.client.lock(f"{self.name}/{n}") for n in range(25)]):
+            with self.client.lock_all(*several) as all_of_them:
+                self.assertEqual(len({lock.token for lock in all_of_them.locks}), len(several))
+                with self.assertRaises(HeldError):
+                    self.client.lock(f"{self.name}/0", semaphore=2, wait=0).acquire()
+            self.assertFalse(self.etcd.get("/mutexes/" + self.name))
+
+    def test_a_loss_ends_the_wait_for_the_others(self) -> None:
+        held = self.client.lock(self.names()[1], wait=0).acquire()
+        both = self.both()
+        failed: List[Exception] = []
+
+        def work() -> None:
+            try:
+                both.acquire()
+            except clustermutex.MutexError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        eventually("the second ticket", lambda: self.etcd.tickets(self.name + "%2Fb"))
+        self.etcd.delete(f"/mutexes/{self.name}%2Fa/")
+        thread.join(60)
+        self.assertEqual([type(error) for error in failed], [clustermutex.LostError])
+        held.release()
+        eventually("nothing left", lambda: not self.etcd.tickets(self.name + "%2Fb"))
+
     def test_gives_back_what_it_has(self) -> None:
         held = self.client.lock(self.names()[1], wait=0).acquire()
         with self.assertRaises(WaitTimeoutError):
@@ -192,7 +222,9 @@ class Several(OnEtcd):
         held.release()
 
     def test_what_is_refused(self) -> None:
-        cases: List[List[clustermutex.Lock]] = [[], [self.client.lock("a")] * 2, [self.client.lock("a", shared=True)]]
+        too_many = [self.client.lock(str(n), wait=0) for n in range(25)]
+        cases: List[List[clustermutex.Lock]] = [
+            [], [self.client.lock("a")] * 2, [self.client.lock("a", shared=True, wait=0)], too_many]
         for locks in cases:
             with self.subTest(len(locks)), self.assertRaises(RefusedError):
                 self.client.lock_all(*locks)

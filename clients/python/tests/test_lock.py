@@ -17,9 +17,9 @@ from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
-from clustermutex.client import BlockingConnection, BlockingFlag
-from clustermutex.gateway import clock, run
 from clustermutex.hold import Hold
+from clustermutex.threads import BlockingConnection, BlockingFlag
+from clustermutex.transport import clock, run
 from tests.etcd import LIMIT, Etcd, eventually, shared, stop_shared
 
 SOURCE = str(Path(clustermutex.__file__).resolve().parents[1])
@@ -223,7 +223,7 @@ class Waiting(OnEtcd):
         with self.lock:
             waiter = Waiter(self.client.lock(self.name))
             eventually("a ticket", lambda: self.etcd.tickets(self.name))
-            with self.assertRaisesRegex(RefusedError, "another thread is taking lock .*: give each thread its own"):
+            with self.assertRaisesRegex(RefusedError, "is being taken with this object by another: give each its own"):
                 waiter.lock.acquire()
         self.assertTrue(waiter.held.wait(LIMIT))
         self.assertIsNone(waiter.end())
@@ -346,6 +346,10 @@ class Losing(OnEtcd):
         eventually("the loss", lambda: lock.lost == "deleted")
 
 
+def watched(lock: clustermutex.Lock) -> bool:
+    return lock.hold.lookout is not None and lock.hold in lock.hold.lookout.open
+
+
 def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
     return hold._recorded > auto_unlock_at - 1
 
@@ -407,11 +411,11 @@ class Connections(OnEtcd):
                     strangers.append(threading.current_thread().name)
                 super().close()
 
-        with mock.patch("clustermutex.client.BlockingConnection", Watched):
+        with mock.patch("clustermutex.threads.BlockingConnection", Watched):
             with self.lock as lock:
-                eventually("a watch", lambda: lock._hold is not None and lock._hold._watch)
+                eventually("a watch", lambda: watched(lock))
                 waiter = Waiter(self.client.lock(self.name))
-                eventually("the waiter's watch", lambda: waiter.lock._waits_on)
+                eventually("the waiter's watch", lambda: waiter.lock._stop.cuts)
                 waiter.lock.cancel()
                 self.assertIsInstance(waiter.end(), clustermutex.CancelledError)
         self.assertEqual(strangers, [])
@@ -431,6 +435,55 @@ class Connections(OnEtcd):
             connection.interrupt()  # too late, and no harm
 
 
+class Background(OnEtcd):
+    def test_fifty_holds_share_one_thread(self) -> None:
+        locks = [self.client.lock(f"{self.name}-{n}", heartbeat=60, alert_after=3, unlock_after=3) for n in range(50)]
+        ends = [float(self.etcd.fields(lock.acquire().name)["auto_unlock_at"]) for lock in locks]
+        for lock, end in zip(locks, ends):
+            eventually("a watch and a heartbeat", lambda: watched(lock) and lock.hold._recorded > end + 0.5)
+        self.assertEqual(len({lock.hold.lookout for lock in locks}), 1, "one connection for what happens to them")
+        self.assertEqual(["clustermutex"], [t.name for t in threading.enumerate() if t.name == "clustermutex"])
+        self.etcd.delete(f"/mutexes/{locks[7].name}/")
+        eventually("a loss", lambda: locks[7].lost == "deleted")
+        self.assertEqual([lock.lost for lock in locks], [None] * 7 + ["deleted"] + [None] * 42)
+        for lock in locks[:7] + locks[8:]:
+            lock.release()
+
+    def test_a_callback_that_takes_its_time_delays_no_heartbeat(self) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def takes_its_time(error: LostError) -> None:
+            begun.set()
+            go_on.wait(LIMIT)
+
+        lost = self.client.lock(self.name, on_lost=takes_its_time).acquire()
+        with self.client.lock(self.name + "-other", heartbeat=60, unlock_after=1.5) as lock:
+            self.etcd.delete(f"/mutexes/{lost.name}/")
+            self.assertTrue(begun.wait(LIMIT))
+            end = lock.hold._recorded
+            eventually("two heartbeats", lambda: lock.hold._recorded > end + 0.8)
+
+
+    def test_what_happened_before_the_watch_is_learned(self) -> None:
+        """A second hold opens it again from where the first one is, which etcd has forgotten meanwhile."""
+        told: List[clustermutex.Request] = []
+        with self.client.lock(self.name, on_asked=told.append) as lock:
+            eventually("a watch", lambda: watched(lock))
+            request = {"uuid": lock.uuid, "token": lock.token, "by": "ann"}
+            asked = self.etcd.put("/elsewhere", "")
+            self.etcd.post("/v3/kv/compaction", {"revision": str(asked)})
+            with self.client.lock(self.name + "-other") as other:
+                eventually("another watch", lambda: watched(other))
+                self.etcd.put(f"/mutexes/{self.name}/asked", json.dumps(request))
+                eventually("the request", lambda: told)
+        with self.client.lock(self.name) as lock, mock.patch.object(lock.hold, "_look") as look:
+            early = self.etcd.put(f"/mutexes/{self.name}/asked", "{}")
+            self.assertIsNone(lock.hold.lookout)
+            eventually("the event", lambda: lock.hold._seen >= early)
+            eventually("a look", lambda: look.called)
+
+
 class Processes(OnEtcd):
     def script(self, text: str) -> "subprocess.CompletedProcess[str]":
         program = f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r}, 'billing')\n" + text
@@ -448,6 +501,21 @@ time.sleep(1)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
         self.assertFalse(self.etcd.fields(self.name))
         self.assertFalse(self.etcd.tickets(self.name))
+
+    def test_the_background_ends_before_the_interpreter(self) -> None:
+        done = self.script(f"""
+import atexit, threading, time
+def say():
+    print(sum(thread.name == "clustermutex" for thread in threading.enumerate()))
+atexit._clear()
+atexit.register(say)  # comes last
+client = clustermutex.Client({self.etcd.endpoint!r})
+lock = client.lock({self.name!r}, heartbeat=3600).acquire()
+while not (lock._hold.lookout and lock._hold.lookout.open):
+    time.sleep(0.01)
+say()
+""")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1\n0\n", ""))
 
     def test_what_the_process_has_is_given_back_at_its_end(self) -> None:
         take = f"import os, signal, sys\nlock = client.lock({self.name!r}).acquire()\n"
@@ -490,8 +558,10 @@ asyncio.run(main())
 
     def test_a_forked_child_does_not_release_the_lock(self) -> None:
         done = self.script(f"""
-import os
+import os, time
 with client.lock({self.name!r}) as lock:
+    while not (lock._hold.lookout and lock._hold.lookout.open):
+        time.sleep(0.01)
     pid = os.fork()
     if pid == 0:
         try:
@@ -503,13 +573,18 @@ with client.lock({self.name!r}) as lock:
                 client.lock({self.name!r}, wait=0).acquire()
             except clustermutex.HeldError:
                 print("held", flush=True)
+        with client.lock("{self.name}-child") as own:
+            while not (own._hold.lookout and own._hold.lookout.open):
+                time.sleep(0.01)
+        print("its own", flush=True)
         raise SystemExit
     os.waitpid(pid, 0)
     lock.alive("still held")
     print(lock.lost)
+    client.lock("{self.name}-child", wait=0).acquire()
 """)
         lines = done.stdout.splitlines()
-        self.assertEqual((lines[1:], done.stderr), (["held", "None"], ""))
+        self.assertEqual((lines[1:], done.stderr), (["held", "its own", "None"], ""))
         self.assertRegex(lines[0], f'^lock "{self.name}" belongs to process [0-9]+, not to [0-9]+, which was forked')
         self.assertFalse(self.etcd.fields(self.name))
 

@@ -28,5 +28,5 @@ require_relative "clustermutex/periods"
 
 module ClusterMutex
   private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
-                   :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
+                   :Keepers, :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
 end

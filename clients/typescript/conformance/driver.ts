@@ -7,6 +7,7 @@ import { Client, HeldError, Lock, LostError, RefusedError, UnavailableError, Wai
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
 import type { LockOptions, Locks } from "../src/index.js";
 import { version } from "../src/identity.js";
+import { allOf, delayFor } from "../src/kinds.js";
 import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
 import { bodyOf, verdictOf } from "../src/shares.js";
 import { Keys, type Answer, type Input, type Step } from "../src/transactions.js";
@@ -191,8 +192,9 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   verdict: (request) => {
     const input = request.input as Input;
     const answer = request.answer as Answer;
-    const { verdict, token, delayed, share } = verdictOf(request.step as Step, keysOf(input), input, answer);
-    return { verdict, token, delayed, share };
+    const { verdict, token, holders, share } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    if (!holders || verdict !== "refused") return { verdict, token, share };
+    return { verdict, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
   },
 };
 

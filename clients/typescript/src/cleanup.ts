@@ -71,6 +71,19 @@ export function cancelLater(gateway: Gateway, { prefix, input }: Cleanup) {
   return finish(gateway, { prefix, input: { lock, uuid, queued }, doubt: true }, 0, tombstoneTTL);
 }
 
+/** Takes locks with what `send` sends. What that may leave behind is cleaned up, in the background or at the end. */
+export async function take(gateway: Gateway, prefix: string, locks: Input[], send: () => Promise<Outcome>) {
+  const cleanups = locks.map(({ lock, uuid }) => ({ prefix, input: { lock, uuid }, doubt: true }));
+  const kept = cleanups.map((cleanup) => gateway.atExit(() => cleanup));
+  const handedOver = () => kept.forEach((forget) => forget());
+  const r = await send();
+  if (r.token) return { ...r, handedOver };
+  for (const cleanup of r.doubt ? cleanups : []) void cancelLater(gateway, cleanup);
+  handedOver();
+  if (r.error) throw r.error;
+  return { ...r, handedOver };
+}
+
 /** Leaves the queue. As its tail, it puts the tail back to the ticket before. */
 async function leave(gateway: Gateway, k: Keys, input: Input, patience: Patience): Promise<boolean> {
   let r = await gateway.transact("leave", k, input, patience);

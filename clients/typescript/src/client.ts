@@ -1,16 +1,16 @@
 /** The door to all locks below a prefix in etcd. */
 
-import { acquire } from "./acquire.js";
+import { acquire } from "./attempt.js";
 import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
 import { attributesOf, needOf, shareName, type KindOptions } from "./kinds.js";
 import { Lock } from "./lock.js";
 import { takePeriod } from "./periods.js";
-import { readRecord, type Attributes, type Facts, type Holder, type Members } from "./record.js";
+import type { Attributes, Facts, Holder, Members } from "./record.js";
 import { settle, type LockOptions, type Settings } from "./settings.js";
 import { takeAll, type Locks } from "./together.js";
-import { Keys, keysIn, readFields } from "./transactions.js";
+import { Keys } from "./transactions.js";
 
 /** Options of all locks of a client. */
 export interface ClientOptions {
@@ -120,8 +120,7 @@ export class Client {
     const patience = { until: performance.now() + this.#gateway.timeout * 1000 };
     const r = await this.#gateway.transact("survey", keys, { lock: name, uuid: "" }, patience);
     if (r.error) throw r.error;
-    const { fields, token, uuid } = readFields(keys, keysIn(r.body, 0));
-    return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
+    return r.holders?.whole;
   }
 
   /**

@@ -20,10 +20,8 @@ export class HeldError extends MutexError {
   /** All holders of a semaphore or a read-write lock, the oldest first. */
   readonly holders: readonly Holder[];
 
-  constructor(
-    lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, prefix = "",
-    holders: readonly Holder[] = holder ? [holder] : [],
-  ) {
+  constructor(lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, prefix = "") {
+    const [holder] = holders;
     const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
     super(prefix + (holder
       ? `lock ${plain(lock)} is held by ${describe(holder)}` +
@@ -38,11 +36,8 @@ export class HeldError extends MutexError {
 export class WaitTimeoutError extends HeldError {
   override readonly name = "WaitTimeoutError";
 
-  constructor(
-    lock: string, holder: Holder | undefined, waiting: number, delay: Delay | undefined, seconds: number,
-    holders?: readonly Holder[],
-  ) {
-    super(lock, holder, waiting, delay, `gave up after ${seconds} s: `, holders);
+  constructor(lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, seconds: number) {
+    super(lock, holders, waiting, delay, `gave up after ${seconds} s: `);
   }
 }
 

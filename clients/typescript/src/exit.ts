@@ -17,21 +17,31 @@ export interface ExitWork {
 const seconds = 2; // for all together
 const secondsToStart = 3; // for the thread, on a machine that is busy: 0.05 s otherwise
 const signals: readonly string[] = ["SIGTERM", "SIGINT", "SIGHUP"];
+const linger = 100; // milliseconds: who takes lock after lock need not listen anew for each
+let isListening = false;
+let idle: NodeJS.Timeout | undefined;
 const all = new Map<() => Cleanup, GatewayOptions>(); // of the process, as its exit and its signals are
 
 /** Has something cleaned up at the end of the process. Returns how to take that back. */
 export function atExit(options: GatewayOptions, cleanup: () => Cleanup): () => void {
-  if (!all.size) process.on("exit", cleanUp).on("newListener", giveWay);
+  if (!isListening) process.on("exit", cleanUp).on("newListener", giveWay);
+  isListening = true;
   all.set(cleanup, options);
   for (const signal of isMainThread ? signals : []) {
     if (!process.listenerCount(signal)) process.on(signal, onSignal);
   }
   return () => {
-    if (all.delete(cleanup) && !all.size) stop();
+    if (all.delete(cleanup) && !all.size) idle ??= setTimeout(stopIfIdle, linger).unref();
   };
 }
 
+function stopIfIdle() {
+  idle = undefined;
+  if (!all.size) stop();
+}
+
 function stop() {
+  isListening = false;
   process.off("exit", cleanUp).off("newListener", giveWay);
   for (const signal of signals) process.off(signal, onSignal);
 }

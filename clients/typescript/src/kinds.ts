@@ -106,6 +106,10 @@ export function hasRoom(holders: Holders, { kind, limit = 0, weight = 1 }: Need)
   return kind === "shared" || holders.shares.size + holders.delays.size === 0;
 }
 
+/** The delay that keeps somebody who wants this from the lock. */
+export const delayFor = (holders: Holders, need: Need): Delay | undefined =>
+  hasRoom(holders, need) ? undefined : holders.delay ?? [...holders.delays.values()][0];
+
 /** What to claim when these are the holders: of the numbers that are free the lowest, but for so many. */
 export function claimOf(holders: Holders, need: Need, skip = 0): Claim {
   const { revision, shares, delays } = hasRoom(holders, need) ? holders : nobody;

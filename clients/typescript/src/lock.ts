@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { Hold } from "./acquire.js";
+import type { Hold } from "./attempt.js";
 import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, resolution } from "./clock.js";
 import { readExtension, readRequest, type Ending } from "./documents.js";
@@ -169,7 +169,12 @@ export class Lock {
     if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
   }
 
-  #look() { if (this.#left <= 0) this.#lose("deadline"); }
+  /** Looks at the clock, and returns what is left. */
+  #look(): number {
+    const left = this.#left;
+    if (left <= 0) this.#lose("deadline");
+    return left;
+  }
 
   #isOver() { return this.#ended.signal.aborted; }
 
@@ -185,9 +190,9 @@ export class Lock {
   /** Sets the timer to the local deadline. */
   #arm() {
     clearTimeout(this.#timer);
-    this.#look();
+    const left = this.#look();
     if (this.#isOver()) return;
-    this.#timer = setTimeout(() => this.#arm(), Math.min(this.#left, sleepCheck)).unref();
+    this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
   }
 
   /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
@@ -315,7 +320,7 @@ export class Lock {
 
   #end() {
     clearTimeout(this.#timer);
-    this.#ended.abort();
+    this.#ended.abort("over"); // without a reason it would make an error, with a call stack
   }
 
   get #cleanup(): Cleanup {
@@ -348,7 +353,7 @@ const timeOf = (f: Field | undefined) => {
 };
 
 /** The same signal, which looks whenever it is asked: work that blocks the event loop lets no timer abort it. */
-function looking(signal: AbortSignal, look: () => void): AbortSignal {
+function looking(signal: AbortSignal, look: () => unknown): AbortSignal {
   const aborted = (): boolean => {
     look();
     return Reflect.get<AbortSignal, "aborted">(AbortSignal.prototype, "aborted", signal);

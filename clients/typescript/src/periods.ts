@@ -4,16 +4,15 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { Hold } from "./acquire.js";
-import { cancelLater, tombstoneTTL } from "./cleanup.js";
+import { heldBy, type Hold } from "./attempt.js";
+import { take, tombstoneTTL } from "./cleanup.js";
 import { moment } from "./clock.js";
-import { readDelay } from "./documents.js";
-import { HeldError, RefusedError, UnavailableError } from "./errors.js";
+import { RefusedError, UnavailableError } from "./errors.js";
 import type { Gateway } from "./gateway.js";
-import { asText, fields, formatTime, parseObject, parseTime, plain, readRecord, visible } from "./record.js";
-import type { Facts, Holder } from "./record.js";
+import { nobody } from "./kinds.js";
+import { asText, fields, formatTime, parseObject, parseTime, plain, visible, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
-import { keysIn, readFields, text, type Keys, type TxnAnswer } from "./transactions.js";
+import { keysIn, text, type Keys, type TxnAnswer } from "./transactions.js";
 
 const longest = 10 * 365 * 86400; // seconds
 const tolerance = 30_000; // milliseconds that clocks may differ before a call complains
@@ -42,18 +41,14 @@ export async function takePeriod(
     const by = `${visible(String(facts.members.owner))} on ${visible(hostname())}`;
     const taken = `${formatTime(start)} taken ${instant(at.wall)} by ${by}, every ${every} s`;
     const all = { ...facts, attributes: { period: instant(start), ...facts.attributes } };
-    const { alertAfter, unlockAfter } = settings;
-    const record = fields(uuid, all, at.wall, at.wall + Math.min(alertAfter, unlockAfter), at.wall + unlockAfter);
+    const record = fields(uuid, all, at.wall, settings);
     const seen = keysIn(read.body, 0)[0]?.mod_revision ?? "0";
-    const cleanup = { prefix: k.prefix, input, doubt: true };
-    const handedOver = gateway.atExit(() => cleanup);
-    let r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
-    if (r.doubt) r = await settleOutcome(gateway, k, uuid); // a late commit would write the period again
-    if (r.token) return { uuid, token: r.token, began: at, queued: false, doubt: false, share: 0, handedOver };
-    if (r.doubt) void cancelLater(gateway, cleanup);
-    handedOver();
-    if (r.error) throw r.error;
-    if (r.verdict === "refused") throw heldBy(k, r.body);
+    const { token, verdict, holders = nobody, handedOver } = await take(gateway, k.prefix, [input], async () => {
+      const r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
+      return r.doubt ? settleOutcome(gateway, k, uuid) : r; // a late commit would write the period again
+    });
+    if (token) return { uuid, token, began: at, queued: false, doubt: false, share: 0, handedOver };
+    if (verdict === "refused") throw heldBy(k.lock, {}, { holders, waiting: 0 });
     if (performance.now() > patience.until) throw new UnavailableError(`others take the periods of ${plain(k.lock)}`);
     await sleep(20 + 80 * Math.random());
   }
@@ -66,13 +61,6 @@ async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
   if (lease.error) return { ...lease, doubt: true };
   const r = await gateway.transact("settle", k, { lock: k.lock, uuid, lease: String(lease.body.ID) }, patience);
   return { ...r, doubt: r.error !== undefined };
-}
-
-function heldBy(k: Keys, answer: TxnAnswer): HeldError {
-  const { fields, token, uuid } = readFields(k, keysIn(answer, 0));
-  const delay = keysIn(answer, 1)[0];
-  return new HeldError(k.lock, uuid === undefined ? undefined : readRecord(fields, token) as Holder, 0,
-    delay && readDelay(Buffer.from(delay.value ?? "", "base64"), k.lock));
 }
 
 /** Reports whether the period is to be taken. Throws a RefusedError if a clock is wrong. */

@@ -52,14 +52,15 @@ export interface Facts {
   attributes: Attributes;
 }
 
-/** The fields of a record, in the order in which they are written. Times are in milliseconds since 1970. */
-export function fields(uuid: string, facts: Facts, now: number, alertAt: number, unlockAt: number) {
+/** The fields of a record that is written now, in the order in which they are written. Times are in milliseconds. */
+export function fields(uuid: string, facts: Facts, now: number, life: { alertAfter: number; unlockAfter: number }) {
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
   checkAttributes(attributes);
   const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
   const given = Object.entries(known).filter(([, value]) => value !== "");
   const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
+  const [alertAt, unlockAt] = [now + Math.min(life.alertAfter, life.unlockAfter), now + life.unlockAfter];
   const all = { uuid, alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), metadata };
   if (Buffer.byteLength(Object.entries(all).flat().join("")) > maxRecord) {
     throw new RefusedError(`the record has more than ${maxRecord} bytes`);

@@ -1,15 +1,12 @@
 /** The transactions of locks that several hold: each share is a record of its own, beside those of the others. */
 
-import { readDelay } from "./documents.js";
-import { claimOf, hasRoom, mineOf, nobody, shareName, shareOf, allOf, type Holders, type Need } from "./kinds.js";
-import { nameOf, readRecord, type Holder } from "./record.js";
+import { hasRoom, mineOf, shareName, shareOf, type Holders } from "./kinds.js";
+import { nameOf } from "./record.js";
 import {
-  base64, created, dequeue, get, judge, judgeFault, Keys, keysIn, newest, notCancelled, readAll, readFields, record,
-  text, ticketOf, tombstone, transactions,
+  base64, countWaiting, created, delayIn, dequeue, get, holderIn, judge, judgeFault, Keys, keysIn, looked, looking,
+  notCancelled, readAll, record, scanned, scanning, text, ticketOf, tombstone, transactions, waiters,
 } from "./transactions.js";
 import type { Answer, Input, KeyValue, Meaning, Step, TxnAnswer, Verdict } from "./transactions.js";
-
-export { allOf, claimOf, hasRoom, nobody, shareName, type Holders, type Need };
 
 /** The body of a step. */
 export function bodyOf(step: Step, k: Keys, i: Input): object {
@@ -53,8 +50,8 @@ const withdrawal = (k: Keys, i: Input) => [...who(k), ...(i.queued ? dequeue(k, 
 const shares: Partial<Record<Step, (k: Keys, i: Input) => object>> = {
   acquire: attempt,
   try: attempt,
-  look: (k, i) => ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] }),
-  scan: (k, i) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
+  look: looking(place),
+  scan: scanning(place),
   turn: (k, i) => ({
     compare: [...free(k, i), created(k.ticket(i.uuid), i.position)],
     success: [...record(ofShare(k, i.share), i), ...dequeue(k, i)],
@@ -62,7 +59,7 @@ const shares: Partial<Record<Step, (k: Keys, i: Input) => object>> = {
   }),
   cancel: (k, i) => ({ success: [tombstone(k, i), ...withdrawal(k, i)] }),
   withdraw: (k, i) => ({ success: withdrawal(k, i) }),
-  survey: (k) => ({ success: [...who(k), { request_range: { ...k.tickets, keys_only: true } }] }),
+  survey: (k) => ({ success: [...who(k), waiters(k)] }),
 };
 
 /** What a waiter watches that is to await the deletion of a key: as the first for a share, all holders and delays. */
@@ -78,7 +75,7 @@ type Three = readonly [number, number, number];
 
 /** Who holds the lock, by what these operations read. */
 function holdersIn(k: Keys, answer: TxnAnswer, [own, shares, delays]: Three = [0, 1, 2]): Holders {
-  const found = nobodyAt(answer.header.revision);
+  const found: Holders = { revision: answer.header.revision, shares: new Map(), delays: new Map() };
   found.whole = holderIn(k, keysIn(answer, own));
   for (const [segment, kvs] of bySegment(k, keysIn(answer, shares))) {
     const number = numberOf(k, segment);
@@ -87,18 +84,11 @@ function holdersIn(k: Keys, answer: TxnAnswer, [own, shares, delays]: Three = [0
   }
   for (const kv of keysIn(answer, delays)) {
     const name = k.lock + text(kv.key).slice(k.delay.length);
-    const delay = readDelay(Buffer.from(kv.value ?? "", "base64"), name);
+    const delay = delayIn(kv, name);
     if (name === k.lock) found.delay = delay;
     else if (shareOf(k.lock, name)) found.delays.set(shareOf(k.lock, name), delay);
   }
   return found;
-}
-
-const nobodyAt = (revision: string): Holders => ({ revision, shares: new Map(), delays: new Map() });
-
-function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
-  const { fields, token, uuid } = readFields(k, kvs);
-  return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
 }
 
 function bySegment(k: Keys, kvs: KeyValue[]): Map<string, KeyValue[]> {
@@ -133,13 +123,13 @@ const taken = (otherwise: (k: Keys, i: Input, answer: TxnAnswer, holders: Holder
     return earlier(holders, i.uuid) ?? { ...otherwise(k, i, answer, holders), holders };
   };
 
-const tried = taken((_, i, answer, holders) => ({
-  verdict: !keysIn(answer, 3).length && hasRoom(holders, i) ? "again" : "refused",
-  holder: allOf(holders)[0]?.uuid ?? null,
-}));
+const tried = taken((_, i, answer, holders) =>
+  ({ verdict: !keysIn(answer, 3).length && hasRoom(holders, i) ? "again" : "refused" }));
 
-const placed = (k: Keys, i: Input, answer: TxnAnswer): Verdict => {
-  const holders = holdersIn(k, answer, [1, 4, 3]);
+const holdersPlaced = (k: Keys, answer: TxnAnswer) => holdersIn(k, answer, [1, 4, 3]);
+
+const placed: Meaning = (k, i, answer) => {
+  const holders = holdersPlaced(k, answer);
   const mine = earlier(holders, i.uuid);
   if (mine) return mine;
   const ahead = keysIn(answer, 5)[0];
@@ -154,19 +144,12 @@ const meanings: Partial<Record<Step, Meaning>> = {
   try: tried,
   turn: taken((_, i, answer) =>
     ({ verdict: keysIn(answer, 3)[0]?.create_revision === i.position ? "again" : "lost" })),
-  look: (k, i, answer) => {
-    const verdict = placed(k, i, answer);
-    const took = mineOf(verdict.holders ?? nobody, i.before ?? "") !== undefined;
-    const lostSight = i.before && verdict.before === "" && !took;
-    const noTail = verdict.verdict === "wait" && !keysIn(answer, 2).length;
-    return lostSight || noTail ? { verdict: "scan" } : verdict;
-  },
-  scan: (k, i, answer) => {
-    const verdict = placed(k, i, answer);
-    const [tail, last] = [2, 6].map((n) => keysIn(answer, n)[0]);
-    return verdict.verdict === "wait" && !tail && last ? { ...verdict, restore: ticketOf(k, last) } : verdict;
-  },
+  look: looked(placed, (k, i, answer) => mineOf(holdersPlaced(k, answer), i.before ?? "") !== undefined),
+  scan: scanned(placed, 6),
   cancel: (k, i, answer) => ({ verdict: "cancelled", share: mineOf(holdersIn(k, answer, [1, 2, 3]), i.uuid) }),
   withdraw: (k, i, answer) => ({ verdict: "again", share: mineOf(holdersIn(k, answer), i.uuid) }),
-  survey: (k, _, answer) => ({ verdict: "answered", holders: holdersIn(k, answer) }),
+  survey: (k, i, answer) => {
+    const holders = holdersIn(k, answer);
+    return { verdict: "answered", holders, waiting: countWaiting(k, i, holders, keysIn(answer, 3)) };
+  },
 };

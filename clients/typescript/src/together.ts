@@ -2,16 +2,16 @@
 
 import { randomUUID } from "node:crypto";
 
-import { acquire, type Hold } from "./acquire.js";
-import { cancelLater } from "./cleanup.js";
+import { acquire, heldBy } from "./attempt.js";
+import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
-import { readDelay } from "./documents.js";
 import { HeldError, RefusedError, UnavailableError } from "./errors.js";
 import type { Gateway } from "./gateway.js";
+import { nobody } from "./kinds.js";
 import { Lock } from "./lock.js";
-import { fields, readRecord, type Facts, type Holder } from "./record.js";
+import { fields, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
-import { Keys, keysIn, readFields, type Input, type TxnAnswer } from "./transactions.js";
+import { Keys } from "./transactions.js";
 
 const most = 24; // as many as fit into one transaction of etcd's
 
@@ -57,46 +57,18 @@ export async function takeAll(
 
 async function atOnce(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Lock[]> {
   const began = moment();
-  const { alertAfter, unlockAfter } = settings;
-  const locks: Input[] = wanted.map(({ k, facts }) => {
+  const locks = wanted.map(({ k, facts }) => {
     const uuid = randomUUID();
-    const record = fields(uuid, facts, began.wall, began.wall + Math.min(alertAfter, unlockAfter),
-      began.wall + unlockAfter);
-    return { lock: k.lock, uuid, fields: record };
+    return { k, lock: k.lock, uuid, fields: fields(uuid, facts, began.wall, settings) };
   });
-  const cleanups = wanted.map(({ k }, n) =>
-    ({ prefix: k.prefix, input: { lock: k.lock, uuid: locks[n]?.uuid ?? "" }, doubt: true }));
-  const handedOver = cleanups.map((cleanup) => gateway.atExit(() => cleanup));
-  const until = performance.now() + Math.min(gateway.timeout * 1000, unlockAfter / 3);
-  const [first] = wanted as [Wanted];
-  const input = { lock: first.k.lock, uuid: "", locks };
-  const r = await gateway.transact("acquire_all", first.k, input, { until, signal: settings.signal });
-  if (r.token) {
-    return wanted.map(({ k }, n) => Lock.of(gateway, k, settings, {
-      uuid: locks[n]?.uuid ?? "", token: r.token ?? "0", began, queued: false, doubt: r.doubt, share: 0,
-      handedOver: () => handedOver[n]?.(),
-    } satisfies Hold));
-  }
-  for (const [n, cleanup] of cleanups.entries()) {
-    if (r.doubt) void cancelLater(gateway, cleanup);
-    handedOver[n]?.();
-  }
-  if (r.error) throw r.error;
-  throw refusal(wanted, r.body);
-}
-
-/** Why they were refused: the first that is held or delayed, or else others are ahead. */
-function refusal(wanted: Wanted[], answer: TxnAnswer): HeldError {
-  const each = wanted.map(({ k }, n) => {
-    const { fields, token, uuid } = readFields(k, keysIn(answer, 2 * n));
-    const delay = keysIn(answer, 2 * n + 1)[0];
-    return {
-      lock: k.lock, holder: uuid === undefined ? undefined : readRecord(fields, token) as Holder,
-      delay: delay && readDelay(Buffer.from(delay.value ?? "", "base64"), k.lock),
-    };
-  });
-  const { lock, holder, delay } = each.find(({ holder, delay }) => holder ?? delay) ?? each[0] ?? { lock: "" };
-  return new HeldError(lock, holder, 0, delay);
+  const [{ k }] = wanted as [Wanted];
+  const until = performance.now() + Math.min(gateway.timeout * 1000, settings.unlockAfter / 3);
+  const patience = { until, signal: settings.signal };
+  const { token, doubt, lock = k.lock, holders = nobody, handedOver } = await take(gateway, k.prefix, locks, () =>
+    gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience));
+  if (!token) throw heldBy(lock, {}, { holders, waiting: 0 });
+  const hold = { token, began, queued: false, doubt, share: 0, handedOver };
+  return locks.map(({ k, uuid }) => Lock.of(gateway, k, settings, { ...hold, uuid }));
 }
 
 /** Keeps what it has while it waits for the next. */

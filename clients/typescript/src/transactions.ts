@@ -1,9 +1,9 @@
 /** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
 
-import { readEnding, type Ending } from "./documents.js";
+import { readDelay, readEnding, type Delay, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
-import type { Holders } from "./kinds.js";
-import { segment, type Field } from "./record.js";
+import { allOf, hasRoom, nobody, type Holders } from "./kinds.js";
+import { readRecord, segment, type Field, type Holder } from "./record.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
 export interface KeyValue {
@@ -74,10 +74,6 @@ export interface Verdict {
   reason?: Reason;
   /** What was written down of the end of the hold. */
   ending?: Ending;
-  /** The holder's uuid; null if nobody holds the lock. */
-  holder?: string | null;
-  /** Nobody holds the lock, and the lock delay of an ended hold is not over. */
-  delayed?: boolean;
   /** The send may have been committed, or may yet be. */
   doubt?: boolean;
   /** Where it is known: the ticket before mine, empty if I am the first. */
@@ -87,7 +83,12 @@ export interface Verdict {
   restore?: Ticket;
   /** The share whose record is mine, 0 for that of the lock. */
   share?: number | undefined;
+  /** Who holds the lock, and what delays it. */
   holders?: Holders;
+  /** How many others wait. */
+  waiting?: number;
+  /** Which of several locks was refused. */
+  lock?: string;
   older?: Ticket | null;
 }
 
@@ -99,11 +100,12 @@ export class Keys {
   readonly lock: string;
   readonly record: string;
   readonly queue: string;
+  readonly delay: string;
 
   constructor(prefix: string, lock: string) {
+    const own = segment(lock);
     [this.prefix, this.lock] = [prefix, lock];
-    this.record = `${prefix}${segment(lock)}/`;
-    this.queue = `${prefix}.queue/${segment(lock)}/`;
+    [this.record, this.queue, this.delay] = [`${prefix}${own}/`, `${prefix}.queue/${own}/`, `${prefix}.delays/${own}`];
   }
 
   field(name: string) { return this.record + name; }
@@ -112,7 +114,6 @@ export class Keys {
   cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
   history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
   get period() { return `${this.prefix}.periods/${segment(this.lock)}`; }
-  get delay() { return `${this.prefix}.delays/${segment(this.lock)}`; }
   /** The range of the record's keys. */
   get all() { return { key: base64(this.record), range_end: base64(endOf(this.record)) }; }
   /** The range of the tickets, without the tail. */
@@ -160,7 +161,18 @@ export const dequeue = (k: Keys, i: Input) => [
   { request_txn: { compare: [valued(k.tail, i.uuid)], success: [remove(k.tail)] } },
 ];
 const place = (k: Keys, i: Input) => [k.ticket(i.uuid), k.field("uuid"), k.tail, k.delay].map(get);
+export const waiters = (k: Keys) => ({ request_range: { ...k.tickets, keys_only: true } });
 const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
+
+type Place = (k: Keys, i: Input) => object[];
+
+/** Reads what a waiter waits for: the ticket before it, or, as the first, the lock. */
+export const looking = (place: Place) => (k: Keys, i: Input) =>
+  ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] });
+
+/** Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction. */
+export const scanning = (place: Place) => (k: Keys, i: Input) =>
+  ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] });
 
 /** The body of each step. */
 export const transactions = {
@@ -216,10 +228,8 @@ export const transactions = {
     success: [put(k.ticket(i.uuid), i.ticket ?? "", i.lease), replace(k.tail, i.uuid, i.lease)],
     failure: [get(k.ticket(i.uuid))],
   }),
-  /** Reads what a waiter waits for: the ticket before it, or, as the first, the lock. */
-  look: (k: Keys, i: Input) => ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] }),
-  /** Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction. */
-  scan: (k: Keys, i: Input) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
+  look: looking(place),
+  scan: scanning(place),
   turn: (k: Keys, i: Input) => ({
     compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position), undelayed(k)],
     success: [...record(k, i), ...dequeue(k, i)],
@@ -259,7 +269,7 @@ export const transactions = {
   /** Finds out whether a send that got no answer took the lock. No later one can. */
   settle: (k: Keys, i: Input) => ({ success: [tombstone(k, i), readAll(k), get(k.history(i.uuid))] }),
   /** Reads who holds the lock, what delays it, and the names of the tickets. */
-  survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), { request_range: { ...k.tickets, keys_only: true } }] }),
+  survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), waiters(k)] }),
 };
 
 /** What the answer to a step means. */
@@ -329,13 +339,33 @@ export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: 
   return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
 }
 
+/** The record of whoever holds the lock, among the keys that were read. */
+export function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
+  const { fields, token, uuid } = readFields(k, kvs);
+  return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
+}
+
+export const delayIn = ({ value = "" }: KeyValue, lock: string): Delay => readDelay(Buffer.from(value, "base64"), lock);
+
+/** Who holds a plain lock, and what delays it, by the first two operations. */
+function soleHolder(k: Keys, answer: TxnAnswer): Holders {
+  const delay = keysIn(answer, 1)[0];
+  return { ...nobody, whole: holderIn(k, keysIn(answer, 0)), delay: delay && delayIn(delay, k.lock) };
+}
+
+/** How many tickets are of others that wait: some keep theirs as holders. */
+export function countWaiting(k: Keys, i: Input, holders: Holders, kvs: KeyValue[]): number {
+  const own = [i.uuid, ...allOf(holders).map(({ uuid }) => uuid)].map((uuid) => k.ticket(uuid));
+  return kvs.filter(({ key }) => !own.includes(text(key))).length;
+}
+
 export type Meaning = (k: Keys, i: Input, answer: TxnAnswer) => Verdict;
 
 const taken: Meaning = (k, i, answer) => {
   if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
   const { uuid, token } = readFields(k, keysIn(answer, 0));
   if (uuid === i.uuid) return { verdict: "held_by_earlier_send", token: String(token) };
-  return { verdict: "refused", holder: uuid ?? null, delayed: keysIn(answer, 1).length > 0 };
+  return { verdict: "refused", lock: k.lock, holders: soleHolder(k, answer) };
 };
 
 /** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
@@ -384,17 +414,19 @@ const placed: Meaning = (k, i, answer) => {
   return first ? { verdict: "wait", watch: text(first.key), before: "" } : { verdict: "turn", before: "" };
 };
 
-const looked: Meaning = (k, i, answer) => {
-  const verdict = placed(k, i, answer);
-  const [uuid, tail] = [1, 2].map((n) => keysIn(answer, n)[0]);
-  const took = uuid && text(uuid.value) === i.before; // in its turn, so nobody is ahead of me now
-  const lostSight = i.before && verdict.before === "" && !took;
-  return lostSight || (verdict.verdict === "wait" && !tail) ? { verdict: "scan" } : verdict;
-};
+/** `took`: whether the one before me took its turn, so that nobody is ahead of me now. */
+export const looked = (placed: Meaning, took: (k: Keys, i: Input, answer: TxnAnswer) => boolean): Meaning =>
+  (k, i, answer) => {
+    const verdict = placed(k, i, answer);
+    const lostSight = i.before && verdict.before === "" && !took(k, i, answer);
+    const noTail = verdict.verdict === "wait" && !keysIn(answer, 2).length;
+    return lostSight || noTail ? { verdict: "scan" } : verdict;
+  };
 
-const scanned: Meaning = (k, i, answer) => {
+/** `n`: the operation that reads the newest ticket. */
+export const scanned = (placed: Meaning, n: number): Meaning => (k, i, answer) => {
   const verdict = placed(k, i, answer);
-  const [tail, last] = [2, 5].map((n) => keysIn(answer, n)[0]);
+  const [tail, last] = [2, n].map((n) => keysIn(answer, n)[0]);
   return verdict.verdict === "wait" && !tail && last ? { ...verdict, restore: ticketOf(k, last) } : verdict;
 };
 
@@ -420,13 +452,16 @@ const meanings: Record<Step, Meaning> = {
   cancel: () => ({ verdict: "cancelled" }),
   withdraw: () => ({ verdict: "again" }),
   join: joined,
-  look: looked,
-  scan: scanned,
+  look: looked(placed, (_, { before }, answer) => text(keysIn(answer, 1)[0]?.value) === before),
+  scan: scanned(placed, 5),
   turn: turned,
   leave: leaving,
   leave_as_tail: (_, __, answer) => ({ verdict: answer.succeeded ? "left" : "again" }),
   restore_tail: () => ({ verdict: "again" }),
-  survey: () => ({ verdict: "answered" }),
+  survey: (k, i, answer) => {
+    const holders = soleHolder(k, answer);
+    return { verdict: "answered", holders, waiting: countWaiting(k, i, holders, keysIn(answer, 2)) };
+  },
   acquire_all: (k, { locks = [] }, answer) => {
     if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
     const each = locks.map((one, n) => {
@@ -434,7 +469,8 @@ const meanings: Record<Step, Meaning> = {
       return taken(new Keys(k.prefix, one.lock), one, { ...answer, responses });
     });
     const refused = each.filter(({ verdict }) => verdict === "refused");
-    return refused.find(({ holder }) => holder) ?? refused[0] ?? each[0] ?? { verdict: "refused" };
+    const inTheWay = refused.find(({ holders = nobody }) => !hasRoom(holders, {}));
+    return inTheWay ?? refused[0] ?? each[0] ?? { verdict: "refused" };
   },
   read_period: () => ({ verdict: "answered" }),
   acquire_once: (k, i, answer) => {

@@ -3,7 +3,6 @@
 import { readFileSync } from "node:fs";
 import * as http from "node:http";
 import * as https from "node:https";
-import { text as textOf } from "node:stream/consumers";
 
 import { RefusedError } from "./errors.js";
 import { parseObject } from "./record.js";
@@ -30,9 +29,11 @@ export class UnsentError extends Error {}
 /** The certificate of the member is not trusted, or is another host's. */
 export class UntrustedError extends UnsentError {}
 
+const keepAlive = { keepAlive: true, keepAliveMsecs: 10_000 }; // a peer that vanished silently is noticed
+
 export class Transport {
   readonly #files: Files;
-  readonly #agents = { "http:": new http.Agent({ keepAlive: true }), "https:": new https.Agent({ keepAlive: true }) };
+  readonly #agents = { "http:": new http.Agent(keepAlive), "https:": new https.Agent(keepAlive) };
   #tls: { ca?: Buffer; cert?: Buffer; key?: Buffer };
 
   constructor(files: Files) {
@@ -86,7 +87,7 @@ export class Transport {
       let connected = false;
       request.on("socket", (socket) => {
         if (background) socket.unref();
-        socket.setKeepAlive(true, 10_000); // a peer that vanished silently is noticed
+        if (!agent) socket.setKeepAlive(true, keepAlive.keepAliveMsecs);
         connected = !socket.connecting; // else it is a new one
         if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
       });
@@ -100,6 +101,15 @@ export class Transport {
       request.end(body);
     });
   }
+}
+
+/** All of an answer. */
+function textOf(response: http.IncomingMessage): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    response.setEncoding("utf8").on("data", (chunk: string) => text += chunk);
+    response.on("end", () => resolve(text)).on("error", reject);
+  });
 }
 
 /** A socket that says whether the certificate of its peer was refused. */

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
 import { RefusedError } from "../src/index.js";
+import { allOf, delayFor, nobody } from "../src/kinds.js";
 import { fields, formatTime, nameOf, parseTime, readRecord, reserved, segment } from "../src/record.js";
 import { bodyOf, verdictOf } from "../src/shares.js";
 import { judgeFault, Keys, type Answer, type Input, type Step } from "../src/transactions.js";
@@ -118,7 +119,9 @@ test("transactions have exactly the bodies, and answers the meaning, that the pr
     assert.deepEqual(JSON.parse(JSON.stringify(body)), c.body, about);
   }
   for (const { about, step, input, answer, ...want } of [...all.verdicts, ...kinds.verdicts]) {
-    const got: Record<string, unknown> = { ...verdictOf(step, keysOf(input), input, answer) };
+    const { holders = nobody, ...verdict } = verdictOf(step, keysOf(input), input, answer);
+    const delayed = delayFor(holders, input) !== undefined;
+    const got: Record<string, unknown> = { ...verdict, holder: allOf(holders)[0]?.uuid ?? null, delayed };
     for (const [name, value] of Object.entries(want)) assert.deepEqual(got[name], value, `${step}: ${about}: ${name}`);
   }
   assert.ok(all.transactions.length > 20 && all.verdicts.length > 100);
@@ -133,7 +136,7 @@ test("errors of streams are wrapped, and mean the same", () => {
 
 test("what the protocol forbids in a record is refused before anything is sent", () => {
   const put = (purpose: string, attributes: Record<string, string | number | boolean>, backtrace = "") =>
-    fields("u", { members: { purpose }, attributes, backtrace }, 1e12, 1e12, 1e12);
+    fields("u", { members: { purpose }, attributes, backtrace }, 1e12, { alertAfter: 1, unlockAfter: 1 });
   const many = Object.fromEntries(Array.from({ length: 65 }, (_, i) => [`a${i}`, i]));
   assert.throws(() => put("x".repeat(1025), {}), /purpose has 1025 bytes/);
   assert.throws(() => put("a\ud800", {}), /not valid Unicode/);

@@ -1,6 +1,7 @@
 package mutexdash
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -99,7 +100,7 @@ func connect(s source, log zerolog.Logger) (*cluster, error) {
 		return nil, err
 	}
 	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log))
-	c.health = wiring.NewHealth(c.client, s.etcd.RequestTimeout)
+	c.health = wiring.NewHealth(c.client, s.etcd.RequestTimeout, log)
 	return c, nil
 }
 
@@ -195,7 +196,7 @@ func members(h *etcdconn.Health) []setup.Member {
 	var list []setup.Member
 	for _, m := range h.Members {
 		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
-			Quota: m.Quota, Problem: m.Problem}
+			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.Outdated)}
 		switch {
 		case m.Problem != "":
 		case m.Leader:

@@ -148,15 +148,14 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 		ready.Add("etcd", r.allAway)
 	}
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
-		Drain: o.web.ShutdownTimeout, Log: log}
-	back := &daemon.Server{Address: o.web.OpsAddress, Handler: ops.Handler(), Drain: time.Second, Log: log}
+	front := &daemon.Server{Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
+		Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
+	back := &daemon.Server{Address: o.web.OpsAddress, Flag: "--web.ops-address", Handler: ops.Handler(),
+		Drain: time.Second, Log: log}
 	for _, server := range []*daemon.Server{front, back} {
-		address, err := server.Listen()
-		if err != nil {
+		if _, err := server.Listen(); err != nil {
 			return err
 		}
-		log.Info().Stringer("address", address).Bool("pages", server == front).Msg("listening")
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", r.reload.Run)

@@ -62,7 +62,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r := &components{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
-		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout),
+		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout, log),
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
 		lockview.Options{

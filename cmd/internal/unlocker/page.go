@@ -122,7 +122,7 @@ Policy <strong>{{.Sweep.Mode}}</strong>.
 <tr><th>wall clock<td>{{clock .Sweep}}, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
 <tr><th>etcd<td>revision {{.Sweep.Revision}}, {{if .Fresh.Heard.IsZero}}never heard from{{else}}last heard from {{utc .Fresh.Heard}}{{end}}
 {{- with .Etcd}}{{range .Members}}
-<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leader{{end}}, answered in {{ms .Took}}{{end}}{{end}}
+<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leader{{end}}, answered in {{ms .Took}}{{with .Outdated}}; <strong>{{.}}</strong>{{end}}{{end}}{{end}}
 <tr><th>etcd alarms<td>{{with .Problem}}unknown: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
 {{- with .Pods}}
 <tr><th>witness in Kubernetes<td>{{.Pods}} pods{{if not .Synced}}; blind: {{range .Trouble}}{{.}} {{else}}not all pods are known yet{{end}}{{end}}{{end}}

@@ -59,7 +59,8 @@ func run(ctx context.Context, o options) error {
 	ready.Add("writes", r.writes)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
-		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
+		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
+		Drain: o.web.ShutdownTimeout, Log: log,
 		Handler: (&page{components: r, ready: ready}).routes(ops.Handler(), o.web.Prefix()),
 	}
 	address, err := server.Listen()
@@ -70,7 +71,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	policy(log.Info(), r.config).Stringer("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+	policy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", o.reload(r, connections, log).Run)
@@ -104,10 +105,11 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	if address == "" {
 		return nil, nil
 	}
-	s := &daemon.Server{Address: address, Handler: ops.Probes(), Drain: time.Second, Log: ops.Log}
+	s := &daemon.Server{Address: address, Flag: "--web.probe-address", Handler: ops.Probes(), Drain: time.Second,
+		Log: ops.Log}
 	at, err := s.Listen()
 	if err == nil {
-		ops.Log.Info().Stringer("address", at).Msg("probes have a listener of their own")
+		ops.Log.Info().Str("address", at).Msg("probes have a listener of their own")
 	}
 	return s, err
 }

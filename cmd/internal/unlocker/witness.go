@@ -1,6 +1,7 @@
 package unlocker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,14 +115,15 @@ func (o witnessOptions) run(ctx context.Context) error {
 	ready.Add("locks", witness.Synced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
-		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
+		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
+		Drain: o.web.ShutdownTimeout, Log: log,
 		Handler: below(o.web.Prefix(), ops.Handler()),
 	}
 	address, err := server.Listen()
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", build.Current().Version).Stringer("address", address).Str("prefix", o.locks.Prefix).
+	log.Info().Str("version", build.Current().Version).Str("address", address).Str("prefix", o.locks.Prefix).
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
@@ -207,7 +209,8 @@ func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.namespaces, "kubernetes.namespaces", nil,
 		"`namespace` whose pods are watched; comma-separated or repeated; without it, those of all namespaces")
 	fs.StringVar(&o.kubeconfig, "kubernetes.kubeconfig", "",
-		"kubeconfig `file` for the API server; without it, the service account of the unlocker's own pod")
+		"kubeconfig `file` for the API server; without it, those of KUBECONFIG, or else the service account of the "+
+			"unlocker's own pod")
 }
 
 func (o kubernetesOptions) check() error {
@@ -230,7 +233,7 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, e
 	if !o.kubernetes.pods {
 		return nil, nil
 	}
-	api, err := pod.Connect(o.kubernetes.kubeconfig)
+	api, err := pod.Connect(cmp.Or(o.kubernetes.kubeconfig, os.Getenv("KUBECONFIG")))
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes.pods: %w", err)
 	}

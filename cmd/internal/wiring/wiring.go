@@ -117,12 +117,14 @@ const healthEvery = 15 * time.Second
 type Health struct {
 	etcd    *clientv3.Client
 	timeout time.Duration
+	log     zerolog.Logger
 	last    atomic.Pointer[etcdconn.Health]
+	said    map[string]bool // of versions that should not be used
 }
 
 // NewHealth returns a Health that is empty until Run asks. timeout bounds each question.
-func NewHealth(etcd *clientv3.Client, timeout time.Duration) *Health {
-	return &Health{etcd: etcd, timeout: timeout}
+func NewHealth(etcd *clientv3.Client, timeout time.Duration, log zerolog.Logger) *Health {
+	return &Health{etcd: etcd, timeout: timeout, log: log, said: map[string]bool{}}
 }
 
 // Run asks until ctx ends.
@@ -144,6 +146,12 @@ func (h *Health) ask(ctx context.Context) {
 	defer cancel()
 	now := etcdconn.CheckHealth(ctx, h.etcd)
 	h.last.Store(&now)
+	for _, m := range now.Members {
+		if m.Outdated != "" && !h.said[m.Outdated] {
+			h.said[m.Outdated] = true
+			h.log.Warn().Str("endpoint", m.Endpoint).Msg(m.Outdated)
+		}
+	}
 }
 
 // Last returns the last answer, nil before the first one.

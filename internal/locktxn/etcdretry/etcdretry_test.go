@@ -27,33 +27,6 @@ func create(key string) locktxn.Txn {
 	}
 }
 
-// failing executes commits, but answers with these errors, one after the other.
-type failing struct {
-	clientv3.KV
-	errs []error
-	sent int
-}
-
-func (f *failing) Txn(ctx context.Context) clientv3.Txn { return &failingTxn{f.KV.Txn(ctx), f} }
-
-type failingTxn struct {
-	clientv3.Txn
-	f *failing
-}
-
-func (t *failingTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn = t.Txn.If(c...); return t }
-func (t *failingTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
-func (t *failingTxn) Else(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(o...); return t }
-
-func (t *failingTxn) Commit() (*clientv3.TxnResponse, error) {
-	r, err := t.Txn.Commit()
-	t.f.sent++
-	if t.f.sent <= len(t.f.errs) {
-		return nil, t.f.errs[t.f.sent-1]
-	}
-	return r, err
-}
-
 // inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
 func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,6 +48,8 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 		{"it is answered", nil, 1, false, nil},
 		{"two answers are lost", []error{lost, lost}, 3, true, nil},
 		{"a token ran out", []error{rpctypes.ErrInvalidAuthToken}, 2, false, nil},
+		{"a login is older than the roles", []error{rpctypes.ErrAuthOldRevision}, 2, false, nil},
+		{"a login is gone", []error{rpctypes.ErrUserEmpty}, 2, false, nil},
 		{"every token is invalid", slices.Repeat([]error{rpctypes.ErrInvalidAuthToken}, 9), 6, false,
 			rpctypes.ErrInvalidAuthToken},
 		{"etcd is overloaded for long", slices.Repeat([]error{rpctypes.ErrTooManyRequests}, 9), 10, false, nil},
@@ -84,19 +59,14 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 		{"etcd is full", []error{rpctypes.ErrNoSpace}, 1, true, rpctypes.ErrNoSpace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
-				etcd := link.Client()
-				f := &failing{KV: etcd.KV, errs: c.errs}
-				etcd.KV = f
-				answered := 0
-				retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second,
-					Answered: func() { answered++ }})
+			atDistance(t, func(t *testing.T, d *distant, retry *etcdretry.Client) {
+				d.answers = c.errs
 				a, err := retry.Send(t.Context(), create("/a"))
-				if f.sent != c.sent || a.Indeterminate != c.indeterminate || !errors.Is(err, c.err) {
-					t.Errorf("sent %d times, indeterminate %v, error %v", f.sent, a.Indeterminate, err)
+				if len(d.requests) != c.sent || a.Indeterminate != c.indeterminate || !errors.Is(err, c.err) {
+					t.Errorf("sent %d times, indeterminate %v, error %v", len(d.requests), a.Indeterminate, err)
 				}
-				if c.err == nil && (answered != 1 || a.Succeeded != (c.sent == 1)) {
-					t.Errorf("%d answers; the last sending succeeded: %v", answered, a.Succeeded)
+				if c.err == nil && (d.answered.Load() != 1 || a.Succeeded != (c.sent == 1)) {
+					t.Errorf("%d answers; the last sending succeeded: %v", d.answered.Load(), a.Succeeded)
 				}
 				if c.err == nil && c.sent > 1 && string(a.Keys(0).Kvs[0].Value) != "x" {
 					t.Errorf("it read %+v", a.Keys(0))

@@ -43,6 +43,9 @@ type Link struct {
 	server *Server
 	client *clientv3.Client
 
+	// Deaf has watches miss what happens while it returns true. Set it before the first of them.
+	Deaf func() bool
+
 	mu     sync.Mutex
 	healed chan struct{} // closed while the link is up
 }

@@ -37,6 +37,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 		return out
 	}
 	st := newStream(clientv3.OpWatch(key, opts...))
+	st.deaf = w.link.Deaf
 	s := w.link.server
 	s.open(st)
 	w.wg.Go(func() {
@@ -96,6 +97,8 @@ type stream struct {
 	start                              int64
 	created, prevKV, noPuts, noDeletes bool
 
+	deaf func() bool // or nil
+
 	mu    sync.Mutex
 	queue []clientv3.WatchResponse
 	news  chan struct{} // has a token if something was queued
@@ -141,6 +144,9 @@ func (s *Server) close(st *stream) {
 
 // deliver queues those events of one transaction that the watch asked for.
 func (st *stream) deliver(events []*mvccpb.Event) {
+	if st.deaf != nil && st.deaf() {
+		return
+	}
 	var wanted []*clientv3.Event
 	for _, e := range events {
 		if st.wants(e) {

@@ -499,26 +499,6 @@ func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestMissingRightsAreOneSentence(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Auth())
-	root := on(t, server.Client(t))
-	server.AddUser(t, "reader", "pw", root.layout.Prefix(), etcdtest.Read)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "reader", Password: "pw",
-		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	one := on(t, c).witness()
-	defer one.stop()
-	root.eventually("the sentence", func() bool {
-		err := one.Synced()
-		return err != nil && err.Error() == "nothing can be stated: etcd denies permission: the role of our etcd user "+
-			"does not allow this on these keys"
-	})
-}
-
 func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

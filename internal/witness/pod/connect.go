@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -31,8 +32,9 @@ type API struct {
 	host   string
 }
 
-// Connect returns the connection that a kubeconfig file describes, in its present context. Without a file it is that of
-// the pod in which this process runs, by its service account. Nothing is sent yet.
+// Connect returns the connection that kubeconfig files describe together, in their present context; they are listed as
+// in KUBECONFIG. Without a file it is that of the pod in which this process runs, by its service account. Nothing is
+// sent yet.
 func Connect(kubeconfig string) (*API, error) {
 	settings, err := configured(kubeconfig)
 	if err != nil {
@@ -56,7 +58,10 @@ func Connect(kubeconfig string) (*API, error) {
 func configured(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil).ClientConfig()
+			&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}, nil).ClientConfig()
+		if clientcmd.IsEmptyConfig(err) {
+			err = errors.New("it does not exist, or is empty")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
 		}

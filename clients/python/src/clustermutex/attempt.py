@@ -2,152 +2,60 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import socket
 import time
 import uuid
-from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Coroutine, Deque, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from . import exits, process, record
+from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
-from .gateway import IO, Flag, Gateway, Heard, Watch, clock, run
+from .endpoint import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
 from .record import Attribute, Key
 from .settings import Settings
+from .session import PATIENCE, Session
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
+from .transport import Flag, clock
 from .version import CLIENT
+from .watch import Watch
 
 TICKET_TTL = 10.0
 RECHECK = 10.0  # how often a waiter looks although no event came
-PATIENCE = 15.0  # what must not wait for etcd for ever: alive, release
 AFTERWARDS = 0.3  # what a call may take when its wait is over, to leave the queue and to read who holds the lock
-TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
-CLEANUP_FOR = 3600.0
 MAX_LEAVES = 5
 MAX_RIVALS = 3  # how often a share is claimed at once past others who claim one at the same time
-
-Cleanup = Callable[[float], Coroutine[Any, Any, None]]
-
-log = logging.getLogger("clustermutex")
-log.addHandler(logging.NullHandler())
-
-
-class Core:
-    """What all locks of one client share."""
-
-    def __init__(self, gateway: Gateway, prefix: str, owner: str, blocking: Optional[IO] = None) -> None:
-        self.gateway = gateway
-        self.blocking = blocking  # for the end of the process; None: nothing is given back then
-        self.io = gateway.io
-        self.prefix = prefix
-        self.owner = owner
-        self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._cleanups: Deque[Tuple[float, Debt]] = deque()
-        self._cleaner = 0  # the process in which somebody cleans up
-
-    async def grant(self, ttl: float, until: float) -> str:
-        """Get a new lease."""
-        answer = await self.gateway.send("grant", {"TTL": str(int(ttl))}, until)
-        if not answer.body or "ID" not in answer.body:
-            raise UnavailableError("etcd grants no lease: it is out of space")
-        return str(answer.body["ID"])
-
-    async def tombstone_lease(self, until: float, fresh: bool) -> str:
-        """Return the lease of tombstones, which lives for an hour at least."""
-        lease, end = self._tombstones
-        if fresh or clock() > end:
-            lease = await self.grant(TOMBSTONE_TTL, until)
-            self._tombstones = (lease, clock() + TOMBSTONE_TTL - 3600)
-        return lease
-
-    def later(self, attempt: Attempt, cleanup: Cleanup) -> None:
-        """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
-        debt = Debt(attempt, cleanup)
-        debt.begin()
-        self._cleanups.append((clock() + CLEANUP_FOR, debt))
-        self._tidy()
-
-    def linger(self, most: float) -> None:
-        """Block while something is done in the background, before this process ends."""
-        end = clock() + most
-        while self._cleaner == os.getpid() and clock() < end:
-            time.sleep(0.01)
-
-    def _tidy(self) -> None:
-        if self._cleanups and self._cleaner != os.getpid():
-            self._cleaner = os.getpid()
-            self.io.spawn(self._clean)
-
-    async def _clean(self) -> None:
-        try:
-            while self._cleanups:
-                end, debt = self._cleanups.popleft()
-                try:
-                    await debt.work(min(end, clock() + PATIENCE))
-                except UnavailableError:
-                    if clock() < end:
-                        self._cleanups.append((end, debt))
-                        await self.io.flag().wait(1)
-                        continue
-                except MutexError as error:
-                    log.warning("a cleanup failed: %s", error)
-                debt.end()
-        finally:
-            self._cleaner = 0
-        self._tidy()  # what came meanwhile
-
-
-class Debt:
-    """Something that is to be settled in etcd, at the latest when this process ends."""
-
-    def __init__(self, attempt: Attempt, work: Cleanup) -> None:
-        self.pid = os.getpid()
-        self.work = work
-        self._attempt = attempt
-
-    def begin(self) -> None:
-        """Settle it should the process end before :meth:`end`."""
-        if self._attempt.core.blocking is not None:
-            exits.add(self)
-
-    def end(self) -> None:
-        exits.discard(self)
-
-    def give_back(self, until: float) -> None:
-        """Settle it over connections of its own, while whoever was at it stands still or goes on."""
-        core = self._attempt.core
-        if core.blocking is not None:
-            self._attempt.core = Core(core.gateway.over(core.blocking), core.prefix, core.owner)
-        try:
-            run(self.work(until))
-        except Exception:  # nobody is left to be told
-            pass
 
 
 class Again(Exception):
     """This attempt came to nothing; begin again under another uuid."""
 
 
-async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watching: Callable[[Optional[Watch]], None]
-                  ) -> Attempt:
+@dataclass
+class Call:
+    """One call for a lock, over all of its attempts."""
+
+    trace: str  # whose call it is
+    stop: Flag  # gives it up
+    until: float
+    heard: Heard = field(default_factory=Heard)
+    refusal: Optional[HeldError] = None
+    silence: str = "etcd did not answer in time"
+
+
+async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) -> Attempt:
     """Get the lock, waiting as long as the settings say. ``stop`` gives the wait up."""
-    began = clock()
-    wait = float("inf") if settings.wait is None else settings.wait or core.gateway.timeout
-    before: Optional[Attempt] = None
-    heard = Heard()
+    call = Call(trace, stop, clock() + session.patience(settings.wait))
     pause = 0.02
-    if core.blocking is not None:
+    if session.release_at_exit:
         exits.install()
     while True:
-        attempt = Attempt(core, settings, trace, began + wait, stop, watching)
-        attempt.heard = heard
-        if before is not None:
-            attempt.refusal, attempt.silence = before.refusal, before.silence
+        attempt = Attempt(session, settings, call)
         attempt.debt.begin()
         try:
             if stop.is_set():
@@ -155,36 +63,51 @@ async def acquire(core: Core, settings: Settings, trace: str, stop: Flag, watchi
             await attempt.run()
             return attempt
         except Again:
-            await attempt.settle(began + wait)
+            await attempt.settle(call.until)
         except BaseException:
             if attempt.dirty:
-                core.later(attempt, attempt.give_up)
+                session.later(attempt.give_up)
             raise
         finally:
             if not attempt.token:
                 attempt.debt.end()
-        before = attempt
         pause = min(2 * pause, 2.0)
-        await stop.wait(min(pause, max(began + wait - clock(), 0)))
+        await stop.wait(min(pause, max(call.until - clock(), 0)))
 
 
-async def holder(core: Core, name: str) -> Optional[record.Record]:
+@contextmanager
+def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
+    """Send what may take the locks: whatever interrupts that, they are given up unless they have tokens."""
+    for attempt in attempts:
+        attempt.debt.begin()
+        attempt.doubt = True
+    try:
+        yield
+    finally:
+        for attempt in attempts:
+            if not attempt.token:
+                attempt.debt.end()
+                if attempt.doubt:
+                    attempt.session.later(attempt.give_up)
+
+
+async def holder(session: Session, name: str) -> Optional[record.Record]:
     """Read who holds a plain lock."""
-    txn = Transactions(core.prefix, name, "")
-    answer = await core.gateway.send("survey", txn.survey(), clock() + core.gateway.timeout)
+    txn = Transactions(session.prefix, name, "")
+    answer = await session.gateway.send("survey", txn.survey(), clock() + session.gateway.timeout)
     return txn.holders([keys(r["response_range"]) for r in answer.body["responses"]]).whole
 
 
 class Attempt:
     """One attempt, and what is known of it. It holds the lock once it has a token."""
 
-    def __init__(self, core: Core, settings: Settings, trace: str, until: float, stop: Flag,
-                 watching: Callable[[Optional[Watch]], None]) -> None:
-        self.core = core
+    def __init__(self, session: Session, settings: Settings, call: Call) -> None:
+        self.session = session
         self.settings = settings
+        self.call = call
         self.uuid = str(uuid.uuid4())
-        self.txn: Transactions = (Shares(core.prefix, settings.name, self.uuid, settings.need) if settings.need.kind
-                                  else Transactions(core.prefix, settings.name, self.uuid))
+        self.txn: Transactions = (Shares(session.prefix, settings.name, self.uuid, settings.need) if settings.need.kind
+                                  else Transactions(session.prefix, settings.name, self.uuid))
         self.token = 0
         self.share = 0  # whose record it wrote; 0: that of the lock itself
         self.holders = Holders()  # as last read
@@ -194,16 +117,9 @@ class Attempt:
         self.lease = ""  # of the ticket
         self.position = 0
         self.before: Optional[str] = None  # the ticket ahead; empty: I am the first; None: I do not know
-        self.refusal: Optional[HeldError] = None
-        self.silence = "etcd did not answer in time"
-        self.heard: Optional[Heard] = None
-        self.debt = Debt(self, self.give_back)
-        self.release: Optional[Cleanup] = None  # of the hold that it became
+        self.debt = exits.Debt(self.give_back, session.release_at_exit)
+        self.release: Optional[exits.Work] = None  # of the hold that it became
         self._ended = False
-        self._trace = trace
-        self._until = until
-        self._stop = stop
-        self._watching = watching
         self._renewed = 0.0
 
     @property
@@ -218,7 +134,8 @@ class Attempt:
             rivals = 0
             while verdict.word == "again" and not self.doubt and (rivals < MAX_RIVALS or self.settings.wait == 0):
                 rivals += 1
-                if rivals > MAX_RIVALS and await self._stop.wait(random.uniform(0.01, 0.1)) or clock() >= self._until:
+                stopped = rivals > MAX_RIVALS and await self.call.stop.wait(random.uniform(0.01, 0.1))
+                if stopped or clock() >= self.call.until:
                     break
                 verdict = await self._take("try", self.txn.try_, min(rivals, 6))
             if not self.token:
@@ -226,10 +143,10 @@ class Attempt:
                 await self._join()
                 await self._wait()
         except UnavailableError as error:
-            self.silence = str(error)
-            raise (self.over() if clock() >= self._until or self._stop.is_set() else Again()) from None
+            self.call.silence = str(error)
+            raise (self.over() if clock() >= self.call.until or self.call.stop.is_set() else Again()) from None
         if self.lease:  # then no late join can put the ticket again
-            self.core.later(self, self._revoke)
+            self.session.later(self._revoke)
 
     # -- trying
 
@@ -238,7 +155,7 @@ class Attempt:
         spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need no count, only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
         fields = self.fields()
-        limit = min(self._until, self.base[0] + self.settings.unlock_after / 3)
+        limit = min(self.call.until, self.base[0] + self.settings.unlock_after / 3)
         verdict = await self._ask(step, body(fields, claim), limit)
         self.holders = verdict.holders or Holders()
         self._got(verdict, claim.share)
@@ -251,10 +168,10 @@ class Attempt:
 
     async def _refused(self, verdict: Verdict) -> None:
         """Say who holds the lock, or wait."""
-        self.refusal = self.held(WaitTimeoutError, self.holders, [])
+        self.call.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
             try:
-                tickets = (await self._survey(max(self._until, clock() + AFTERWARDS)))[1]
+                tickets = (await self._survey(max(self.call.until, clock() + AFTERWARDS)))[1]
             except MutexError:
                 tickets = []
             raise self.held(HeldError, self.holders, tickets)
@@ -286,17 +203,17 @@ class Attempt:
 
     async def _survey(self, until: float) -> Tuple[Holders, List[Key]]:
         """Read who holds the lock, and the tickets."""
-        answer = await self.core.gateway.send("survey", self.txn.survey(), until)
+        answer = await self.session.gateway.send("survey", self.txn.survey(), until)
         reads = [keys(r["response_range"]) for r in answer.body["responses"]]
         return self.txn.holders(reads), reads[-1]
 
     # -- waiting
 
     async def _join(self) -> None:
-        self.lease = await self.core.grant(TICKET_TTL, min(self._until, clock() + PATIENCE))
+        self.lease = await self.session.grant(TICKET_TTL, min(self.call.until, clock() + PATIENCE))
         self._renewed = clock()
         self.queued = True
-        verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self._until)
+        verdict = await self._ask("join", self.txn.join(self._ticket(), self.lease), self.call.until)
         if not verdict.position:
             raise Again
         self.position, self.before = verdict.position, verdict.before
@@ -311,7 +228,7 @@ class Attempt:
                 self._got(verdict)
                 self.holders = verdict.holders or Holders()
                 if verdict.restore is not None:
-                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self._until)
+                    await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self.call.until)
                 if verdict.word == "turn":
                     verdict = await self._take("turn", partial(self.txn.turn, self.position))
                 if verdict.word == "lost":
@@ -324,7 +241,7 @@ class Attempt:
                         watch.close()
                     watch, watched = await self._open(verdict.watch), verdict.watch
         finally:
-            self._watching(None)
+            self.call.stop.cuts = None
             if watch is not None:
                 watch.close()
 
@@ -337,7 +254,7 @@ class Attempt:
             if self.before is not None:
                 step, body = "look", self.txn.look(self.before)
             try:
-                verdict = await self._ask(step, body, min(self._until, clock() + RECHECK / 3))
+                verdict = await self._ask(step, body, min(self.call.until, clock() + RECHECK / 3))
                 self.before = verdict.before
             except UnavailableError:
                 await self._renew()
@@ -346,12 +263,12 @@ class Attempt:
     async def _open(self, key: str) -> Optional[Watch]:
         """Open the watch on what is ahead; the caller looks again after it."""
         try:
-            watch = await self.core.gateway.watch(self.txn.watched(key), max(self._until - clock(), 0))
+            watch = await self.session.gateway.watch(self.txn.watched(key), max(self.call.until - clock(), 0))
         except OSError:
             await self._renew()
-            await self._stop.wait(min(0.2, max(self._until - clock(), 0)))
+            await self.call.stop.wait(min(0.2, max(self.call.until - clock(), 0)))
             return None
-        self._watching(watch)
+        self.call.stop.cuts = watch.interrupt
         return watch
 
     async def _silence(self, watch: Watch) -> bool:
@@ -360,7 +277,7 @@ class Attempt:
         while clock() < end:
             await self._check()
             try:
-                if await watch.events(max(min(TICKET_TTL / 3, end - clock(), self._until - clock()), 0)):
+                if await watch.events(max(min(TICKET_TTL / 3, end - clock(), self.call.until - clock()), 0)):
                     return True
             except OSError:
                 return False
@@ -369,7 +286,7 @@ class Attempt:
 
     async def _check(self) -> None:
         """Raise what ends the wait."""
-        if self._stop.is_set() or clock() >= self._until:
+        if self.call.stop.is_set() or clock() >= self.call.until:
             raise await self._gave_up()
 
     async def _gave_up(self) -> MutexError:
@@ -377,7 +294,7 @@ class Attempt:
         try:
             until = clock() + AFTERWARDS
             await self.give_up(until)
-            if not self._stop.is_set():
+            if not self.call.stop.is_set():
                 return self.held(WaitTimeoutError, *await self._survey(until))
         except MutexError:
             pass
@@ -385,18 +302,18 @@ class Attempt:
 
     def over(self) -> MutexError:
         """Say why this attempt ends without an answer of etcd's."""
-        if self._ended or self._stop.is_set():
+        if self._ended or self.call.stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
-        if self.refusal is not None and self.settings.wait:
-            return self.refusal
-        return UnavailableError(f'lock "{record.visible(self.settings.name)}": {self.silence}')
+        if self.call.refusal is not None and self.settings.wait:
+            return self.call.refusal
+        return UnavailableError(f'lock "{record.visible(self.settings.name)}": {self.call.silence}')
 
     async def _renew(self) -> None:
         """Keep the lease of the ticket alive."""
         if clock() - self._renewed < TICKET_TTL / 3:
             return
         self._renewed = clock()
-        await self._try_once("keepalive", {"ID": self.lease}, self._until)
+        await self._try_once("keepalive", {"ID": self.lease}, self.call.until)
 
     # -- giving up
 
@@ -406,13 +323,13 @@ class Attempt:
             if self.dirty:
                 await self.give_up(min(until, clock() + PATIENCE))
         except UnavailableError:
-            self.core.later(self, self.give_up)
+            self.session.later(self.give_up)
         except BaseException:  # an interrupt, or a cancelled task
-            self.core.later(self, self.give_up)
+            self.session.later(self.give_up)
             raise
         if self._ended:
-            await self._stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
-        if self._ended or self._stop.is_set() or clock() >= until:
+            await self.call.stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
+        if self._ended or self.call.stop.is_set() or clock() >= until:
             raise self.over()
 
     async def give_back(self, until: float) -> None:
@@ -439,7 +356,7 @@ class Attempt:
         word = ""
         while word != "cancelled":
             try:
-                lease = await self.core.tombstone_lease(until, fresh=word == "lease")
+                lease = await self.session.tombstone_lease(until, fresh=word == "lease")
                 verdict = await self._ask("cancel", self.txn.cancel(lease, self.queued), until)
                 word = verdict.word
             except UnavailableError:
@@ -475,8 +392,8 @@ class Attempt:
         before = self.doubt
         self.doubt = before or takes  # whatever interrupts this
         try:
-            stop = self._stop if takes or step in ("look", "scan") else None
-            answer = await self.core.gateway.send(step, body, until, stop, self.heard)
+            stop = self.call.stop if takes or step in ("look", "scan") else None
+            answer = await self.session.gateway.send(step, body, until, stop, self.call.heard)
         except (UnavailableError, RefusedError) as error:
             self.doubt = before or takes and error.doubt
             raise
@@ -487,7 +404,7 @@ class Attempt:
     async def _try_once(self, step: str, body: Body, until: float) -> None:
         """Send what may fail: it is done again, or goes away by itself."""
         try:
-            await self.core.gateway.send(step, body, min(until, clock() + self.core.gateway.timeout))
+            await self.session.gateway.send(step, body, min(until, clock() + self.session.gateway.timeout))
         except MutexError:
             pass
 
@@ -498,10 +415,10 @@ class Attempt:
         s = self.settings
         self.base = (clock(), time.time())
         at = self.base[1]
-        members: Dict[str, Any] = {"owner": self.core.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
+        members: Dict[str, Any] = {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
                                    "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self._trace, "client": CLIENT, **process.identity(), **(more or {}),
-                                   **s.attributes}
+                                   "backtrace": self.call.trace, "client": CLIENT, **identity.of(os.getpid()),
+                                   **(more or {}), **s.attributes}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
@@ -509,8 +426,8 @@ class Attempt:
 
     def _ticket(self) -> str:
         now = time.time()
-        left = self._until - clock()
-        ticket: Dict[str, Any] = {"uuid": self.uuid, "owner": self.core.owner, "hostname": socket.gethostname(),
+        left = self.call.until - clock()
+        ticket: Dict[str, Any] = {"uuid": self.uuid, "owner": self.session.owner, "hostname": socket.gethostname(),
                                   "pid": os.getpid(), "purpose": self.settings.purpose,
                                   "since": record.format_time(now)}
         if self.settings.wait is not None:

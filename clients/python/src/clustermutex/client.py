@@ -2,169 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import socket
-import ssl
-import sys
-import threading
+import asyncio
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Callable, Coroutine, List, Mapping, Optional, Sequence, Type, Union
+from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from . import exits, process, record
-from .attempt import Attempt, Core, acquire, holder, log
-from .errors import LostError, MutexError, RefusedError
-from .gateway import Gateway, IO, Watch, clock, parse_endpoint, run
+from . import exits, identity
+from .attempt import Attempt, holder
+from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
+from .loops import background
 from .periods import take_period
 from .record import Attribute, Record
+from .session import Opened, Session, log
 from .settings import PLAIN, Settings, leads, settle
+from .threads import BlockingFlag, beside
 from .together import Group
+from .transport import run
 
 LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
 
-
-class BlockingFlag:
-    """A :class:`gateway.Flag` on a threading.Event."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    async def wait(self, timeout: float) -> bool:
-        return self._event.wait(timeout)
+T = TypeVar("T")
 
 
-class BlockingConnection:
-    """A :class:`gateway.Connection` on a socket."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
-        self._open = threading.Lock()
-
-    async def send(self, data: bytes, timeout: float) -> None:
-        self._socket.settimeout(timeout)
-        try:
-            self._socket.sendall(data)
-        except socket.timeout:
-            raise TimeoutError("no answer in time") from None
-
-    async def receive(self, timeout: float) -> bytes:
-        self._socket.settimeout(timeout)
-        try:
-            return self._socket.recv(1 << 16)
-        except socket.timeout:
-            raise TimeoutError("no answer in time") from None
-
-    def interrupt(self) -> None:
-        with self._open:
-            try:
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not SSLSocket's, which is for its owner
-            except OSError:
-                pass
-
-    def close(self) -> None:
-        self.interrupt()  # a forked child may have the connection, too
-        with self._open:
-            self._socket.close()
-
-
-class BlockingIO:
-    """The :class:`gateway.IO` of threads. They are daemons: nothing here keeps the interpreter alive."""
-
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
-        end = clock() + timeout
-        failed = OSError("it has no address")
-        for family, kind, protocol, _, address in addresses(host, port, timeout):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.settimeout(max(end - clock(), 0.001))
-                sock.connect(address)
-                sock.settimeout(max(end - clock(), 0.001))
-                return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
-            except BaseException as error:
-                sock.close()
-                if not isinstance(error, OSError):
-                    raise
-                failed = TimeoutError("no answer in time") if isinstance(error, socket.timeout) else error
-        raise failed
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        threading.Thread(target=lambda: run(work()), name="clustermutex", daemon=True).start()
-
-    def flag(self) -> BlockingFlag:
-        return BlockingFlag()
-
-
-def addresses(host: str, port: int, timeout: float) -> List[Any]:
-    """Return what socket.getaddrinfo does, in time: the system's resolver has a patience of its own."""
-    find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    try:
-        return find(flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        pass
-    found: "queue.Queue[Union[List[Any], OSError]]" = queue.Queue()
-
-    def resolve() -> None:
-        try:
-            found.put(find())
-        except (OSError, UnicodeError) as error:
-            found.put(error if isinstance(error, OSError) else OSError(str(error)))
-
-    try:
-        threading.Thread(target=resolve, name="clustermutex", daemon=True).start()
-    except RuntimeError:  # since Python 3.12 there are no new ones at the exit
-        resolve()
-    try:
-        answer = found.get(timeout=timeout)
-    except queue.Empty:
-        raise TimeoutError(f"{host} was not resolved in time") from None
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
-
-
-def make_core(io: IO, endpoints: Union[str, Sequence[str]], owner: str, prefix: str, user: str, password: str, ca: str,
-              cert: str, key: str, timeout: float, release_at_exit: bool) -> Core:
-    """Check the settings of a client; a RefusedError says what is wrong with them."""
-    try:
-        urls = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
-        all_endpoints = [parse_endpoint(url.strip()) for url in urls]
-        if not all_endpoints:
-            raise ValueError("no endpoints were given")
-        if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
-            raise ValueError(f'the prefix is "{prefix}", it must begin and end with a slash')
-        if not timeout > 0:
-            raise ValueError(f"the timeout is {timeout!r}, it must be positive")
-        owner = owner or os.path.basename(sys.argv[0]) or "python"
-        record.check_text("owner", owner)
-        secure = any(e.tls for e in all_endpoints)
-        if (ca or cert) and not secure:
-            raise ValueError("certificates are given, but no endpoint begins with https://")
-        if bool(cert) != bool(key):
-            raise ValueError("a certificate and its key go together")
-        if password and not user:
-            raise ValueError("a password is given, but no user")
-        tls = ssl.create_default_context(cafile=ca or None) if secure else None
-        if tls is not None and cert:
-            tls.load_cert_chain(cert, key)
-    except (ValueError, OSError) as error:
-        raise RefusedError(f"{ca or cert}: {error}" if isinstance(error, OSError) else str(error)) from None
-    if release_at_exit:
-        exits.install()
-    return Core(Gateway(io, all_endpoints, tls, user, password, timeout), prefix, owner,
-                BlockingIO() if release_at_exit else None)
-
-
-class Client:
+class Client(Opened):
     """Takes locks. One client a process is enough; threads may share it.
 
     ``endpoints`` are URLs of etcd's members, a list or text with commas. ``owner`` names the program in the records;
@@ -175,11 +38,7 @@ class Client:
     has no handler for that; ``release_at_exit=False`` switches that off.
     """
 
-    def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
-                 user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
-                 timeout: float = 5.0, release_at_exit: bool = True) -> None:
-        self._core = make_core(BlockingIO(), endpoints, owner, prefix, user, password, ca, cert, key, timeout,
-                               release_at_exit)
+    _loop = background
 
     def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
              exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
@@ -201,18 +60,18 @@ class Client:
         beside other readers; ``exclusive``: write, beside nobody, or take a whole semaphore. Without these the lock has
         one holder.
 
-        ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called from another thread.
+        ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called in threads of their own.
         """
         settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
                           heartbeat, purpose, attributes)
-        return Lock(self._core, settings, on_lost, on_asked)
+        return Lock(self._session, settings, on_lost, on_asked)
 
     def lock_all(self, *locks: Lock) -> Locks:
         """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
 
         They are taken in one transaction, or else in the order of their names. The shortest ``wait`` is that of all.
         """
-        return Locks(self._core, locks)
+        return Locks(self._session, locks)
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Optional[Callable[[], bool]] = None,
                  wait: Optional[float] = None, purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
@@ -223,43 +82,37 @@ class Client:
         see :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
         """
         settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
-        return Lock(self._core, replace(settings, leads=True, check=check), on_lost, None)
+        waited_for = None if check is None else partial(_in_time, check)
+        return Lock(self._session, replace(settings, leads=True, check=waited_for), on_lost, None)
 
     def leader(self, name: str) -> Optional[Record]:
         """Return who leads, None if nobody does: ``attributes`` have the ``address``."""
-        return run(holder(self._core, name))
+        return run(holder(self._session, name))
 
 
 class Lock(Handle, ContextDecorator):
     """One lock of a :class:`Client`. It can be taken again after it was released, by one thread at a time."""
 
-    def __init__(self, core: Core, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
+    def __init__(self, session: Session, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
                  on_asked: Optional[Callable[[Request], None]]) -> None:
-        super().__init__(core, settings)
-        self._on_lost = on_lost or (lambda error: None)
-        self._on_asked = on_asked or (lambda request: None)
-        self._stop = core.io.flag()
-        self._taking = threading.Lock()
-        self._waits_on: Optional[Watch] = None
+        super().__init__(session, settings)
+        self._on_lost = on_lost
+        self._on_asked = on_asked
+        self._stop = BlockingFlag()
 
     def acquire(self) -> Lock:
         """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
-        if not self._taking.acquire(blocking=False):
-            raise RefusedError(f'another thread is taking lock "{record.visible(self.name)}" with this object: '
-                               "give each thread its own")
         try:
-            self.check_idle()
-            self.begin(run(acquire(self._core, self.settings, process.backtrace(), self._stop, self._waits)))
+            run(self.take(self._stop))
         except (KeyboardInterrupt, SystemExit):
-            self._core.linger(LINGER)
+            self._session.linger(LINGER)
             raise
         finally:
-            self._stop = self._core.io.flag()
-            self._taking.release()
+            self._stop = BlockingFlag()
         return self
 
     def begin(self, attempt: Attempt) -> None:
-        self._hold = Hold(attempt, self._on_lost, self._on_asked)
+        self._hold = Hold(attempt, _aside(self._on_lost), _aside(self._on_asked))
         self._hold.begin()
 
     def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0) -> bool:
@@ -268,7 +121,7 @@ class Lock(Handle, ContextDecorator):
         Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
         HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
         """
-        if not run(take_period(self._core, self, process.backtrace(), self._stop, every, offset)):
+        if not run(take_period(self._session, self, identity.backtrace(), self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
@@ -295,9 +148,6 @@ class Lock(Handle, ContextDecorator):
     def cancel(self) -> None:
         """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Lock:
         return self.acquire()
@@ -313,28 +163,24 @@ class Lock(Handle, ContextDecorator):
                 log.warning("%s, after the work failed", failed)
 
     def _recreate_cm(self) -> Lock:
-        return Lock(self._core, self.settings, self._on_lost, self._on_asked)
-
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
+        return Lock(self._session, self.settings, self._on_lost, self._on_asked)
 
 
 class Locks:
     """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
 
-    def __init__(self, core: Core, locks: Sequence[Lock]) -> None:
-        self._core = core
-        self._group = Group(core, locks)
-        self._waits_on: Optional[Watch] = None
-        self._stop = core.io.flag()
+    def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
+        self._session = session
+        self._group = Group(session, locks)
+        self._stop = BlockingFlag()
         self.locks = list(locks)
 
     def acquire(self) -> Locks:
         """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
         try:
-            run(self._group.acquire(process.backtrace(), self._stop, self._waits, self.cancel))
+            run(self._group.acquire(identity.backtrace(), self._stop))
         finally:
-            self._stop = self._core.io.flag()
+            self._stop = BlockingFlag()
         return self
 
     def alive(self, progress: str = "") -> None:
@@ -351,9 +197,6 @@ class Locks:
     def cancel(self) -> None:
         """Give up the wait in another thread."""
         self._stop.set()
-        watch = self._waits_on
-        if watch is not None:
-            watch.interrupt()
 
     def __enter__(self) -> Locks:
         return self.acquire()
@@ -364,5 +207,18 @@ class Locks:
             for lock in self.locks:
                 stack.callback(lock.__exit__, kind, error, trace)
 
-    def _waits(self, watch: Optional[Watch]) -> None:
-        self._waits_on = watch
+
+def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:
+    """Have a callback take its time: meanwhile the locks are kept alive."""
+    def call(what: T) -> None:
+        try:
+            if callback is not None:
+                callback(what)
+        except Exception:
+            log.exception("a callback failed")
+
+    return lambda what: beside(partial(call, what)) if callback is not None else None
+
+
+def _in_time(check: Callable[[], bool]) -> Awaitable[bool]:
+    return asyncio.wrap_future(beside(check))

@@ -6,24 +6,45 @@ import atexit
 import os
 import signal
 import threading
+from concurrent.futures import wait
+from functools import partial
 from types import FrameType
-from typing import Optional, Protocol, Set
+from typing import Any, Callable, Coroutine, Optional, Set
 
-from .gateway import clock
+from .threads import beside
+from .transport import clock, run
 
 LIMIT = 2.0  # seconds for all of it
+Work = Callable[[float], Coroutine[Any, Any, None]]  # is told when to stop trying
 SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
 
 
-class Owned(Protocol):
-    """Something in etcd that belongs to this process."""
+class Debt:
+    """Something that is to be settled in etcd, at the latest when this process ends."""
 
-    pid: int  # of the process that took it: a forked child leaves it alone
+    def __init__(self, work: Work, at_exit: bool) -> None:
+        self.pid = os.getpid()  # a forked child leaves it alone
+        self.work = work
+        self._at_exit = at_exit
 
-    def give_back(self, until: float) -> None: ...  # blocks until that instant of clock(), and raises nothing
+    def begin(self) -> None:
+        """Settle it should the process end before :meth:`end`."""
+        if self._at_exit:
+            _debts.add(self)
+
+    def end(self) -> None:
+        _debts.discard(self)
+
+    def give_back(self, until: float) -> None:
+        """Settle it in this thread, while whoever was at it stands still or goes on."""
+        try:
+            if clock() < until:
+                run(self.work(until))
+        except Exception:  # nobody is left to be told
+            pass
 
 
-_owned: Set[Owned] = set()
+_debts: Set[Debt] = set()
 _install = threading.Lock()
 _installed = False
 
@@ -46,34 +67,13 @@ def install() -> None:
                 return
 
 
-def add(one: Owned) -> None:
-    """Give this back, should the process end before :func:`discard`."""
-    _owned.add(one)
-
-
-def discard(one: Owned) -> None:
-    _owned.discard(one)
-
-
 def give_back() -> None:
-    """Give everything back that this process has, in parallel."""
+    """Give everything back that this process has, in parallel, in threads of their own.
+
+    Whatever this one was doing when the signal came, it may hold a lock.
+    """
     until = clock() + LIMIT
-    threads = [_beside(one, until) for one in list(_owned) if one.pid == os.getpid()]
-    for thread in threads:
-        if thread is not None:
-            thread.join(max(until - clock(), 0))
-
-
-def _beside(one: Owned, until: float) -> Optional[threading.Thread]:
-    """Begin in a thread of its own: whatever this one was doing when the signal came, it may hold a lock."""
-    thread = threading.Thread(target=one.give_back, args=(until,), daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # since Python 3.12 there are no new ones at the exit
-        if clock() < until:
-            one.give_back(until)
-        return None
-    return thread
+    wait([beside(partial(one.give_back, until)) for one in list(_debts) if one.pid == os.getpid()], LIMIT)
 
 
 def _by_signal(number: int, frame: Optional[FrameType]) -> None:

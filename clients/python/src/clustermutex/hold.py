@@ -5,24 +5,29 @@ The methods that wait are the same for threads and for asyncio: :class:`IO` is w
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, List, Optional
 
 from . import record
-from .attempt import PATIENCE, Attempt, Core, log
+from .attempt import Attempt, acquire
 from .errors import LostError, MutexError, RefusedError, UnavailableError
-from .gateway import Flag, Watch, clock
+from .identity import backtrace
+from .lookout import Lookout
+from .loops import AsyncFlag, within
 from .record import Key
+from .session import PATIENCE, Session, log
 from .settings import Settings, durations
-from .transactions import Body, Verdict, b64, keys
+from .transactions import Body, Verdict, Watched, b64, keys
+from .transport import Flag, clock
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
 RECHECK = 10.0  # how often a holder reads its record although no event came
-QUIET = 6  # after so many of these in a row the watch may be dead: it is opened again
 WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
 TICK = 2.0  # a machine that slept is noticed after that
 
@@ -40,14 +45,15 @@ class Request:
 class Hold:
     """One hold of a lock."""
 
-    def __init__(self, attempt: Attempt, on_lost: Callable[[LostError], None], on_asked: Callable[[Request], None]
-                 ) -> None:
+    def __init__(self, attempt: Attempt, on_lost: Callable[[LostError], object],
+                 on_asked: Callable[[Request], object]) -> None:
         self.attempt = attempt
         attempt.release = self.give_back
         self.settings = attempt.settings
         self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
-        self.over = attempt.core.io.flag()
+        self.over = AsyncFlag()
+        self.stops: Optional[Flag] = None  # what its owner waits for meanwhile, which a loss ends
         self.asked: Optional[Request] = None
         self._pid = os.getpid()
         self._on_lost = on_lost
@@ -55,11 +61,15 @@ class Hold:
         self._once = threading.Lock()  # of the end, and of the deadline
         self._error: Optional[LostError] = None
         self._released = False
-        self._watch: Optional[Watch] = None
+        self.lookout: Optional[Lookout] = None
+        self._news: asyncio.Event  # made where it is awaited
+        self._events: List[Dict[str, Any]] = []
+        self._seen = attempt.token  # what happened to the record until this revision is known
         self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
         self._asked_at = 0  # the revision of the request
         self._since = attempt.base
         self._margin = self.settings.margin_of(self.settings.unlock_after)
+        self._interval = (self.settings.unlock_after - self._margin) / 3  # of a heartbeat
         self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
         self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
         self._alert_target = attempt.base[1] + self.settings.alert_after
@@ -68,12 +78,19 @@ class Hold:
         self._reported = 0  # the mod revision of ``alive``, as far as it is known
 
     def begin(self) -> None:
-        """Start what runs as long as the hold does."""
-        works = [self.guard, self.observe]
-        works += [self.beat] if self.settings.heartbeat is not None else []
-        works += [self.lead] if self.settings.leads else []
-        for work in works:
-            self.attempt.core.io.spawn(work)
+        """Have the background do what is to be done as long as the hold lasts."""
+        self.attempt.session.loop.spawn(self._live)
+
+    async def _live(self) -> None:
+        if self.over.is_set():
+            return
+        signs = (self.settings.unlock_after / 3, self._lead) if self.settings.leads else (self._interval, self._beat)
+        tasks = [asyncio.ensure_future(work) for work in (self._guard(), self._observe(), self._every(*signs))]
+        try:
+            await self.over.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
 
     # -- loss
 
@@ -101,73 +118,69 @@ class Hold:
             if self._error is not None or self._released:
                 return
             self._error = error
-        self._end()
+        self.over.set()
+        if self.stops is not None:
+            self.stops.set()
         self.attempt.debt.end()
         if self.attempt.doubt and error.reason != "deadline":  # else the release will see to it
-            self.attempt.core.later(self.attempt, self.attempt.cancel)
+            self.attempt.session.later(self.attempt.cancel)
         try:
             self._on_lost(error)
         except Exception:
             log.exception("on_lost failed")
 
-    def _end(self) -> None:
-        self.over.set()
-        if self._watch is not None:
-            self._watch.interrupt()
-
-    async def guard(self) -> None:
+    async def _guard(self) -> None:
         """Notice when the time is up."""
-        while self.lost is None and not self.over.is_set():
-            await self.over.wait(min(max(self._deadline - clock(), 0), TICK))
+        while self.lost is None:
+            await asyncio.sleep(min(max(self._deadline - clock(), 0), TICK))
 
-    async def observe(self) -> None:
-        """Watch the record until the hold is over."""
-        if await self.over.wait(WATCH_AFTER):
-            return
-        pause = 0.02
-        while not self.over.is_set():
-            opened = clock()
-            try:
-                self._watch = await self._open()
-                await self._look(RECHECK)
-                quiet = 0
-                while self._watch is not None and not self.over.is_set() and quiet < QUIET:
-                    events = await self._watch.events(RECHECK)
-                    quiet = 0 if events else quiet + 1
-                    if not events or any(self._matters(e) for e in events):
-                        await self._look(WHY_TIMEOUT, events)
-            except (OSError, UnavailableError):
-                pass  # a watch breaks, and etcd is away, now and then
-            except Exception:  # whatever it is, the next look may succeed
-                log.exception("the watch on a held lock failed")
-            finally:
-                if self._watch is not None:
-                    self._watch.close()
-            pause = 0.02 if clock() - opened > RECHECK else min(2 * pause, TICK)
-            await self.over.wait(pause)
-
-    async def _open(self) -> Optional[Watch]:
-        """Open the watch on the record; without one, only what is read tells."""
+    async def _observe(self) -> None:
+        """Learn what happens to the record until the hold is over."""
+        await asyncio.sleep(WATCH_AFTER)
+        self._news = asyncio.Event()
+        self.lookout = self.attempt.session.lookout()
+        self.lookout.add(self)
         try:
-            return await self.attempt.core.gateway.watch([(self.txn.base, self.txn.end, False)])
-        except OSError:
-            return None
+            while True:
+                with suppress(TimeoutError):
+                    await within(self._news.wait(), RECHECK)
+                self._news.clear()
+                events, self._events = self._events, []
+                try:
+                    await self._look(WHY_TIMEOUT if events else RECHECK, events)
+                except UnavailableError:
+                    await asyncio.sleep(TICK)
+                except Exception:  # whatever it is, the next look may succeed
+                    log.exception("the watch on a held lock failed")
+                    await asyncio.sleep(TICK)
+        finally:
+            self.lookout.remove(self)
 
-    def _matters(self, event: Dict[str, Any]) -> bool:
-        """Of extensions, which are mine, there is nothing to learn."""
-        return event.get("type") == "DELETE" or event.get("kv", {}).get("key") not in self._extensions
+    @property
+    def watched(self) -> Watched:
+        """What the lookout is to watch."""
+        return Watched(self.txn.base, self.txn.end, start=self._seen + 1)
+
+    def notice(self, event: Optional[Dict[str, Any]]) -> None:
+        """Have a look, unless this is an extension: those are mine."""
+        if event is not None:
+            self._seen = max(self._seen, int(event["kv"].get("mod_revision", 0)))
+            if event.get("type") != "DELETE" and event["kv"]["key"] in self._extensions:
+                return
+            self._events.append(event)
+        self._news.set()
 
     def _gone(self, events: List[Dict[str, Any]]) -> bool:
         """The key that means held was deleted after it became mine."""
         return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
                    for event in events for k in keys({"kvs": [event.get("kv", {})]}))
 
-    async def _look(self, timeout: float, events: Optional[List[Dict[str, Any]]] = None) -> None:
+    async def _look(self, timeout: float, events: List[Dict[str, Any]]) -> None:
         """Read the record, and learn what others did to it."""
         try:
             await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
         except UnavailableError:
-            if not self._gone(events or []):
+            if not self._gone(events):
                 raise
             self.lose(LostError(self.settings.name, "deleted"))
 
@@ -175,6 +188,7 @@ class Hold:
         if verdict.word == "lost":
             self.lose(self._why(verdict))
         elif verdict.record:
+            self._seen = max(self._seen, verdict.revision)
             self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
 
     def _why(self, verdict: Verdict) -> LostError:
@@ -235,58 +249,37 @@ class Hold:
         self._alert_target = self._now() + alert
         await self._extend(unlock)
 
-    async def beat(self) -> None:
-        """Extend in the background while the process lives, for as long as the heartbeat may."""
-        longest = self.settings.heartbeat or 0.0
-        interval = (self.settings.unlock_after - self._margin) / 3
-        pause = interval
-        while not await self.over.wait(pause):
-            left = self._since[0] + longest - clock()
-            if left <= self._margin:
-                return
-            pause = interval
+    async def _every(self, seconds: float, extend: Callable[[], Awaitable[None]]) -> None:
+        """Extend again and again, sooner where that failed."""
+        pause = seconds
+        while True:
+            await asyncio.sleep(pause)
+            pause = seconds
             try:
-                await self._extend(min(self.settings.unlock_after, left), interval, beat=True)
-            except UnavailableError:
-                pause = min(interval, TICK)
-            except MutexError as error:
-                if not self.over.is_set():
-                    log.warning("the heartbeat ends: %s", error)
-                return
-            except Exception:  # whatever it is, the next one may succeed
-                log.exception("a heartbeat failed")
-                pause = min(interval, TICK)
+                await extend()
+            except Exception as error:  # whatever it is, the next one may succeed
+                pause = min(seconds, TICK)
+                if not self.over.is_set() and not isinstance(error, UnavailableError):
+                    log.warning("no sign of life: %s", error)
 
-    async def lead(self) -> None:
-        """Report that the leader lives, and can work, until it does not lead any more."""
-        every = self.settings.unlock_after / 3
-        pause = every
-        while not await self.over.wait(pause):
-            pause = every
-            try:
-                fit = self.settings.check is None or self.settings.check()
-                if fit is True or inspect.isawaitable(fit) and await fit:
-                    await self.alive(self._progress)
-            except Exception as error:  # the next sign of life may succeed
-                pause = min(every, TICK)
-                if not self.over.is_set():
-                    log.warning("the leader gave no sign of life: %s", error)
+    async def _beat(self) -> None:
+        """Extend for as long as the heartbeat may, and while the caller waits for other locks."""
+        s = self.settings
+        left = s.unlock_after if self.stops is not None else self._since[0] + (s.heartbeat or 0) - clock()
+        if left > self._margin:
+            await self._extend(min(s.unlock_after, left), self._interval, beat=True)
+
+    async def _lead(self) -> None:
+        """Report that the leader lives, if it can work."""
+        fit = self.settings.check is None or self.settings.check()
+        if fit is True or inspect.isawaitable(fit) and await fit:
+            await self.alive(self._progress)
 
     def waits_for(self, name: str) -> None:
         """Have the next extension say what keeps the holder from working."""
+        if self.lost is not None:
+            raise self.lost
         self._progress = f'waits for lock "{record.visible(name)}"'
-
-    async def keep(self, done: Flag, give_up: Callable[[], None]) -> None:
-        """Extend while the caller waits for other locks, and give that up should this one be lost."""
-        pause = (self.settings.unlock_after - self._margin) / 3
-        while not await self.over.wait(min(pause, TICK)) and not done.is_set():
-            if clock() + self.settings.unlock_after - self._margin - self._deadline > pause:
-                try:
-                    await self._extend(self.settings.unlock_after, pause, beat=True)
-                except MutexError:
-                    pass
-        if self.lost is not None and not done.is_set():
-            give_up()
 
     async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
@@ -331,7 +324,7 @@ class Hold:
             if self._released:
                 return
             self._released = True
-        self._end()
+        self.over.set()
         if self._error is not None and self._error.reason != "deadline":
             raise self._error
         try:
@@ -339,7 +332,7 @@ class Hold:
         except RefusedError:
             raise
         except BaseException:  # no answer, an interrupt, or a cancelled task
-            self.attempt.core.later(self.attempt, self._release_later)
+            self.attempt.session.later(self._release_later)
             raise
         finally:
             self.attempt.debt.end()
@@ -353,7 +346,7 @@ class Hold:
         word = "lease"
         while self.attempt.doubt and word == "lease":
             try:
-                lease = await self.attempt.core.tombstone_lease(until, fresh=False)
+                lease = await self.attempt.session.tombstone_lease(until, fresh=False)
             except UnavailableError:
                 if clock() >= until:
                     raise
@@ -364,10 +357,10 @@ class Hold:
                 self.attempt.doubt = False
                 return verdict
             if word == "lease":
-                await self.attempt.core.tombstone_lease(until, fresh=True)
+                await self.attempt.session.tombstone_lease(until, fresh=True)
         verdict = await self._ask("release", self.txn.release(self.token, queued), until)
         if self.attempt.doubt:
-            self.attempt.core.later(self.attempt, self.attempt.cancel)
+            self.attempt.session.later(self.attempt.cancel)
         return verdict
 
     async def give_up(self) -> None:
@@ -389,17 +382,29 @@ class Hold:
             await self.attempt.cancel(until)
 
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
-        answer = await self.attempt.core.gateway.send(step, body, until)
+        answer = await self.attempt.session.gateway.send(step, body, until)
         return self.txn.verdict(step, answer, self.token)
 
 
 class Handle:
     """What the locks of both fronts say of their latest hold."""
 
-    def __init__(self, core: Core, settings: Settings) -> None:
-        self._core = core
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self._session = session
         self.settings = settings
         self._hold: Optional[Hold] = None
+        self._taking = threading.Lock()
+
+    async def take(self, stop: Flag) -> None:
+        """Take the lock, one caller at a time."""
+        if not self._taking.acquire(blocking=False):
+            raise RefusedError(f'lock "{record.visible(self.name)}" is being taken with this object by another: '
+                               "give each its own")
+        try:
+            self.check_idle()
+            self.begin(await acquire(self._session, self.settings, backtrace(), stop))
+        finally:
+            self._taking.release()
 
     def begin(self, attempt: Attempt) -> None:
         """Hold the lock that this attempt took."""

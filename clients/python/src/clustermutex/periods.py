@@ -9,12 +9,13 @@ from datetime import datetime, timezone
 from typing import List, Sequence
 
 from . import record
-from .attempt import PATIENCE, Attempt, Core
+from .attempt import Attempt, Call, in_doubt
 from .errors import HeldError, RefusedError, UnavailableError
-from .gateway import Flag, clock
 from .hold import Handle
 from .record import Key
+from .session import PATIENCE, Session
 from .transactions import Body, Verdict, keys
+from .transport import Flag, clock
 
 MIN_PERIOD, MAX_PERIOD = 1.0, 10 * 365 * 86400.0
 TOLERANCE = 30.0  # how much clocks may differ before a call complains
@@ -32,9 +33,9 @@ def begins(now: float, every: float, offset: float) -> float:
     return (milliseconds - (milliseconds - round(offset * 1000)) % round(every * 1000)) / 1000
 
 
-async def take_period(core: Core, lock: Handle, trace: str, stop: Flag, every: float, offset: float) -> bool:
+async def take_period(session: Session, lock: Handle, trace: str, stop: Flag, every: float, offset: float) -> bool:
     """Take the period and the lock in one transaction. False: the period is taken."""
-    until = clock() + core.gateway.timeout
+    call = Call(trace, stop, clock() + session.gateway.timeout)
     settings = lock.settings
     lock.check_idle()
     if settings.need.kind:
@@ -42,53 +43,47 @@ async def take_period(core: Core, lock: Handle, trace: str, stop: Flag, every: f
     while True:
         now = time.time()
         start = begins(now, every, offset)
-        attempt = Attempt(core, settings, trace, until, stop, lambda watch: None)
-        answer = await core.gateway.send("read_period", attempt.txn.read_period(), until, stop)
+        attempt = Attempt(session, settings, call)
+        answer = await session.gateway.send("read_period", attempt.txn.read_period(), call.until, stop)
         last, unlockers = (keys(r["response_range"]) for r in answer.body["responses"])
         if not _due(settings.name, attempt.txn.period, start, now, last, unlockers):
             return False
         seen = last[0].mod_revision if last else 0
-        words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(core.owner)}"
+        words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(session.owner)}"
         taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
         fields = attempt.fields({"period": _instant(start)})
-        if await _take(core, attempt, seen, attempt.txn.acquire_once(fields, seen, taken), until, stop):
+        if await _take(attempt, seen, attempt.txn.acquire_once(fields, seen, taken)):
             lock.begin(attempt)
             return True
         await stop.wait(0.05)
-        if stop.is_set() or clock() >= until:
+        if stop.is_set() or clock() >= call.until:
             raise attempt.over()
 
 
-async def _take(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> bool:
+async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
     """Take the period and the lock. False: try again; a HeldError: the lock is another's."""
-    attempt.debt.begin()
-    attempt.doubt = True  # whatever interrupts this
-    try:
-        verdict = await _outcome(core, attempt, seen, body, until, stop)
+    with in_doubt([attempt]):
+        verdict = await _outcome(attempt, seen, body)
         attempt.token = verdict.token
         attempt.doubt = False
-    finally:
-        if not attempt.token:
-            attempt.debt.end()
-            if attempt.doubt:
-                core.later(attempt, attempt.give_up)
     if verdict.word == "refused" and verdict.holders:
         raise attempt.held(HeldError, verdict.holders, [])
     return bool(attempt.token)
 
 
-async def _outcome(core: Core, attempt: Attempt, seen: int, body: Body, until: float, stop: Flag) -> Verdict:
+async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
     """Send what takes both. Without an answer it is settled: a late commit would write the period again."""
+    session, call = attempt.session, attempt.call
     try:
-        answer = await core.gateway.send("acquire_once", body, until, stop)
+        answer = await session.gateway.send("acquire_once", body, call.until, call.stop)
         if not answer.unanswered:
             return attempt.txn.verdict("acquire_once", answer, position=seen)
     except (RefusedError, UnavailableError) as error:
         attempt.doubt = error.doubt
         if not error.doubt:
             raise
-    lease = await core.tombstone_lease(clock() + PATIENCE, fresh=False)
-    answer = await core.gateway.send("settle", attempt.txn.settle(lease), clock() + PATIENCE)
+    lease = await session.tombstone_lease(clock() + PATIENCE, fresh=False)
+    answer = await session.gateway.send("settle", attempt.txn.settle(lease), clock() + PATIENCE)
     return attempt.txn.verdict("settle", answer)
 
 

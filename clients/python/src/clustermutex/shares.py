@@ -7,7 +7,8 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 
 from .kinds import Claim, Holders, Need, share_of
 from .record import Key, Record, escape, name_of, read, read_delay
-from .transactions import (Answer, Body, Transactions, Verdict, absent, b64, compare, get, keys, put, trouble, txn)
+from .transactions import (Answer, Body, Transactions, Verdict, Watched, absent, b64, compare, get, keys, put, trouble,
+                           txn)
 
 Range = Tuple[str, str]
 
@@ -48,9 +49,9 @@ class Shares(Transactions):
         """Leave the queue, and find out whether there is a record of this attempt; that is withdrawn by itself."""
         return txn([], self._who() + (self._leave() if queued else []), [])
 
-    def watched(self, key: str) -> List[Tuple[str, str, bool]]:
-        first = [(*self.all, True), (self.delay, self.delays[1], True)] if key == self.held else []
-        return super().watched(key) + first
+    def watched(self, key: str) -> List[Watched]:
+        first = [self.all, (self.delay, self.delays[1])] if key == self.held else []
+        return super().watched(key) + [Watched(*of, deletions=True) for of in first]
 
     # -- parts
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import Callable, List, Optional, Sequence
+from typing import List, Sequence
 
-from .attempt import Attempt, Core, acquire
+from .attempt import Attempt, Call, acquire, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
-from .gateway import Flag, Watch, clock
 from .hold import Handle
+from .session import Session
 from .settings import Settings
 from .transactions import together, verdicts
+from .transport import Flag, clock
 
 MOST = 24  # as many as fit into one transaction of etcd's
 
@@ -19,40 +19,39 @@ MOST = 24  # as many as fit into one transaction of etcd's
 class Group:
     """Some locks in the order of their names, in which everybody takes them."""
 
-    def __init__(self, core: Core, locks: Sequence[Handle]) -> None:
+    def __init__(self, session: Session, locks: Sequence[Handle]) -> None:
         self.locks = sorted(locks, key=lambda lock: lock.name.encode())
-        self._core = core
+        self._session = session
         names = [lock.name for lock in self.locks]
-        if not 1 <= len(names) <= MOST or len(set(names)) < len(names):
-            raise RefusedError(f"{len(names)} locks: it must be 1 to {MOST}, each once")
-        if any(lock.settings.need.kind for lock in self.locks):
-            raise RefusedError("plain locks only are taken together")
+        if not names or len(set(names)) < len(names):
+            raise RefusedError("no lock is given, or one of them twice")
         waits = [lock.settings.wait for lock in self.locks if lock.settings.wait is not None]
         self._wait = min(waits) if waits else None
+        self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in self.locks)
+        if self._wait == 0 and not self._fits:
+            raise RefusedError(f"without a wait they are taken in one transaction, which {MOST} plain locks fit into")
         self._settings = [_with_others(lock.settings, names) for lock in self.locks]
 
-    async def acquire(self, trace: str, stop: Flag, watching: Callable[[Optional[Watch]], None],
-                      give_up: Callable[[], None]) -> None:
-        """Take them in one transaction, or one after the other where that needs a wait."""
-        wait = float("inf") if self._wait is None else self._wait or self._core.gateway.timeout
-        until = clock() + wait
+    async def acquire(self, trace: str, stop: Flag) -> None:
+        """Take them in one transaction, or one after the other where that needs a wait or does not fit."""
+        until = clock() + self._session.patience(self._wait)
         for lock in self.locks:
             lock.check_idle()
         try:
-            return await self._at_once(trace, until, stop)
+            if self._fits:
+                return await self._at_once(Call(trace, stop, until))
         except (HeldError, UnavailableError):
             if self._wait == 0 or clock() >= until or stop.is_set():
                 raise
-        done = self._core.io.flag()
         taken: List[Handle] = []
         try:
             for lock, settings in zip(self.locks, self._settings):
                 left = None if self._wait is None else max(until - clock(), 0.001)
                 for other in taken:
                     other.hold.waits_for(settings.name)
-                lock.begin(await acquire(self._core, replace(settings, wait=left), trace, stop, watching))
+                lock.begin(await acquire(self._session, replace(settings, wait=left), trace, stop))
+                lock.hold.stops = stop
                 taken.append(lock)
-                self._core.io.spawn(partial(lock.hold.keep, done, give_up))
             for lock in taken:
                 await lock.hold.alive()
         except BaseException as error:
@@ -63,32 +62,24 @@ class Group:
                 raise lost from None
             raise
         finally:
-            done.set()
+            for lock in taken:
+                lock.hold.stops = None
 
-    async def _at_once(self, trace: str, until: float, stop: Flag) -> None:
-        attempts = [Attempt(self._core, settings, trace, until, stop, lambda watch: None)
-                    for settings in self._settings]
-        for attempt in attempts:
-            attempt.debt.begin()
-            attempt.doubt = True  # whatever interrupts this
-        try:
-            body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
-            limit = min(until, clock() + min(s.unlock_after for s in self._settings) / 3)
-            answer = await self._core.gateway.send("acquire_all", body, limit, stop)
+    async def _at_once(self, call: Call) -> None:
+        attempts = [Attempt(self._session, settings, call) for settings in self._settings]
+        body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
+        limit = min(call.until, clock() + min(s.unlock_after for s in self._settings) / 3)
+        with in_doubt(attempts):
+            try:
+                answer = await self._session.gateway.send("acquire_all", body, limit, call.stop)
+            except (RefusedError, UnavailableError) as error:
+                for attempt in attempts:
+                    attempt.doubt = error.doubt
+                raise
             found = verdicts([attempt.txn for attempt in attempts], answer)
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0
-        except (RefusedError, UnavailableError) as error:
-            for attempt in attempts:
-                attempt.doubt = error.doubt
-            raise
-        finally:
-            for attempt in attempts:
-                if not attempt.token:
-                    attempt.debt.end()
-                    if attempt.doubt:
-                        self._core.later(attempt, attempt.give_up)
         for lock, attempt, verdict in zip(self.locks, attempts, found):
             if not attempt.token and verdict.holders and not verdict.holders.room(attempt.settings.need):
                 raise attempt.held(HeldError, verdict.holders, [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .kinds import Claim, Holders
 from .record import Key, escape, read, read_delay, read_ending
@@ -31,6 +31,15 @@ class Ticket(NamedTuple):
     uuid: str
     create_revision: int
     lease: str
+
+
+class Watched(NamedTuple):
+    """A key or range to watch, from now on or from a revision."""
+
+    key: str
+    end: str = ""
+    deletions: bool = False  # only these
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,9 @@ class Transactions:
         """Return what to claim when these are the holders, as far as is known."""
         return Claim()
 
-    def watched(self, key: str) -> List[Tuple[str, str, bool]]:
+    def watched(self, key: str) -> List[Watched]:
         """Return what a waiter watches that is to await the deletion of this key."""
-        return [(key, "", True), (self.ticket, "", True)]
+        return [Watched(key, deletions=True), Watched(self.ticket, deletions=True)]
 
     # -- getting the lock
 

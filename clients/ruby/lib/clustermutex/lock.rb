@@ -7,7 +7,6 @@ module ClusterMutex
   # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
   # +alive!+ is refused, and +lost+ is "forked".
   class Lock
-    WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
     RECHECK = 10 # seconds after which a holder reads although no event came
     SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
 
@@ -35,7 +34,7 @@ module ClusterMutex
       @bell = Bell.new
       @hooks = { lost: [settings.on_lost].compact, asked: [settings.on_asked].compact }
       @taker = Thread.current
-      @keeper = Threads.start { keep }
+      settings.unlock_after < 1 ? begin_keeping : session.keepers.later(self)
     end
 
     # Reports progress and moves both deadlines: alert_after and unlock_after seconds from now, as when it was taken.
@@ -81,23 +80,15 @@ module ClusterMutex
     end
 
     def tell(event, fact)
-      @hooks[event].dup.then do |all|
-        if all.any?
-          Threads.start do
-            all.each do |hook|
-              hook.call(fact)
-            end
-          end
-        end
-      end
+      hooks = @hooks[event].dup
+      Threads.start { hooks.each { |hook| hook.call(fact) } } if hooks.any?
     end
 
     # -- Extending.
 
     def extend_by(progress, alert_after, unlock_after, beat: false)
       unless ours?
-        raise RefusedError,
-              "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here"
+        raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here"
       end
 
       @extending.synchronize do
@@ -150,12 +141,13 @@ module ClusterMutex
     # -- Losing.
 
     def lose(reason, ending = nil)
-      first = @mutex.synchronize do
-        !@over && (@over = true) && (@ending = ending
-                                     @lost = reason)
-      end
-      return unless first
+      @mutex.synchronize do
+        return if @over
 
+        @over = true
+        @ending = ending
+        @lost = reason
+      end
       cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
       @bell.ring
       tell(:lost, loss)
@@ -184,6 +176,8 @@ module ClusterMutex
 
     # The program ends: once the thread that took the lock has ended, nobody works.
     def end_with_program
+      return if @over || !@session.release_at_exit
+
       @taker.join([Ending.till - Clock.now, 0].max / 2) unless @taker == Thread.main
       give_back(Ending.till)
     rescue Error
@@ -230,19 +224,22 @@ module ClusterMutex
 
     # -- The thread that notices what happens to the hold, and extends it if that was wanted.
 
+    # Whether it is there, or not needed any more.
+    def begin_keeping = @over || Threads.start { keep }
+
     def keep
       beat_at = @since + beat_every
-      check_at = @since + WATCH_AFTER
+      check_at = [@since + Keepers::AFTER, Clock.now].max
       until @over || lost
         rung = @bell.wait([[@deadline, beat_at, check_at, Clock.now + SLEEP].min - Clock.now, 0].max)
         break if @over
 
         beat_at = beat if Clock.now >= beat_at
-        check_at = check(rung) || check_at if rung || Clock.now >= check_at
+        check_at = check if rung || Clock.now >= check_at
       end
     ensure
       @watch&.close
-      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now? && !@over && @session.release_at_exit
+      Threads.to_the_end(Ending.till) { end_with_program } if Ending.now?
     end
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3
@@ -273,9 +270,7 @@ module ClusterMutex
     def waits_for(name) = @progress = "waits for lock #{name.inspect}"
 
     # Opens the watch if there is none, then reads. Returns when to read again.
-    def check(rung)
-      return if rung && @watch.nil? && Clock.now < @since + WATCH_AFTER
-
+    def check
       watch unless @watch&.standing?
       found = @session.settle(:read, @input, till: [@deadline, Clock.now + @session.gateway.timeout].min)
       found[:verdict] == :lost ? lose(found[:reason], found[:ending]) : learn(found)

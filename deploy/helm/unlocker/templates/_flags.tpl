@@ -12,6 +12,23 @@
 {{- end }}
 {{- end }}
 
+{{/* The arguments of a component: its flags, and extraArgs, which say what no value says: (list "unlocker" .). */}}
+{{- define "unlocker.args" -}}
+{{- $name := index . 0 -}}
+{{- $extra := (index (index . 1).Values $name).extraArgs -}}
+{{- $flags := include (printf "unlocker.%sFlags" $name) (index . 1) | trim -}}
+{{- range $extra -}}
+{{- $flag := regexFind "^--[^=]+" . -}}
+{{- if or (contains (printf "%s=" $flag) $flags) (regexMatch "^--(kubernetes[.]pods|sweep[.]dry-run|etcd[.]insecure-skip-tls-verify|web[.](enable-.+|hide-backtraces))$" $flag) -}}
+{{- fail (printf "%s.extraArgs has %s, which the chart decides: use the value for it, or leave it out" $name $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- $flags }}
+{{- with $extra }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
 {{/* The flags of the connection to etcd under the identity of a component: (list . identity). */}}
 {{- define "unlocker.etcdFlags" -}}
 {{- $etcd := (index . 0).Values.etcd -}}

@@ -39,10 +39,14 @@
 {{- include "unlocker.flag" (list "web.enable-ask-and-extend" $c.askAndExtend) }}
 {{- include "unlocker.flag" (list "web.enable-acknowledge" $c.acknowledge) }}
 {{- include "unlocker.flag" (list "web.alertmanager-url" $c.alertmanagerURL) }}
-{{- include "unlocker.daemonFlags" (list . $c) }}
-{{- with $c.extraArgs }}
-{{- toYaml . | nindent 0 }}
+{{- with $c.prometheus }}
+{{- include "unlocker.flag" (list "prometheus.url" .url) }}
+{{- include "unlocker.flag" (list "prometheus.match" .match) }}
+{{- if dig "httpConfig" "secret" "" . }}
+{{- include "unlocker.flag" (list "prometheus.config.file" (printf "/etc/unlocker/prometheus/%s" (dig "httpConfig" "key" "http.yml" .))) }}
 {{- end }}
+{{- end }}
+{{- include "unlocker.daemonFlags" (list . $c) }}
 {{- end }}
 
 {{/* The names under which mutexdash answers: those of its Service, of what is in front of it, and others that the values name. */}}
@@ -50,8 +54,8 @@
 {{- $c := .Values.mutexdash -}}
 {{- $service := include "unlocker.componentName" (list . "mutexdash") -}}
 {{- $inside := printf "%s.%s" $service .Release.Namespace -}}
-{{- $names := list $service $inside (printf "%s.svc" $inside) (printf "%s.svc.cluster.local" $inside) -}}
-{{- if $c.ingress.enabled }}{{- $names = append $names $c.ingress.host }}{{- end }}
+{{- $names := list $service $inside (printf "%s.svc" $inside) (printf "%s.svc.%s" $inside (default "cluster.local" .Values.clusterDomain)) -}}
+{{- if $c.ingress.enabled }}{{- $names = concat $names (list $c.ingress.host) (default list $c.ingress.hosts) }}{{- end }}
 {{- if $c.httpRoute.enabled }}{{- $names = concat $names $c.httpRoute.hostnames }}{{- end }}
 {{- $exact := list -}}
 {{- range concat $names $c.allowedHosts }}
@@ -67,7 +71,7 @@ image: {{ include "unlocker.image" (list . .Values.image) }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/usr/bin/mutexdash]
 args:
-  {{- include "unlocker.mutexdashFlags" . | trim | nindent 2 }}
+  {{- include "unlocker.args" (list "mutexdash" .) | nindent 2 }}
 ports:
   - {name: pages, containerPort: 8080}
   - {name: ops, containerPort: 10981}

@@ -1,7 +1,7 @@
 {{/*
 What is the same in the pods of all components: who they are, what they may, where they run.
 (dict "root" . "component" "unlocker" "values" .Values.unlocker "container" the container as YAML
-"permissions" the ConfigMap with the permissions, or "" "alertmanager" the secret for it, or "" "annotations" of the pod
+"permissions" the ConfigMap with the permissions, or "" "annotations" of the pod
 "env" more variables as YAML "hostPID" whether it sees the processes of its node)
 */}}
 {{- define "unlocker.pod" -}}
@@ -66,6 +66,10 @@ spec:
         {{- with $c.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- with $c.extraEnvFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       securityContext:
         {{- toYaml $root.Values.securityContext | nindent 8 }}
       resources:
@@ -177,11 +181,13 @@ its secrets, unlike a subPath. (list . identity)
       {{- end }}
 {{- end }}
 {{- end }}
-{{- with .alertmanager }}
-- name: alertmanager
+{{- range $other := list "alertmanager" "prometheus" }}
+{{- with dig $other "httpConfig" "secret" "" $.values }}
+- name: {{ $other }}
   secret:
     secretName: {{ . }}
     defaultMode: 0440
+{{- end }}
 {{- end }}
 {{- with .permissions }}
 - name: permissions
@@ -218,8 +224,10 @@ its secrets, unlike a subPath. (list . identity)
 {{- if dig "webConfig" "secret" "" .values }}
 - {name: web, mountPath: /etc/unlocker/web, readOnly: true}
 {{- end }}
-{{- if .alertmanager }}
-- {name: alertmanager, mountPath: /etc/unlocker/alertmanager, readOnly: true}
+{{- range $other := list "alertmanager" "prometheus" }}
+{{- if dig $other "httpConfig" "secret" "" $.values }}
+- {name: {{ $other }}, mountPath: /etc/unlocker/{{ $other }}, readOnly: true}
+{{- end }}
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}

@@ -43,9 +43,6 @@
 {{- end }}
 {{- include "unlocker.flag" (list "dashboard.url" (default (include "unlocker.dashboardURL" .) $c.dashboardURL)) }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
-{{- with $c.extraArgs }}
-{{- toYaml . | nindent 0 }}
-{{- end }}
 {{- end }}
 
 {{/* The container of unlocker, as in a list. */}}
@@ -56,7 +53,7 @@ image: {{ include "unlocker.image" (list . .Values.image) }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/usr/bin/unlocker]
 args:
-  {{- include "unlocker.unlockerFlags" . | trim | nindent 2 }}
+  {{- include "unlocker.args" (list "unlocker" .) | nindent 2 }}
 ports:
   - {name: metrics, containerPort: 10980}
   {{- if $c.webConfig.secret }}

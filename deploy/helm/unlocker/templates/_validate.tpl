@@ -32,6 +32,11 @@
 {{- fail "unlocker.alertmanager says how to alert, and its urls are missing" -}}
 {{- end -}}
 {{- end -}}
+{{- with $v.mutexdash.prometheus -}}
+{{- if and (not .url) (or .match (dig "httpConfig" "secret" "" .)) -}}
+{{- fail "mutexdash.prometheus says how to ask, and its url is missing" -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.kubernetes.pods (not $v.unlocker.enabled) -}}
 {{- fail "kubernetes.pods without unlocker.enabled: it is the unlocker that watches pods" -}}
 {{- end -}}

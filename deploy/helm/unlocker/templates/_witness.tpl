@@ -12,9 +12,6 @@
 {{- end }}
 {{- include "unlocker.flag" (list "log.level" .Values.log.level) }}
 {{- include "unlocker.flag" (list "log.format" .Values.log.format) }}
-{{- with $c.extraArgs }}
-{{- toYaml . | nindent 0 }}
-{{- end }}
 {{- end }}
 
 {{/* The container of the witness, as in a list. */}}
@@ -25,7 +22,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/usr/bin/unlocker]
 args:
   - witness
-  {{- include "unlocker.witnessFlags" . | trim | nindent 2 }}
+  {{- include "unlocker.args" (list "witness" .) | nindent 2 }}
 ports:
   - {name: metrics, containerPort: 10983}
 {{ include "unlocker.probes" (list .Values.witness "metrics" "/readyz") }}

@@ -5,15 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { finish, tombstoneTTL, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, type Moment } from "./clock.js";
-import { readDelay, type Delay } from "./documents.js";
 import { Causes } from "./endpoint.js";
 import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 import type { Gateway, Outcome, Patience } from "./gateway.js";
-import { fields, formatTime, readRecord, type Facts, type Holder } from "./record.js";
+import { allOf, claimOf, delayFor, nobody, type Holders, type Need } from "./kinds.js";
+import { fields, formatTime, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
-import { allOf, claimOf, hasRoom, nobody, watchedFor } from "./shares.js";
-import { keysIn, readFields, text } from "./transactions.js";
-import type { Input, Keys, KeyValue, Step, Ticket } from "./transactions.js";
+import { watchedFor } from "./shares.js";
+import type { Input, Keys, Step, Ticket } from "./transactions.js";
 import type { Watch } from "./watch.js";
 
 /** What an attempt got. */
@@ -40,8 +39,15 @@ const aftermath = 250; // milliseconds for what follows when the time of a call 
 const maxRivals = 3; // how often a share is claimed at once past others who claim one at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 
-/** Why a lock was refused, as it was read last. */
-interface Refusal { holder: Holder | undefined; waiting: number; delay: Delay | undefined; holders?: Holder[] }
+/** Who holds a lock that was refused, and how many wait, as it was read last. */
+interface Refusal { holders: Holders; waiting: number }
+
+/** The error that says who is in the way; with `seconds` it is the end of a wait. */
+export function heldBy(lock: string, need: Need, { holders, waiting }: Refusal, seconds?: number): HeldError {
+  const [all, delay] = [allOf(holders), delayFor(holders, need)];
+  return seconds === undefined
+    ? new HeldError(lock, all, waiting, delay) : new WaitTimeoutError(lock, all, waiting, delay, seconds);
+}
 
 /** One call: how long it may take, and what it learned from its attempts. */
 class Call {
@@ -52,11 +58,9 @@ class Call {
   refusal: Refusal | undefined;
   #endedAt = Infinity;
   #isSilent = false; // nothing more is to be expected of etcd
-  readonly #seconds: number;
 
   constructor({ wait }: Settings, timeout: number) {
     const now = performance.now();
-    this.#seconds = wait / 1000;
     this.giveUpAt = now + wait;
     this.lastSend = wait === 0 ? now + timeout * 1000 : this.giveUpAt;
   }
@@ -73,10 +77,9 @@ class Call {
   get answerBy() { return Math.min(this.#endedAt, this.lastSend) + (this.#isSilent ? 0 : aftermath); }
 
   /** Who was in the way says more than that etcd fell silent afterwards. */
-  failure(lock: string, error: unknown): unknown {
-    if (!(error instanceof UnavailableError) || !this.refusal) return error;
-    const { holder, waiting, delay, holders } = this.refusal;
-    return new WaitTimeoutError(lock, holder, waiting, delay, this.#seconds, holders);
+  failure(lock: string, { need, wait }: Settings, error: unknown): unknown {
+    const isKnown = error instanceof UnavailableError && this.refusal;
+    return isKnown ? heldBy(lock, need, isKnown, wait / 1000) : error;
   }
 }
 
@@ -93,7 +96,7 @@ export async function acquire(gateway: Gateway, k: Keys, settings: Settings, fac
       if (hold) return { ...hold, handedOver };
     } catch (error) {
       call.end(error);
-      throw call.failure(k.lock, error);
+      throw call.failure(k.lock, settings, error);
     } finally {
       await attempt.end(hold !== undefined);
       if (!hold) handedOver();
@@ -131,15 +134,12 @@ class Attempt {
       if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, false);
       if (r.verdict === "unanswered") return this.#mayGoOn(r);
       this.#holders = r.holders ?? nobody;
-      this.call.refusal = this.#refusal(r);
+      this.call.refusal = { holders: this.#holders, waiting: 0 };
       const again = r.verdict === "again" && !this.#doubt && (rivals < maxRivals || (wait === 0 && !this.call.isOver));
       if (!again) break;
       if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
-    if (wait === 0) {
-      const { holder, waiting, delay, holders } = await this.#survey(this.call.refusal, true);
-      throw new HeldError(this.k.lock, holder, waiting, delay, "", holders);
-    }
+    if (wait === 0) throw heldBy(this.k.lock, need, await this.#survey(this.call.refusal, true));
     if (need.kind && this.#doubt) return undefined; // a late claim could stand beside the one that comes in its turn
     return this.#queue();
   }
@@ -149,16 +149,6 @@ class Attempt {
     const { need } = this.settings;
     const spread = need.kind === "shared" && rivals > 1 ? Math.floor(Math.random() * 2 ** Math.min(rivals, 6)) : 0;
     return need.kind ? claimOf(this.#holders, need, spread) : {};
-  }
-
-  /** Why it was refused, as far as that answer says. */
-  #refusal(r: Outcome): Refusal {
-    if (!this.settings.need.kind) {
-      return { holder: this.#read(keysIn(r.body, 0)), waiting: 0, delay: this.#delay(keysIn(r.body, 1)) };
-    }
-    const holders = r.holders ?? nobody;
-    const delay = hasRoom(holders, this.settings.need) ? undefined : holders.delay ?? [...holders.delays.values()][0];
-    return { holder: allOf(holders)[0], waiting: 0, delay, holders: allOf(holders) };
   }
 
   /** Sends what may take the lock. */
@@ -175,8 +165,7 @@ class Attempt {
   }
 
   #record({ wall }: Moment) {
-    const { alertAfter, unlockAfter } = this.settings;
-    return fields(this.#uuid, this.facts, wall, wall + Math.min(alertAfter, unlockAfter), wall + unlockAfter);
+    return fields(this.#uuid, this.facts, wall, this.settings);
   }
 
   /** A record is sent again for a third of its life, and no longer than the caller waits. */
@@ -202,26 +191,14 @@ class Attempt {
     return undefined;
   }
 
-  #read(kvs: KeyValue[]): Holder | undefined {
-    const { fields, token, uuid } = readFields(this.k, kvs);
-    return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
-  }
-
-  #delay([kv]: KeyValue[]): Delay | undefined {
-    return kv && readDelay(Buffer.from(kv.value ?? "", "base64"), this.k.lock);
-  }
-
   /** Who holds the lock, how many others wait, and what delays it. What the refusal itself said stays, if it counts. */
   async #survey(refusal: Refusal, counts: boolean): Promise<Refusal> {
     this.call.end();
     const r = await this.gateway.transact("survey", this.k, this.#input(), { until: this.call.answerBy });
+    const { holders = nobody, waiting = 0 } = r;
     if (r.verdict !== "answered") return refusal;
-    const isKnown = counts && (refusal.holder ?? refusal.delay);
-    const known = isKnown ? refusal : this.#refusal(r);
-    const waiting = keysIn(r.body, this.settings.need.kind ? 3 : 2)
-      .map((kv) => text(kv.key).slice(this.k.queue.length))
-      .filter((ticket) => ticket !== this.#uuid && ticket !== known.holder?.uuid); // some keep their ticket as holders
-    return { ...known, waiting: waiting.length };
+    const isKnown = counts && (allOf(refusal.holders)[0] ?? delayFor(refusal.holders, this.settings.need));
+    return { holders: isKnown ? refusal.holders : holders, waiting };
   }
 
   async #queue(): Promise<Taken | undefined> {
@@ -303,9 +280,8 @@ class Attempt {
   }
 
   async #giveUp(): Promise<never> {
-    const unknown = { holder: undefined, waiting: 0, delay: undefined };
-    const { holder, waiting, delay, holders } = await this.#survey(this.call.refusal ?? unknown, false);
-    throw new WaitTimeoutError(this.k.lock, holder, waiting, delay, this.settings.wait / 1000, holders);
+    const refusal = await this.#survey(this.call.refusal ?? { holders: nobody, waiting: 0 }, false);
+    throw heldBy(this.k.lock, this.settings.need, refusal, this.settings.wait / 1000);
   }
 
   #restoreTail(older: Ticket) {

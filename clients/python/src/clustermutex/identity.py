@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import lru_cache
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, Optional, Union
 
@@ -54,6 +55,12 @@ def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str]
     if namespace and (not ticks or _namespace(ticks) == INITIAL_TIME_NAMESPACE) and len(after_name) > 19:
         found["process_start"] = int(after_name[19])
     return found
+
+
+@lru_cache(maxsize=1)
+def of(pid: int) -> Mapping[str, Union[str, int]]:
+    """Return the identity of this process, which is read once. A forked child has another pid, and its own."""
+    return identity()
 
 
 def backtrace(depth: int = DEPTH) -> str:

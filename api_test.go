@@ -1,0 +1,116 @@
+package unlocker_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/api.txt")
+
+// docs/api.txt is what the public packages declare: a line that goes from it, or changes, breaks somebody's program.
+func TestTheGoAPIKeepsItsPromises(t *testing.T) {
+	const file = "docs/api.txt"
+	now := publicAPI(t)
+	if *update {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promised := read(t, file)
+	if promised == now {
+		return
+	}
+	declared := strings.Split(now, "\n")
+	for line := range strings.Lines(promised) {
+		if line := strings.TrimSuffix(line, "\n"); !slices.Contains(declared, line) {
+			t.Errorf("this was promised and is gone, see docs/stability.md: %s", strings.TrimSpace(line))
+		}
+	}
+	t.Errorf("%s is out of date: make api, and look at every line that goes", file)
+}
+
+// publicAPI is every exported declaration below pkg, without comments and bodies.
+func publicAPI(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	packages := map[string][]ast.Decl{}
+	set := token.NewFileSet()
+	files, err := filepath.Glob("pkg/*/*.go")
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := filepath.ToSlash(filepath.Dir(file)); ast.FileExports(tree) {
+			packages[name] = append(packages[name], tree.Decls...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		var lines []string
+		for _, d := range packages[name] {
+			lines = append(lines, declaration(t, set, d))
+		}
+		slices.Sort(lines)
+		b.WriteString("\n" + name + "\n\n" + strings.Join(lines, ""))
+	}
+	return b.String()
+}
+
+// declaration is a line for what is declared, and one for each of its members.
+func declaration(t *testing.T, set *token.FileSet, d ast.Decl) string {
+	t.Helper()
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil && !token.IsExported(strings.TrimLeft(types.ExprString(d.Recv.List[0].Type), "*")) {
+			return ""
+		}
+		d.Body = nil
+		return strings.Join(strings.Fields(printed(t, set, d)), " ") + "\n"
+	case *ast.GenDecl:
+		if d.Tok == token.IMPORT {
+			return ""
+		}
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.VAR {
+				v.Values = nil // the words of an error are no promise
+			}
+		}
+	}
+	head, members, _ := strings.Cut(printed(t, set, d), "\n")
+	head = strings.TrimSuffix(strings.TrimSuffix(head, " {"), " (")
+	lines := []string{head}
+	if head == "const" || head == "var" {
+		lines = nil
+	}
+	for member := range strings.Lines(members) {
+		if member = strings.Join(strings.Fields(member), " "); len(member) > 1 && !strings.HasPrefix(member, "//") {
+			lines = append(lines, head+" "+member)
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func printed(t *testing.T, set *token.FileSet, d ast.Decl) string {
+	t.Helper()
+	var b strings.Builder
+	if err := printer.Fprint(&b, set, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

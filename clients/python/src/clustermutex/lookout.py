@@ -1,0 +1,95 @@
+"""What happens to the records of many holds, on one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any, Dict, List, Optional, Protocol
+
+from .gateway import Gateway
+from .loops import GATHERED
+from .transactions import Watched
+from .watch import Watch
+
+MOST = 64  # holds on one connection: with each that comes, it is opened again
+SILENCE = 60.0  # after which a watch may be dead
+MAX_PAUSE = 2.0
+
+
+class Seen(Protocol):
+    """A hold that wants to know what happens to its record."""
+
+    @property
+    def watched(self) -> Watched: ...  # from the revision on that it does not know
+
+    def notice(self, event: Optional[Dict[str, Any]]) -> None: ...  # without one: it cannot be known what happened
+
+
+class Lookout:
+    """One connection for the watches of some holds. It is opened again for each that comes, and misses nothing."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.holds: List[Seen] = []
+        self.open: List[Seen] = []
+        self._gateway = gateway
+        self._loop = asyncio.get_running_loop()
+        self._more = asyncio.Event()
+        self._pause = GATHERED
+        self._opens = asyncio.ensure_future(self._open())
+        self._reads: Optional[asyncio.Future[None]] = None
+
+    def room(self) -> bool:
+        """Report whether it can take another hold."""
+        return self._loop is asyncio.get_running_loop() and not self._opens.done() and len(self.holds) < MOST
+
+    def add(self, hold: Seen) -> None:
+        self.holds.append(hold)
+        self._more.set()
+
+    def remove(self, hold: Seen) -> None:
+        """Watch one hold less; the last one ends the connection."""
+        self.holds.remove(hold)
+        if not self.holds:
+            self._opens.cancel()
+            if self._reads is not None:
+                self._reads.cancel()
+
+    async def _open(self) -> None:
+        while True:
+            await self._more.wait()
+            await asyncio.sleep(self._pause)
+            self._more.clear()
+            holds = list(self.holds)
+            try:
+                watch = await self._gateway.watch([hold.watched for hold in holds])
+            except OSError:
+                self._broken()
+                continue
+            if self._reads is not None:
+                self._reads.cancel()
+            self.open = holds
+            self._reads = asyncio.ensure_future(self._read(watch))
+
+    async def _read(self, watch: Watch) -> None:
+        try:
+            while True:
+                events = await watch.events(SILENCE)
+                if not events:
+                    raise OSError("the watch is silent")
+                self._pause = GATHERED
+                for event in events:
+                    key = base64.b64decode(event["kv"]["key"]).decode(errors="replace")
+                    for hold in self.holds:
+                        if key.startswith(hold.watched.key):
+                            hold.notice(event)
+        except OSError:
+            self._broken()
+        finally:
+            watch.close()
+
+    def _broken(self) -> None:
+        """Open it again, a moment later. Meanwhile only what the holds read can tell them."""
+        self._pause = min(2 * self._pause, MAX_PAUSE)
+        self._more.set()
+        for hold in self.holds:
+            hold.notice(None)

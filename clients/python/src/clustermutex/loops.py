@@ -1,0 +1,211 @@
+"""What runs in an event loop of asyncio: all of a program with asyncio, and the background of one with threads."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import ssl
+import threading
+from collections import deque
+from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Optional, Set
+
+from .threads import resolved
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+GATHERED = 0.05  # seconds in which what is to begin in the background is gathered: most holds are shorter
+STOPS_IN = 1.0
+
+
+class AsyncFlag:
+    """A :class:`transport.Flag` that tasks wait for."""
+
+    def __init__(self) -> None:
+        self.cuts: Optional[Callable[[], None]] = None
+        self._set = False
+        self._waiter: Optional[asyncio.Event] = None  # made where it is awaited: Python 3.9 binds it to a loop
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    def set(self) -> None:
+        self._set = True
+        if self._waiter is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._waiter.set)
+        cut = self.cuts
+        if cut is not None:
+            cut()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    async def wait(self, timeout: Optional[float] = None) -> bool:
+        if self._waiter is None:
+            self._loop = asyncio.get_running_loop()
+            self._waiter = asyncio.Event()
+        if not self._set:
+            with contextlib.suppress(TimeoutError):
+                await within(self._waiter.wait(), timeout)
+        return self._set
+
+
+class AsyncConnection:
+    """A :class:`transport.Connection` on the streams of asyncio."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._end = _until_the_end(writer.transport)
+
+    async def open(self) -> AsyncConnection:
+        """Have it closed when the loop ends."""
+        await self._end.__anext__()
+        return self
+
+    async def send(self, data: bytes, timeout: float) -> None:
+        self._writer.write(data)
+        await within(self._writer.drain(), timeout)
+
+    async def receive(self, timeout: float) -> bytes:
+        received: bytes = await within(self._reader.read(1 << 16), timeout)
+        return received
+
+    def usable(self) -> bool:
+        return (self._loop is asyncio.get_running_loop() and not self._reader.at_eof()
+                and not self._writer.transport.is_closing())
+
+    def interrupt(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
+            self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        self._writer.transport.abort()
+
+
+async def _until_the_end(transport: asyncio.WriteTransport) -> AsyncIterator[None]:
+    """Close a connection with its loop: that ends the generators that were begun in it."""
+    try:
+        yield
+    finally:
+        transport.abort()
+
+
+class AsyncIO:
+    """The :class:`transport.IO` of asyncio."""
+
+    def __init__(self) -> None:
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def here(self) -> bool:
+        """Report whether a task in its loop asks."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
+
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> AsyncConnection:
+        connection: AsyncConnection = await within(self._connect(host, port, tls), timeout, AsyncConnection.close)
+        return connection
+
+    async def _connect(self, host: str, port: int, tls: Optional[ssl.SSLContext]) -> AsyncConnection:
+        """Connect, without the threads that asyncio resolves names in: the interpreter waits for them at its end."""
+        failed = OSError("it has no address")
+        for *_, address in await asyncio.wrap_future(resolved(host, port)):
+            try:
+                name = host if tls else None
+                streams = await asyncio.open_connection(address[0], port, ssl=tls, server_hostname=name)
+                return await AsyncConnection(*streams).open()
+            except OSError as error:
+                failed = error
+        raise failed
+
+    def spawn(self, work: Work) -> None:
+        """Begin something that nobody waits for."""
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)  # the loop keeps no reference
+        task.add_done_callback(self._tasks.discard)
+
+    def flag(self) -> AsyncFlag:
+        return AsyncFlag()
+
+
+class Background(AsyncIO):
+    """An event loop in a thread of its own, which keeps nothing alive. It begins with the first work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arrivals: Deque[Work] = deque()
+        self._called = False  # the bell rings for them, or is about to
+        self._bell = AsyncFlag()
+        self._stopped = False
+        self._starts = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+
+    def here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def spawn(self, work: Work) -> None:
+        """Begin something, a moment later: one call is for all that comes until then."""
+        self._arrivals.append(work)
+        if not self._called:
+            self._called = True
+            self._start()
+            self._bell.set()
+
+    def stop(self) -> None:
+        """End all of it, before the interpreter ends."""
+        self._stopped = True
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join(STOPS_IN)
+
+    def _start(self) -> None:
+        with self._starts:
+            if self._thread is not None or self._stopped:
+                return
+            self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="clustermutex", daemon=True)
+            try:
+                self._thread.start()
+                atexit.register(self.stop)
+            except RuntimeError:  # since Python 3.12 there are no new ones at the exit
+                self._stopped = True
+
+    async def _work(self) -> None:
+        while not self._stopped:
+            await self._bell.wait()
+            await asyncio.sleep(GATHERED)
+            self._bell = AsyncFlag()
+            self._called = False
+            while self._arrivals:
+                super().spawn(self._arrivals.popleft())
+
+
+background = Background()  # that of all clients
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]
+
+
+async def within(work: Coroutine[Any, Any, Any], timeout: Optional[float],
+                 discard: Callable[[Any], object] = lambda result: None) -> Any:
+    """Wait for work, but not for longer. Unlike asyncio.wait_for before Python 3.12, it never swallows a cancellation.
+
+    A result that comes when nobody waits for it any more is discarded.
+    """
+    task = asyncio.ensure_future(work)
+    taken = False
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+        taken = task.done()
+        if taken:
+            return task.result()
+        raise TimeoutError("no answer in time")
+    finally:
+        if not taken:
+            task.add_done_callback(lambda t: t.cancelled() or t.exception() or discard(t.result()))
+            task.cancel()

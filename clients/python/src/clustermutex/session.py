@@ -1,0 +1,140 @@
+"""What all locks of one client share: the way to etcd, and what is to be settled without anybody who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import sys
+import time
+from functools import partial
+from typing import List, Optional, Sequence, Set, Tuple, Union
+
+from . import exits, record
+from .endpoint import parse_endpoint
+from .errors import MutexError, RefusedError, UnavailableError
+from .gateway import Gateway
+from .lookout import Lookout
+from .loops import AsyncIO
+from .threads import BlockingIO
+from .transport import clock
+
+PATIENCE = 15.0  # what must not wait for etcd for ever: alive, release
+TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
+CLEANUP_FOR = 3600.0
+
+log = logging.getLogger("clustermutex")
+log.addHandler(logging.NullHandler())
+
+
+class Session:
+    """What all locks of one client share."""
+
+    def __init__(self, gateway: Gateway, loop: AsyncIO, prefix: str, owner: str, release_at_exit: bool) -> None:
+        self.loop = loop
+        self.prefix = prefix
+        self.owner = owner
+        self.release_at_exit = release_at_exit
+        self._blocking = gateway
+        self._in_loop = gateway.over(loop)
+        self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
+        self._debts: Set[exits.Debt] = set()  # that somebody is at
+        self._lookouts: List[Lookout] = []  # that have room
+
+    @property
+    def gateway(self) -> Gateway:
+        """The one for whoever asks: a task, or a thread that may be blocked."""
+        return self._in_loop if self.loop.here() else self._blocking
+
+    def patience(self, wait: Optional[float]) -> float:
+        """Return how many seconds a call takes at most that may wait so long."""
+        return float("inf") if wait is None else wait or self.gateway.timeout
+
+    def lookout(self) -> Lookout:
+        """Return a connection on which another record can be watched."""
+        self._lookouts = [one for one in self._lookouts if one.room()] or [Lookout(self.gateway)]
+        return self._lookouts[0]
+
+    async def grant(self, ttl: float, until: float) -> str:
+        """Get a new lease."""
+        answer = await self.gateway.send("grant", {"TTL": str(int(ttl))}, until)
+        if not answer.body or "ID" not in answer.body:
+            raise UnavailableError("etcd grants no lease: it is out of space")
+        return str(answer.body["ID"])
+
+    async def tombstone_lease(self, until: float, fresh: bool) -> str:
+        """Return the lease of tombstones, which lives for an hour at least."""
+        lease, end = self._tombstones
+        if fresh or clock() > end:
+            lease = await self.grant(TOMBSTONE_TTL, until)
+            self._tombstones = (lease, clock() + TOMBSTONE_TTL - 3600)
+        return lease
+
+    def later(self, cleanup: exits.Work) -> None:
+        """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
+        debt = exits.Debt(cleanup, self.release_at_exit)
+        debt.begin()
+        self._debts.add(debt)
+        self.loop.spawn(partial(self._settle, debt, clock() + CLEANUP_FOR))
+
+    def linger(self, most: float) -> None:
+        """Block while something is done in the background, before this process ends."""
+        end = clock() + most
+        while any(debt.pid == os.getpid() for debt in list(self._debts)) and clock() < end:
+            time.sleep(0.01)
+
+    async def _settle(self, debt: exits.Debt, end: float) -> None:
+        try:
+            while not await self._settled(debt, end):
+                await asyncio.sleep(1)
+        finally:
+            self._debts.discard(debt)
+        debt.end()
+
+    async def _settled(self, debt: exits.Debt, end: float) -> bool:
+        try:
+            await debt.work(min(end, clock() + PATIENCE))
+        except UnavailableError:
+            return clock() >= end
+        except MutexError as error:
+            log.warning("a cleanup failed: %s", error)
+        return True
+
+
+class Opened:
+    """A client, which takes locks in its event loop."""
+
+    _loop: AsyncIO
+
+    def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
+                 user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
+                 timeout: float = 5.0, release_at_exit: bool = True) -> None:
+        """Check the settings; a RefusedError says what is wrong with them."""
+        try:
+            urls = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
+            all_endpoints = [parse_endpoint(url.strip()) for url in urls]
+            if not all_endpoints:
+                raise ValueError("no endpoints were given")
+            if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
+                raise ValueError(f'the prefix is "{prefix}", it must begin and end with a slash')
+            if not timeout > 0:
+                raise ValueError(f"the timeout is {timeout!r}, it must be positive")
+            owner = owner or os.path.basename(sys.argv[0]) or "python"
+            record.check_text("owner", owner)
+            secure = any(e.tls for e in all_endpoints)
+            if (ca or cert) and not secure:
+                raise ValueError("certificates are given, but no endpoint begins with https://")
+            if bool(cert) != bool(key):
+                raise ValueError("a certificate and its key go together")
+            if password and not user:
+                raise ValueError("a password is given, but no user")
+            tls = ssl.create_default_context(cafile=ca or None) if secure else None
+            if tls is not None and cert:
+                tls.load_cert_chain(cert, key)
+        except (ValueError, OSError) as error:
+            raise RefusedError(f"{ca or cert}: {error}" if isinstance(error, OSError) else str(error)) from None
+        gateway = Gateway(BlockingIO(), all_endpoints, tls, user, password, timeout)
+        self._session = Session(gateway, self._loop, prefix, owner, release_at_exit)
+        if release_at_exit:
+            exits.install()  # last: what is given back needs connections

@@ -1,0 +1,173 @@
+"""HTTP over whatever connection it is given: one request after the other, as long as both sides keep it open.
+
+Nothing here knows threads or asyncio: both give it an :class:`IO`.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+import weakref
+from typing import Any, Callable, Coroutine, List, Optional, Protocol, Tuple, TypeVar
+
+from .endpoint import Endpoint
+
+MAX_BODY = 64 << 20
+KEEP = 30.0  # seconds after which a connection that nobody used is not trusted any more
+MOST_IDLE = 16
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """A connection to one endpoint. A time limit that passes is a TimeoutError, all else that fails an OSError."""
+
+    async def send(self, data: bytes, timeout: float) -> None: ...
+
+    async def receive(self, timeout: float) -> bytes: ...  # empty at the end
+
+    def usable(self) -> bool: ...  # by this process and loop, and the other side has neither closed it nor said more
+
+    def interrupt(self) -> None: ...  # from any thread: whoever is in receive gets the end
+
+    def close(self) -> None: ...  # by its owner only: another connection may get its number at once
+
+
+class Flag(Protocol):
+    """An event that happens once, and cuts short what its owner is in."""
+
+    cuts: Optional[Callable[[], None]]
+
+    def set(self) -> None: ...  # from any thread
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self, timeout: float) -> bool: ...
+
+
+class IO(Protocol):
+    """What the protocol needs from the world: the blocking one of threads, or that of asyncio."""
+
+    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection: ...
+
+    def flag(self) -> Flag: ...
+
+
+class Pool:
+    """Connections that are open, and that nobody uses now. Its list is all that threads share: nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._idle: List[Tuple[Endpoint, float, Connection]] = []
+        weakref.finalize(self, _close_all, self._idle)  # nobody closes a client
+
+    def take(self, endpoint: Endpoint) -> Optional[Connection]:
+        """Return the one that was used last, None if there is none."""
+        while self._idle:
+            try:
+                at, since, connection = self._idle.pop()
+            except IndexError:
+                break
+            if at == endpoint and clock() - since < KEEP and connection.usable():
+                return connection
+            connection.close()
+        return None
+
+    def give(self, endpoint: Endpoint, connection: Connection) -> None:
+        """Take back a connection whose answer was read to its end."""
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append((endpoint, clock(), connection))
+        else:
+            connection.close()
+
+
+def _close_all(idle: List[Tuple[Endpoint, float, Connection]]) -> None:
+    while idle:
+        idle.pop()[2].close()
+
+
+def clock() -> float:
+    """Return seconds of a clock that nobody sets, and that does not stand still while the machine sleeps."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the protocol to its end over an IO that blocks the thread: it never yields then."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("the work waits for another kind of IO")
+
+
+class Response:
+    """Reads one HTTP response from bytes as they come."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+        self.over = False
+        self._keeps = True  # the server keeps the connection open
+        self._raw = b""
+        self._chunked = False
+        self._length: Optional[int] = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what was received; a ValueError says that it is no HTTP."""
+        self._raw += data
+        if len(self._raw) + len(self.body) > MAX_BODY:
+            raise ValueError("the answer is too large")
+        if not self.status and not self._head():
+            return
+        if not self._chunked:
+            more = None if self._length is None else self._length - len(self.body)
+            self.body += self._raw[:more]
+            self._raw = b"" if more is None else self._raw[more:]
+            self.over = self._length is not None and len(self.body) >= self._length
+        while self._chunked and not self.over and self._chunk():
+            pass
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection can carry another request."""
+        return self.over and self._keeps and not self._raw
+
+    def end(self) -> None:
+        """Take the end of the connection; a ValueError says that the answer was cut off."""
+        self._keeps = False
+        if not self.status or self._chunked or self._length is not None:
+            raise ValueError("the answer was cut off")
+        self.over = True
+
+    def lines(self) -> List[bytes]:
+        """Return the lines that are complete, each once."""
+        *whole, self.body = self.body.split(b"\n")
+        return whole
+
+    def _head(self) -> bool:
+        head, found, rest = self._raw.partition(b"\r\n\r\n")
+        if not found:
+            return False
+        first, *lines = head.decode("latin-1").split("\r\n")
+        if not first.startswith("HTTP/1.") or len(first.split(" ")) < 2:
+            raise ValueError("the answer is no HTTP")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self.status = int(first.split(" ")[1])
+        self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        self._length = int(headers["content-length"]) if "content-length" in headers else None
+        self._keeps = first.startswith("HTTP/1.1") and headers.get("connection", "").lower() != "close"
+        self._raw = rest
+        return True
+
+    def _chunk(self) -> bool:
+        line, found, rest = self._raw.partition(b"\r\n")
+        if not found:
+            return False
+        size = int(line.partition(b";")[0], 16)
+        if len(rest) < size + 2:
+            return False
+        self.over = size == 0
+        self.body += rest[:size]
+        self._raw = rest[size + 2:]
+        return True

@@ -1,0 +1,48 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// definitions are the files that define the kinds of the Prometheus operator and the Gateway API that the chart uses.
+func definitions(t *testing.T) (files []string) {
+	t.Helper()
+	operator := filepath.Join(module(t, "github.com/prometheus-operator/prometheus-operator@v0.85.0"),
+		"example/prometheus-operator-crd")
+	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		files = append(files, filepath.Join(operator, "monitoring.coreos.com_"+kind+".yaml"))
+	}
+	return append(files, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"),
+		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
+}
+
+// module is where the Go command keeps a module, after it has checked its sum.
+func module(t *testing.T, version string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", version).Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", version, err, out)
+	}
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found.Dir
+}
+
+func unmarshal(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil { // JSON is YAML, too
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
