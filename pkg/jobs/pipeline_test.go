@@ -29,7 +29,7 @@ func sleeping(d time.Duration) func(context.Context) error {
 
 func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
-		disturb(s, func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error) {
+		disturb(s, func(send commit) (*clientv3.TxnResponse, error) {
 			time.Sleep(time.Millisecond)
 			return send()
 		})

@@ -97,7 +97,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			try("a", mutex.Exclusive(), mutex.Semaphore(3))},
 		{`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`,
 			try("a", mutex.Semaphore(3), mutex.Attribute("permits", 2))},
-		{`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`,
+		{`the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`,
 			try("a#7", mutex.Shared())},
 		{"the lock name has 256 bytes, at most 253 leave room for the numbers of its shares",
 			wait(long[:256], mutex.Semaphore(99))},

@@ -44,34 +44,6 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	})
 }
 
-func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		older := q.client()
-		newer := q.client()
-		var permits []*mutex.Lock
-		for range 4 {
-			permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-		}
-		if _, err := older.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-			t.Fatal("a client that knows of three permits took the fifth")
-		}
-		permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-		w := q.wait(older, mutex.Semaphore(3))
-		for _, l := range permits[:2] {
-			unlock(t, l)
-		}
-		q.noTurn(w) // one who knows of three permits does not take the fourth
-		unlock(t, permits[2])
-		l := q.turn(w)
-		if l.Name() != "a#1" {
-			t.Errorf("the permit is %s", l.Name())
-		}
-		for _, l := range append(permits[3:], l) {
-			unlock(t, l)
-		}
-	})
-}
-
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
