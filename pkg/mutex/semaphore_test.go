@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -89,30 +88,6 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A waiter notices the end of a hold even if its watches miss it.
-func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		first := take(t, locks, "a", mutex.Semaphore(1))
-		done := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a", mutex.Semaphore(1))
-			if err != nil {
-				t.Error(err)
-			}
-			done <- l
-		}()
-		time.Sleep(time.Second)
-		f.deaf.Store(true)
-		unlock(t, first)
-		began := time.Now()
-		l := <-done
-		if d := time.Since(began); d > 10*time.Second {
-			t.Errorf("it took %v", d)
-		}
-		unlock(t, l)
-	})
 }
 
 // The cost of the permits that are already taken: each acquisition reads all of them.
