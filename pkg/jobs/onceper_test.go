@@ -337,28 +337,6 @@ func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 	}
 }
 
-func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{
-			Acquired: func(e mutex.Acquired) { told = append(told, fmt.Sprintf("%s %s", e.Lock, e.Result)) },
-			Released: func(e mutex.Released) { told = append(told, fmt.Sprintf("%s %s", e.Hold.Name(), e.Result)) },
-		}})
-		for range 2 {
-			if _, err := jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run); err != nil {
-				t.Error(err)
-			}
-		}
-		s.Hold("b")
-		jobs.OncePer(context.Background(), locks, "b", time.Hour, new(job).run)
-		want := "a acquired, a released, b held"
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("the hooks were told\n  %s\nwant\n  %s", got, want)
-		}
-	})
-}
-
 // The backtrace in a job's lock should start with the user's own code.
 func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -141,16 +141,12 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 }
 
 func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
-	plain := func(t *testing.T, _ *fake, locks *mutex.Client) *mutex.Lock { return take(t, locks, "a") }
-	share := func(t *testing.T, _ *fake, locks *mutex.Client) *mutex.Lock {
-		return take(t, locks, "a", mutex.Semaphore(3))
-	}
-	adopted := func(t *testing.T, f *fake, locks *mutex.Client) *mutex.Lock {
-		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour)
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour, mutex.Semaphore(3))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask(t, f, "a", "bob", "before the adoption")
+		ask(t, f, r.Lock, "bob", "before the adoption")
 		l, err := locks.Adopt(t.Context(), r.Lock, r.UUID)
 		if err != nil {
 			t.Fatal(err)
@@ -158,44 +154,24 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 		if !isAsked(l.Asked()) || l.Request().By != "bob" {
 			t.Errorf("what was asked before: %+v", l.Request())
 		}
-		return l
-	}
-	for name, c := range map[string]struct {
-		take   func(*testing.T, *fake, *mutex.Client) *mutex.Lock
-		inner  []mutex.Option
-		record string
-	}{
-		"of a plain lock":  {plain, nil, "a"},
-		"of a share":       {share, []mutex.Option{mutex.Semaphore(3)}, "a#1"},
-		"of a reservation": {adopted, nil, "a"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := c.take(t, f, locks)
-				inner, err := locks.Lock(l.Context(), "a", append(c.inner, mutex.Reentrant())...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				ask(t, f, c.record, "ann", "now")
-				for of, handle := range map[string]*mutex.Lock{"outer": l, "inner": inner} {
-					if !isAsked(handle.Asked()) || handle.Request().By != "ann" {
-						t.Errorf("the %s handle: %+v", of, handle.Request())
-					}
-				}
-				inner.Unlock()
-				unlock(t, l)
-			})
-		})
-	}
+		unlock(t, l)
+		outer := take(t, locks, "a")
+		inner := enter(t, locks, outer)
+		time.Sleep(time.Second)
+		ask(t, f, "a", "ann", "now")
+		for of, handle := range map[string]*mutex.Lock{"outer": outer, "inner": inner} {
+			if !isAsked(handle.Asked()) || handle.Request().By != "ann" {
+				t.Errorf("the %s handle: %+v", of, handle.Request())
+			}
+		}
+		unlock(t, inner)
+		unlock(t, outer)
+	})
 }
 
 func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		both, err := locks.LockAll(t.Context(), []string{"a", "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		both := takeAll(t, locks, []string{"a", "b"})
 		early := both.Asked()
 		whole := mutex.FromContext(both.Context())
 		time.Sleep(time.Second)
