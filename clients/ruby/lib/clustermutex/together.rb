@@ -90,7 +90,7 @@ module ClusterMutex
       loop do
         sleep([@settings.unlock_after / 4, 2].min)
         taken.dup.each do |lock|
-          lock.send(:extend_by, lock.instance_variable_get(:@progress).to_s, 0, @settings.unlock_after, beat: true)
+          lock.send(:stay)
         rescue UnavailableError
           next
         end
