@@ -245,18 +245,21 @@ func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
 }
 
 func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.is(func() (int, error) { return http.StatusBadRequest, nil })
-		w.holds(w.lock("a"))
-		defer w.start(w.config())()
-		time.Sleep(2*time.Minute + 30*time.Second)
-		if n := w.asked(); n != 2 { // when it came, and at the resend since
-			w.Errorf("%d requests", n)
-		}
-		if told := w.log.String(); !strings.Contains(told, `400: no\\x00pe`) || strings.Contains(told, "again") {
-			w.Errorf("the log does not show the answer, or the recovery:\n%s", told)
-		}
-	})
+	for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
+		inWorld(t, func(w *world) {
+			w.is(func() (int, error) { return status, nil })
+			w.holds(w.lock("a"))
+			defer w.start(w.config())()
+			time.Sleep(2*time.Minute + 30*time.Second)
+			if n := w.asked(); n != 2 { // when it came, and at the resend since
+				w.Errorf("%d requests", n)
+			}
+			says := fmt.Sprintf(`%d: no\\x00pe`, status)
+			if told := w.log.String(); !strings.Contains(told, says) || strings.Contains(told, "again") {
+				w.Errorf("the log does not show the answer, or the recovery:\n%s", told)
+			}
+		})
+	}
 }
 
 // hanging does not answer until the request is cancelled.

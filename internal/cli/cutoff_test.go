@@ -1,9 +1,9 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,28 +23,44 @@ const deaf = `trap "" TERM
 echo ready
 while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 
+// background starts mutexctl against an etcd. What it says goes to the returned file.
+func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, said string) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd = exec.Command("mutexctl", args...)
+	cmd.Dir = filepath.Dir(out.Name())
+	cmd.Stderr = out
+	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint, "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out.Name()
+}
+
+// says waits until a file is there and has the words.
+func says(t *testing.T, file, words string) {
+	t.Helper()
+	proctest.Eventually(t, file+" says "+words, func() error {
+		text, err := os.ReadFile(file)
+		if err == nil && !strings.Contains(string(text), words) {
+			err = fmt.Errorf("it says %s", text)
+		}
+		return err
+	})
+}
+
 func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	dir := t.TempDir()
-	var stderr bytes.Buffer
-	run := exec.Command("mutexctl", "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--", "sh", "-c", deaf)
-	run.Dir = dir
-	run.Stderr = &stderr
-	run.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+proxy.Endpoint(), "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	beat := filepath.Join(dir, "beat")
-	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(beat); err == nil {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the command did not start: %s", &stderr)
-		}
-	}
+	run, said := background(t, proxy.Endpoint(), "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--",
+		"sh", "-c", deaf)
+	beat := filepath.Join(run.Dir, "beat")
+	says(t, beat, "")
 	proxy.Stall()
 	err := run.Wait()
 	var exit *exec.ExitError
@@ -67,9 +84,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 		t.Errorf("the command lived at %v, the lock could be another's from %v", last, doc.AutoUnlockAt)
 	}
 	t.Logf("the command ended %v before the auto-unlock", doc.AutoUnlockAt.Sub(last))
-	if !strings.Contains(stderr.String(), `lock "l" may be lost`) {
-		t.Errorf("stderr does not say so: %s", &stderr)
-	}
+	says(t, said, `lock "l" may be lost`)
 }
 
 // An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
@@ -77,28 +92,11 @@ func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Stop()
-	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	run := exec.Command("mutexctl", "run", "l", "--wait", "120s", "--", "true")
-	run.Stderr = said
-	run.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+server.Endpoint())
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(said.Name()); err == nil && strings.Contains(string(text), "refused") {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("it does not say that it waits")
-		}
-	}
+	run, said := background(t, server.Endpoint(), "run", "l", "--wait", "120s", "--", "true")
+	says(t, said, "refused")
 	server.Restart(t)
-	err = run.Wait()
-	text, _ := os.ReadFile(said.Name())
+	err := run.Wait()
+	text, _ := os.ReadFile(said)
 	if err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text),
 		"mutexctl run: waiting: etcd is unreachable") {
 		t.Errorf("run ended with %v and said:\n%s", err, text)
@@ -136,27 +134,10 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	if _, err := client.Put(t.Context(), key, "11111111-2222-4333-8444-555555555555"); err != nil {
 		t.Fatal(err)
 	}
-	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	wait := exec.Command("mutexctl", "wait", "l")
-	wait.Stderr = said
-	wait.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+server.Endpoint())
-	if err := wait.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wait, said := background(t, server.Endpoint(), "wait", "l")
 	ended := make(chan error, 1)
 	go func() { ended <- wait.Wait() }()
-	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
-		if text, _ := os.ReadFile(said.Name()); strings.Contains(string(text), "waiting: l is held") {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("it does not wait")
-		}
-	}
+	says(t, said, "waiting: l is held")
 	server.Stop()
 	server.Restart(t)
 	select {

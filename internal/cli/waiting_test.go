@@ -55,3 +55,11 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 		}
 	})
 }
+
+func TestACommandWhoseLockWasLostUnderItEndsLikeThat(t *testing.T) {
+	for work, want := range map[error]int{nil: ExitLost, &statusError{status: 7}: ExitLost} {
+		if got := status((&job{}).outcome(work, mutex.ErrNotHeld)); got != want {
+			t.Errorf("after %v the status is %d, want %d", work, got, want)
+		}
+	}
+}

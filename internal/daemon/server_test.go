@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,6 +185,48 @@ func TestScrapesAreAnsweredBesideThoseThatReadNothing(t *testing.T) {
 			t.Errorf("a scrape gets %d, %d bytes: %.100s", code, len(text), text)
 		}
 	}
+}
+
+// deaf is a reader that reads nothing: what writes to it waits until it is cut off.
+type deaf struct {
+	*httptest.ResponseRecorder
+	cut chan struct{}
+}
+
+func (d *deaf) Write([]byte) (int, error) {
+	<-d.cut
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (d *deaf) SetWriteDeadline(time.Time) error {
+	close(d.cut)
+	return nil
+}
+
+func TestOfTooManyScrapesThatReadNothingTheOldestIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}
+		handler := ops.Handler()
+		var readers []*deaf
+		for range 17 {
+			reader := &deaf{httptest.NewRecorder(), make(chan struct{})}
+			readers = append(readers, reader)
+			go handler.ServeHTTP(reader, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			synctest.Wait()
+		}
+		for i, reader := range readers {
+			select {
+			case <-reader.cut:
+				if i > 0 {
+					t.Errorf("number %d is cut off", i)
+				}
+			default:
+				if close(reader.cut); i == 0 {
+					t.Error("the oldest is not cut off")
+				}
+			}
+		}
+	})
 }
 
 func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {

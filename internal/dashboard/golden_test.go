@@ -58,6 +58,8 @@ func golden() []struct {
 		{"list-filtered-empty", lived, "/?q=nothing:like+that", ""},
 		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held", "list"},
 		{"list-sections", lived, "/?group=owner", ""},
+		{"list-section", lived, "/?group=owner&q=owner:=drm", ""},
+		{"list-searched", lived, "/?q=drm+held:%3E1m&sort=-held&limit=50", ""},
 		{"list-shared", shared, "/", ""},
 		{"list-hostile", odd, "/", ""},
 		{"list-abandoned", dead, "/", "list"},

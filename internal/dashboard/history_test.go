@@ -164,27 +164,6 @@ func TestOnlyThoseWhoMayAreLedToTheAuditTrail(t *testing.T) {
 	}
 }
 
-func TestWaitingShowsFirstWhereMostTimeIsLost(t *testing.T) {
-	s := busy()
-	s.wait("drm/rotate-keys", "catalog", 40*time.Minute)
-	for i := range 8 {
-		s.wait("legacy/cron", fmt.Sprint("worker-", i), time.Duration(i+1)*time.Second)
-	}
-	s.wait("between/holders", "ops", 2*time.Second)
-	page := ok(t, s.dashboard(t), "/waiting")
-	wantWords(t, page, "12 waiters, the longest for 40m.", "catalog catalog-0:1 9m", "and 3 more", "No holder")
-	text := words(page)
-	var at []int
-	for _, name := range []string{"drm/rotate-keys", stuck, "legacy/cron", "between/holders"} {
-		at = append(at, strings.Index(text, name))
-	}
-	if !slices.IsSorted(at) || at[0] < 0 {
-		t.Errorf("the order is %v: %s", at, text)
-	}
-	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
-	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-}
-
 func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 	s := infested()
 	s.add(hold{name: "=HYPERLINK(\"http://evil\")", owner: "+1", host: "@sum", purpose: "-2", held: time.Minute,
@@ -255,22 +234,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	}
 }
 
-func TestEveryPageSaysWhenItIsOld(t *testing.T) {
-	s := lived(t)
-	s.fresh.Heard = s.now.Add(-4 * time.Minute)
-	s.fresh.Class = "no leader"
-	d := s.dashboard(t, withAudit)
-	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
-		page := ok(t, d, path)
-		want := "etcd has not answered since 03:08:41 UTC (4m): no leader. What you see is from then"
-		if path == "/" {
-			want = "etcd has not answered for 4m: no leader. What you see is from 03:08:41 UTC."
-		}
-		wantWords(t, page, want)
-		if !strings.Contains(page, `<body class="stale"`) {
-			t.Errorf("%s does not look old", path)
-		}
-	}
+func TestNothingIsShownBeforeAnythingWasLoaded(t *testing.T) {
 	for _, path := range []string{"/waiting", "/owners", "/timeline", "/timeline.csv"} {
 		unloaded := newScene()
 		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}

@@ -44,26 +44,6 @@ func TestAnOpenListLearnsThatALockIsUnclaimed(t *testing.T) {
 		"Also: 1 unclaimed, 1 silent, 1 late, 1 malformed.")
 }
 
-func TestALockHasAPageBeforeDuringAndAfterAllOfItsHolds(t *testing.T) {
-	s := newScene()
-	d := s.dashboard(t)
-	page := func() string { return ok(t, d, "/lock?name=a/b") }
-	wantWords(t, page(), "Nobody has held it, as far as this dashboard knows.")
-	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
-		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
-	s.tick(2 * time.Second)
-	wantWords(t, page(), "Held by billing on host-3:17", "The holder called alive progress: 7 of 9",
-		"Alert: its holder expected to be done by then", "billing on host-3:17 took it this hold invoices")
-	r := s.locks[0]
-	delete(s.documents, "a/b")
-	s.locks = nil
-	s.tick(10 * time.Second)
-	d.Ended(r, nil)
-	s.tick(time.Minute)
-	wantWords(t, page(), "Nobody holds this lock, and nobody waits for it. Last held by billing on host-3:17 for 6m, "+
-		"released 1m ago.", "released billing on host-3:17 held it for 6m, longer than expected this hold invoices")
-}
-
 func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
 	for i := range 60 {

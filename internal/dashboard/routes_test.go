@@ -290,11 +290,4 @@ func TestPagesAreAccessibleInStructure(t *testing.T) {
 			}
 		}
 	}
-	page := ok(t, d, "/")
-	for _, part := range []string{`<caption`, `<th scope="col"`, `<th scope="row"`, `class="skip" href="#main"`,
-		`aria-live="polite"`, `<label class="vh" for="q">`} {
-		if !strings.Contains(page, part) {
-			t.Errorf("the list has no %s", part)
-		}
-	}
 }

@@ -317,7 +317,21 @@ func ofEnds(say *sayings) {
 		"65536 bytes, at most 2048 are read") {
 		say.Error("an acknowledgement is read at any length")
 	}
-	_, d := watched(say)
+	s = newScene()
+	d := s.dashboard(say)
+	say.page("before anybody holds it", d, "/lock?name=a/b")
+	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
+		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
+	s.tick(2 * time.Second)
+	say.page("while somebody holds it", d, "/lock?name=a/b")
+	r := s.locks[0]
+	delete(s.documents, "a/b")
+	s.locks = nil
+	s.tick(10 * time.Second)
+	d.Ended(r, nil)
+	s.tick(time.Minute)
+	say.page("after somebody held it", d, "/lock?name=a/b")
+	_, d = watched(say)
 	say.page("watched for most of an hour", d, "/timeline?window=1h")
 	say.page("watched for most of an hour", d, "/timeline.csv?window=6h")
 	say.page("watched for most of an hour", d, "/lock?name="+stuck+"&window=24h")
@@ -353,6 +367,11 @@ func ofLists(say *sayings) {
 	say.in("of the dead", s, "/?group=owner")
 	say.in("of the dead", s, "/owners")
 	say.in("of the dead", s, "/api/v1/summary")
+	for _, path := range []string{"/waiting", "/owners", "/audit", "/status"} {
+		say.in("while etcd is silent", gone(), path)
+	}
+	say.in("nothing is found", s, "/?group=owner&q=nothing")
+	say.in("a lock is named", s, "/?q=catalog/sync/eu")
 	s, free := neglected()
 	say.in("unclaimed", s, "/", free)
 	say.in("unclaimed", s, "/waiting", free)
@@ -371,6 +390,14 @@ func ofLists(say *sayings) {
 		say.in("a night", s, path)
 	}
 
+	s.wait("drm/rotate-keys", "catalog", 40*time.Minute)
+	for i := range 8 {
+		s.wait("legacy/cron", fmt.Sprint("worker-", i), time.Duration(i+1)*time.Second)
+	}
+	s.wait("between/holders", "ops", 2*time.Second)
+	for _, path := range []string{"/waiting", "/waiting?q=owner:drm"} {
+		say.in("who waits where", s, path)
+	}
 	s = newScene()
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.add(hold{name: "lock-" + name, owner: name, host: name + "-0", held: time.Minute, alert: time.Hour,

@@ -93,22 +93,6 @@ func TestARefusedFormLeadsBack(t *testing.T) {
 	}
 }
 
-func TestCopyButtonsSayWhatTheyCopy(t *testing.T) {
-	d := lived(t).dashboard(t)
-	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock?name=legacy/cron"} {
-		labels := map[string]int{}
-		for _, button := range regexp.MustCompile(`<button [^>]*class="copy js"[^>]*>copy</button>`).FindAllString(ok(t,
-			d, path), -1) {
-			label := regexp.MustCompile(`aria-label="(copy [^"]+)"`).FindStringSubmatch(button)
-			if label == nil {
-				t.Errorf("%s: %s does not say what it copies", path, button)
-			} else if labels[label[1]]++; labels[label[1]] == 2 {
-				t.Errorf("%s: two buttons say %q", path, label[1])
-			}
-		}
-	}
-}
-
 func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 	s := newScene()
 	const pod, process = "kubectl get pod ", "ssh HOST ps -o lstart,args -p 17"

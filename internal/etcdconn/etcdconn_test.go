@@ -133,6 +133,36 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	}
 }
 
+func TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, etcdtest.ClientCerts())
+	first, key := server.CA().Issue(t, "u")
+	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: server.CA().File(),
+		Cert: copyOf(t, first), Key: copyOf(t, key)}
+	connections := etcdconn.NewConnections(settings)
+	c, err := etcdconn.New(settings, zerolog.Nop(), connections.DialOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, rotated := range []bool{false, true} {
+		if _, err := c.Get(limit(t, 20*time.Second), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if rotated {
+			next, key := server.CA().Issue(t, "u")
+			copyTo(t, settings.Cert, next)
+			copyTo(t, settings.Key, key)
+		}
+		if n := connections.Renew(); (n > 0) != rotated {
+			t.Errorf("%d connections are renewed; the certificate is another one: %v", n, rotated)
+		}
+	}
+	if _, err := c.Get(limit(t, 20*time.Second), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTransactionIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

@@ -1,10 +1,7 @@
 package etcdconn_test
 
 import (
-	"bytes"
-	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,56 +9,34 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// book is a log that a test reads while it is written.
-type book struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *book) count(text string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.buf.String(), text)
-}
 
 func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	log := &book{}
+	log := &proctest.Log{}
+	count := func(text string) int { return strings.Count(log.String(), text) }
 	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
 	trouble.Every(50 * time.Millisecond)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- trouble.Run(ctx) }()
+	proctest.Go(t, trouble.Run)
 
 	for range 2 {
-		told := log.count(`"class":"unreachable"`)
+		told := count(`"class":"unreachable"`)
 		server.Stop()
 		until(t, func() bool { return strings.Contains(trouble.Cause(), "etcd is unreachable") })
 		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
-		if n := log.count(`"class":"unreachable"`); n != told+1 {
+		if n := count(`"class":"unreachable"`); n != told+1 {
 			t.Errorf("the log says %d times that etcd is away, want once", n-told)
 		}
-		over := log.count("can be used again")
+		over := count("can be used again")
 		server.Restart(t)
-		until(t, func() bool { return trouble.Cause() == "" && log.count("can be used again") == over+1 })
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+		until(t, func() bool { return trouble.Cause() == "" && count("can be used again") == over+1 })
 	}
 }
 

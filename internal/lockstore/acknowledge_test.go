@@ -5,12 +5,9 @@ import (
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -52,10 +49,7 @@ func TestAcknowledge(t *testing.T) {
 	if got := w.lease("a/b"); got < 1700 || got > 1800 {
 		t.Errorf("the key goes after %d s, want 1800", got)
 	}
-	actions, err := w.Audit(t.Context(), 10)
-	if err != nil || len(actions) != 1 || actions[0] != a {
-		t.Errorf("audit %+v, %v", actions, err)
-	}
+	w.audited(a)
 }
 
 // lease is how many seconds the acknowledgement of a lock has left in etcd; 0 = forever.
@@ -115,55 +109,6 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	var refused *protocol.RefusedError
 	if err := w.do(now, a); !errors.As(err, &refused) {
 		t.Errorf("withdrawn twice: %v", err)
-	}
-}
-
-// Nobody withdraws what another person wrote since.
-func TestAnAcknowledgementThatWasReplacedIsNotWithdrawn(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	r := w.hold("a", uuid(1))
-	seen := w.acknowledged(r, "ann")
-	w.acknowledged(r, "bob")
-	var changed *lockstore.ChangedError
-	err := w.do(seen, withdrawal(seen))
-	if !errors.As(err, &changed) || changed.Now.Acknowledged == nil || changed.Now.Acknowledged.By != "bob" ||
-		w.record("a").Acknowledged == nil {
-		t.Errorf("error %v, record %+v", err, w.record("a"))
-	}
-}
-
-func TestALostWithdrawal(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		committed, replaced bool
-		wants               error
-	}{
-		"that was done":                    {true, false, nil},
-		"that may still be done":           {false, false, protocol.ErrUnknown},
-		"that can no longer be done":       {false, true, metadata.ErrChanged},
-		"that was done before another one": {true, true, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
-			r := w.acknowledged(w.hold("a", uuid(1)), "ann")
-			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
-				line.onTxn(nil)
-				if c.committed {
-					if err := send(); err != nil {
-						t.Error(err)
-					}
-				}
-				if c.replaced {
-					w.acknowledged(r, "bob")
-				}
-				return errLost
-			})
-			if err := w.do(r, withdrawal(r)); !errors.Is(err, c.wants) {
-				t.Errorf("error %v, want %v", err, c.wants)
-			}
-		})
 	}
 }
 

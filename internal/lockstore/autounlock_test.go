@@ -15,7 +15,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -54,55 +53,11 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	}
 }
 
-// The lease for the next call is there when a call ended with a full batch, and not before.
-func TestTheNextLeaseIsGrantedWhileAFullBatchIsRemoved(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	leases := func() int {
-		all, err := w.etcd.Leases(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all.Leases)
-	}
-	remove := func(from, to int) {
-		t.Helper()
-		removals := make([]metadata.Removal, to-from)
-		for i := range removals {
-			removals[i] = removal(w.hold(fmt.Sprint("lock/", from+i), uuid(from+i)))
-		}
-		for i, err := range w.AutoUnlock(t.Context(), removals) {
-			if err != nil {
-				t.Fatalf("%s: %v", removals[i].Record.Name, err)
-			}
-		}
-	}
-	remove(0, 63)
-	if n := leases(); n != 1 {
-		t.Errorf("%d leases after 63 removals", n)
-	}
-	remove(63, 64)
-	if n := leases(); n != 2 {
-		t.Errorf("%d leases after 64 removals: the next one is not there", n)
-	}
-	remove(64, 65)
-	if n := leases(); n != 2 {
-		t.Errorf("%d leases after 65 removals: the one that was there is not used", n)
-	}
-}
-
 func (w world) release(r *metadata.Record) {
 	w.Helper()
 	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(w.Context(),
 		w.etcd); err != nil {
 		w.Fatal(err)
-	}
-}
-
-func TestAutoUnlockOfNothing(t *testing.T) {
-	t.Parallel()
-	if got := start(t).AutoUnlock(t.Context(), nil); len(got) != 0 {
-		t.Error(got)
 	}
 }
 
@@ -177,8 +132,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 
 func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	var removals []metadata.Removal
 	for i := range 20 {
 		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
@@ -203,8 +157,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 
 func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	var removals []metadata.Removal
 	for i := range 200 {
 		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
@@ -238,23 +191,12 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 		}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
+			line, w := wired(t)
 			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
 			sent := 0
-			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-				if !writes(req) {
-					return send()
-				}
-				if sent++; c.committed {
-					if err := send(); err != nil {
-						t.Error(err)
-					}
-				}
-				return errLost
-			})
+			line.lose(c.committed, func() { sent++ })
 			errs := w.AutoUnlock(t.Context(), removals)
 			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) {
 				t.Errorf("results %v", errs)

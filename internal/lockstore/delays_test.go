@@ -90,14 +90,10 @@ func TestNoDelayFollowsADeadHolder(t *testing.T) {
 	r.Heed(&st, nil)
 	gone := delayed(r, time.Minute)
 	gone.Ending.Ended = metadata.EndedAbandoned
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{gone}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(gone)
 	w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
 	nobody := w.record("nobody")
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(nobody, time.Minute)}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(delayed(nobody, time.Minute))
 	if got := w.keys(w.l.Delays()); len(got) > 0 {
 		t.Errorf("delays: %v", got)
 	}
@@ -125,17 +121,13 @@ func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	held := w.hold("a", uuid(1))
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(held, time.Minute)}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(delayed(held, time.Minute))
 	first, _ := w.leaseOf("a")
 	r := w.hold("b", uuid(2))
 	if _, err := w.etcd.Revoke(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, time.Minute)}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(delayed(r, time.Minute))
 	if second, _ := w.leaseOf("b"); second == first || len(w.keys(w.l.Delay("a"))) > 0 {
 		t.Errorf("the second delay has the lease %x after %x", second, first)
 	}
@@ -159,9 +151,7 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 		defer func() { removed = time.Now() }()
 		return send()
 	})
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, 2*time.Second)}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(delayed(r, 2*time.Second))
 	line.onTxn(nil)
 	if n := renewed.Load(); n != 1 {
 		t.Errorf("the lease was renewed %d times, want once", n)
@@ -182,9 +172,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 		d.Hostname = long
 		d.Purpose = long
 	})
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(r, time.Minute)}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	w.remove(delayed(r, time.Minute))
 	delays, _, err := w.Delays(t.Context(), "a")
 	if err != nil || len(delays) != 1 || delays[0].Unreadable || delays[0].UUID != uuid(1) ||
 		!strings.HasPrefix(long, strings.TrimSuffix(delays[0].Owner, "…")) {
@@ -201,9 +189,7 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	see := func(id int) metadata.Delay {
 		t.Helper()
 		gone := delayed(w.record("a"), time.Minute)
-		if errs := w.AutoUnlock(t.Context(), []metadata.Removal{gone}); errs[0] != nil {
-			t.Fatal(errs[0])
-		}
+		w.remove(gone)
 		delays, _, err := w.Delays(t.Context(), "a")
 		if err != nil || len(delays) != 1 || delays[0].UUID != uuid(id) {
 			t.Fatal(delays, err)
@@ -233,33 +219,30 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 
 func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	for name, done := range map[string]bool{"though it was done": true, "and which was not done": false} {
+	for name, c := range map[string]struct {
+		done, replaced bool
+		want           error
+	}{
+		"though it was done":                          {true, false, nil},
+		"and which was not done":                      {false, false, protocol.ErrUnknown},
+		"and which another delay keeps from being so": {false, true, metadata.ErrChanged},
+	} {
 		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
-			if errs := w.AutoUnlock(t.Context(), []metadata.Removal{delayed(w.hold("a", uuid(1)),
-				time.Minute)}); errs[0] != nil {
-				t.Fatal(errs[0])
-			}
+			line, w := wired(t)
+			w.remove(delayed(w.hold("a", uuid(1)), time.Minute))
 			delays, _, err := w.Delays(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
-			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-				if !writes(req) {
-					return send()
+			line.lose(c.done, func() {
+				if c.replaced {
+					w.put(w.l.Delay("a"), "{}")
 				}
-				if done {
-					if err := send(); err != nil {
-						t.Error(err)
-					}
-				}
-				return errLost
 			})
 			err = w.endDelay(&delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
 				Reason: "it is off"})
-			if done && err != nil || !done && !errors.Is(err, protocol.ErrUnknown) {
-				t.Errorf("%v", err)
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}

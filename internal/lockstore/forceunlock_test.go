@@ -40,10 +40,7 @@ func TestForceUnlock(t *testing.T) {
 	if err != nil || ending == nil || ending.Lock != "a/b" || ending.Token != r.Token {
 		t.Errorf("ending %+v, %v", ending, err)
 	}
-	actions, err := w.Audit(t.Context(), 10)
-	if err != nil || len(actions) != 1 || actions[0] != action(r) {
-		t.Errorf("audit %+v, %v", actions, err)
-	}
+	w.audited(action(r))
 	for _, key := range append(w.keys(w.l.Audits()), w.keys(w.l.Histories())...) {
 		if resp, err := w.etcd.Get(t.Context(), key); err != nil || resp.Kvs[0].Lease == 0 {
 			t.Errorf("%s has no lease", key)
@@ -108,8 +105,7 @@ func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
+			line, w := wired(t)
 			r := w.hold("a", uuid(1))
 			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
 				line.onTxn(nil)

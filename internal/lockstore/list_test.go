@@ -34,43 +34,39 @@ func olderThan37() *wire {
 
 func TestList(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
-		t.Run(name, func(t *testing.T) {
-			w := on(t, client.client(t, server))
-			w.hold("a", uuid(1))
-			w.hold("a/b", uuid(2))
-			w.hold(".x", uuid(3))
-			for _, key := range []string{
-				w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area",
-				w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
-				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), w.l.Period("a"),
-				w.l.Task("invoices", "a/b"), "/mutexes", "/mutexes0", "/other/uuid",
-			} {
-				w.put(key, "{}")
-			}
-			var got []string
-			revision, err := w.List(t.Context(), func(kv protocol.KV) {
-				got = append(got, kv.Key)
-				if kv.ModRevision < kv.CreateRevision || kv.CreateRevision == 0 || len(kv.Value) == 0 {
-					t.Errorf("%+v", kv)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
-				return slices.ContainsFunc(w.l.Unlisted(),
-					func(area string) bool { return strings.HasPrefix(key, area) })
-			})
-			if !slices.Equal(got, want) || len(want) != 3*4+6 {
-				t.Errorf("listed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			if now := w.put("/other", ""); revision != now-1 {
-				t.Errorf("revision %d, want %d", revision, now-1)
+	onBothServers(t, func(t *testing.T, w world) {
+		w.hold("a", uuid(1))
+		w.hold("a/b", uuid(2))
+		w.hold(".x", uuid(3))
+		for _, key := range []string{
+			w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area",
+			w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
+			w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), w.l.Period("a"),
+			w.l.Task("invoices", "a/b"), "/mutexes", "/mutexes0", "/other/uuid",
+		} {
+			w.put(key, "{}")
+		}
+		var got []string
+		revision, err := w.List(t.Context(), func(kv protocol.KV) {
+			got = append(got, kv.Key)
+			if kv.ModRevision < kv.CreateRevision || kv.CreateRevision == 0 || len(kv.Value) == 0 {
+				t.Errorf("%+v", kv)
 			}
 		})
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
+			return slices.ContainsFunc(w.l.Unlisted(),
+				func(area string) bool { return strings.HasPrefix(key, area) })
+		})
+		if !slices.Equal(got, want) || len(want) != 3*4+6 {
+			t.Errorf("listed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if now := w.put("/other", ""); revision != now-1 {
+			t.Errorf("revision %d, want %d", revision, now-1)
+		}
+	})
 }
 
 // Whoever may take locks may write a megabyte into each key.
@@ -95,38 +91,34 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
 func TestListIsOfOneRevision(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
-		t.Run(name, func(t *testing.T) {
-			w := on(t, client.client(t, server))
-			first := w.l.Prefix() + "!first/uuid"
-			last := w.l.Prefix() + "~last/uuid"
-			for i := range 50 {
-				// more than fits the window of a stream
-				w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
+	onBothServers(t, func(t *testing.T, w world) {
+		first := w.l.Prefix() + "!first/uuid"
+		last := w.l.Prefix() + "~last/uuid"
+		for i := range 50 {
+			// more than fits the window of a stream
+			w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
+		}
+		both := func(value string) {
+			w.put(first, value)
+			w.put(last, value)
+		}
+		both("start")
+		began := w.put("/other", "")
+		values := map[string]string{}
+		keys := 0
+		revision, err := w.List(t.Context(), func(kv protocol.KV) {
+			if keys++; keys%10 == 1 {
+				both(fmt.Sprint(keys))
 			}
-			both := func(value string) {
-				w.put(first, value)
-				w.put(last, value)
-			}
-			both("start")
-			began := w.put("/other", "")
-			values := map[string]string{}
-			keys := 0
-			revision, err := w.List(t.Context(), func(kv protocol.KV) {
-				if keys++; keys%10 == 1 {
-					both(fmt.Sprint(keys))
-				}
-				values[kv.Key] = string(kv.Value)
-			})
-			if err != nil || revision != began {
-				t.Fatalf("revision %d, want %d, %v", revision, began, err)
-			}
-			if values[first] != "start" || values[last] != "start" {
-				t.Errorf("the list shows %q and %q, want the values of when it began", values[first], values[last])
-			}
+			values[kv.Key] = string(kv.Value)
 		})
-	}
+		if err != nil || revision != began {
+			t.Fatalf("revision %d, want %d, %v", revision, began, err)
+		}
+		if values[first] != "start" || values[last] != "start" {
+			t.Errorf("the list shows %q and %q, want the values of when it began", values[first], values[last])
+		}
+	})
 }
 
 func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
@@ -152,18 +144,6 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 	}
 	if _, err := w.List(t.Context(), func(protocol.KV) {}); err != nil {
 		t.Errorf("third list: %v", err)
-	}
-}
-
-func TestListEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	for i := range 100 {
-		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := w.List(ctx, func(protocol.KV) { cancel() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that it was cancelled", err)
 	}
 }
 

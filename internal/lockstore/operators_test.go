@@ -49,10 +49,7 @@ func TestAskHolder(t *testing.T) {
 	if now.Asked == nil || *now.Asked != want || now.UUID != r.UUID || !now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
 		t.Errorf("the record is %+v, asked %+v", now, now.Asked)
 	}
-	actions, err := w.Audit(t.Context(), 10)
-	if err != nil || len(actions) != 1 || actions[0] != a {
-		t.Errorf("audit %+v, %v", actions, err)
-	}
+	w.audited(a)
 }
 
 func TestExtendMovesBothDeadlines(t *testing.T) {
@@ -89,19 +86,6 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 	}
 }
 
-// A deadline moves between the read and the action: the operator's decision is out of date.
-func TestExtendAfterTheHolderExtended(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	r := w.hold("a", uuid(1))
-	w.alive(r, at.Add(time.Hour))
-	err := w.do(r, wanted(protocol.ActionExtend, r))
-	var changed *lockstore.ChangedError
-	if !errors.As(err, &changed) || changed.Now.UUID != r.UUID || w.record("a").Extended != nil {
-		t.Errorf("error %v, record %+v", err, w.record("a"))
-	}
-}
-
 func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 	t.Parallel()
 	for what, left := range marks {
@@ -126,7 +110,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 
 func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock, protocol.ActionWithdraw) {
 		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }
@@ -134,33 +118,35 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 			committed, late bool
 			check           func(error) bool
 		}{
-			"though it was done":                            {true, false, fine},
-			"and which was not done":                        {false, false, unknown},
-			"while another took it":                         {false, true, changed},
-			"though it was done, and another took it since": {true, true, fine},
+			"though it was done":                         {true, false, fine},
+			"and which was not done":                     {false, false, unknown},
+			"while another came between":                 {false, true, changed},
+			"though it was done, and another came since": {true, true, fine},
 		} {
 			t.Run(string(what)+" "+name, func(t *testing.T) {
-				line := &wire{}
-				w := on(t, line.client(t, etcdtest.Start(t)))
+				line, w := wired(t)
 				r := w.hold("a", uuid(1))
+				a := wanted(what, r)
+				if what == protocol.ActionWithdraw {
+					r = w.acknowledged(r, "ann")
+					a = withdrawal(r)
+				}
 				sent := 0
-				line.onTxn(func(req *pb.TxnRequest, send func() error) error {
-					if !writes(req) {
-						return send()
-					}
-					if sent++; c.committed {
-						if err := send(); err != nil {
-							t.Error(err)
-						}
-					}
-					if c.late {
+				line.lose(c.committed, func() {
+					sent++
+					switch {
+					case !c.late:
+						return
+					case what == protocol.ActionWithdraw:
+						line.onTxn(nil)
+						w.acknowledged(r, "bob")
+					default:
 						line.onTxn(nil)
 						w.release(r)
 						w.hold("a", uuid(2))
 					}
-					return errLost
 				})
-				if err := w.do(r, wanted(what, r)); !c.check(err) || sent != 1 {
+				if err := w.do(r, a); !c.check(err) || sent != 1 {
 					t.Errorf("error %v, sent %d times", err, sent)
 				}
 			})
@@ -171,8 +157,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 // Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
 func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	t.Parallel()
-	line := &wire{}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	line, w := wired(t)
 	r := w.hold("a", uuid(1))
 	line.onTxn(func(*pb.TxnRequest, func() error) error {
 		line.onTxn(nil)
@@ -198,8 +183,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 			}
 		})
 		t.Run(string(what)+" that it still did", func(t *testing.T) {
-			line := &wire{}
-			w := on(t, line.client(t, etcdtest.Start(t)))
+			line, w := wired(t)
 			r := w.hold("a", uuid(1))
 			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
 				line.onTxn(nil)

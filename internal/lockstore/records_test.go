@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -27,28 +26,24 @@ func (w world) names(prefix string) []string {
 
 func TestRecordsOfThePrefix(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
-		t.Run(name, func(t *testing.T) {
-			w := on(t, client.client(t, server))
-			for i, lock := range []string{".x", ".y/z", "a", "a/b", "a/b/c", "a%", "pool#1", "pool#2", "zoo", "~"} {
-				w.hold(lock, uuid(i+1))
+	onBothServers(t, func(t *testing.T, w world) {
+		for i, lock := range []string{".x", ".y/z", "a", "a/b", "a/b/c", "a%", "pool#1", "pool#2", "zoo", "~"} {
+			w.hold(lock, uuid(i+1))
+		}
+		for _, key := range []string{w.l.Ticket("q", "1"), w.l.Prefix() + "a/stray/key", w.l.Period("p"),
+			w.l.History(uuid(90)), w.l.Prefix() + "stray"} {
+			w.put(key, "{}")
+		}
+		for prefix, want := range map[string][]string{
+			"":  {".x", ".y/z", "a", "a%", "a/b", "a/b/c", "pool#1", "pool#2", "zoo", "~"},
+			".": {".x", ".y/z"}, ".y/": {".y/z"}, "a": {"a", "a%", "a/b", "a/b/c"}, "a/": {"a/b", "a/b/c"},
+			"a/b": {"a/b", "a/b/c"}, "a%": {"a%"}, "pool#": {"pool#1", "pool#2"}, "zo": {"zoo"}, "nothing": nil,
+		} {
+			if got := w.names(prefix); !slices.Equal(got, want) {
+				t.Errorf("below %q are %q, want %q", prefix, got, want)
 			}
-			for _, key := range []string{w.l.Ticket("q", "1"), w.l.Prefix() + "a/stray/key", w.l.Period("p"),
-				w.l.History(uuid(90)), w.l.Prefix() + "stray"} {
-				w.put(key, "{}")
-			}
-			for prefix, want := range map[string][]string{
-				"":  {".x", ".y/z", "a", "a%", "a/b", "a/b/c", "pool#1", "pool#2", "zoo", "~"},
-				".": {".x", ".y/z"}, ".y/": {".y/z"}, "a": {"a", "a%", "a/b", "a/b/c"}, "a/": {"a/b", "a/b/c"},
-				"a/b": {"a/b", "a/b/c"}, "a%": {"a%"}, "pool#": {"pool#1", "pool#2"}, "zo": {"zoo"}, "nothing": nil,
-			} {
-				if got := w.names(prefix); !slices.Equal(got, want) {
-					t.Errorf("below %q are %q, want %q", prefix, got, want)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
@@ -77,26 +72,22 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 
 func TestRecordsEndEarly(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
-		t.Run(name, func(t *testing.T) {
-			w := on(t, client.client(t, server))
-			for i := range 50 {
-				w.hold(fmt.Sprint("lock", i), uuid(i+1))
-			}
-			n := 0
-			if _, err := w.Records(t.Context(), "", func(*metadata.Record) bool { n++; return n < 3 }); err != nil ||
-				n != 3 {
-				t.Errorf("%d records, %v", n, err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			if _, err := w.Records(ctx, "", func(*metadata.Record) bool { return true }); !errors.Is(err,
-				context.Canceled) {
-				t.Errorf("the error is %v", err)
-			}
-		})
-	}
+	onBothServers(t, func(t *testing.T, w world) {
+		for i := range 50 {
+			w.hold(fmt.Sprint("lock", i), uuid(i+1))
+		}
+		n := 0
+		if _, err := w.Records(t.Context(), "", func(*metadata.Record) bool { n++; return n < 3 }); err != nil ||
+			n != 3 {
+			t.Errorf("%d records, %v", n, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Records(ctx, "", func(*metadata.Record) bool { return true }); !errors.Is(err,
+			context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 func TestLookIsOneLockAtOneRevision(t *testing.T) {

@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
@@ -142,28 +140,6 @@ func sameKeys(a, b string) bool {
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y)
-}
-
-func TestAnIdleEtcdGivesASignOfLifeEachTimeItIsAsked(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	s := etcdtest.Start(t)
-	w := on(t, (&wire{sent: func(m any) {
-		if r, is := m.(*pb.WatchRequest); is && r.GetProgressRequest() != nil {
-			asked.Add(1)
-		}
-	}}).client(t, s), quick)
-	g := w.watch(w.put("/other", ""))
-	eventually(t, "ten questions", func() bool {
-		if other := g.goesOn(); other != g {
-			g = other
-			asked.Store(0)
-		}
-		return asked.Load() >= 10
-	})
-	if _, _, signs := g.saw(); signs < 8 {
-		t.Errorf("etcd was asked %d times and gave %d signs of life", asked.Load(), signs)
-	}
 }
 
 func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
@@ -328,40 +304,6 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	var e *lockstore.WatchError
 	if err := <-done; !errors.As(err, &e) || e.Reason() != lockstore.ReasonSlow {
 		t.Errorf("the watch ended with %v", err)
-	}
-}
-
-func TestWatchSurvivesAnExpiredLogin(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
-	s.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
-	admin := on(t, s.Client(t))
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
-		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	reader := on(t, c)
-	g := reader.watch(admin.put(admin.l.Prefix()+"0", ""))
-	for i := range 4 {
-		time.Sleep(900 * time.Millisecond) // the login ends by itself
-		admin.put(admin.l.Prefix()+"1", "")
-		eventually(t, fmt.Sprintf("event %d", i), func() bool {
-			turns, _, _ := g.saw()
-			select {
-			case err := <-g.done: // just as good: the caller lists again
-				t.Logf("the watch ended with %v", err)
-				if _, err := reader.List(t.Context(), func(protocol.KV) {}); err != nil {
-					t.Logf("list: %v", err)
-					return false
-				}
-				g = reader.watch(admin.put(admin.l.Prefix()+"0", ""))
-				return true
-			default:
-			}
-			return len(turns) > i
-		})
 	}
 }
 

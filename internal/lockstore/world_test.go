@@ -56,6 +56,20 @@ func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
+// wired is a world behind a wire.
+func wired(t testing.TB) (*wire, world) {
+	t.Helper()
+	line := &wire{}
+	return line, on(t, line.client(t, etcdtest.Start(t)))
+}
+
+// onBothServers runs a test on an etcd that streams lists, and on one that cannot.
+func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
+	server := etcdtest.Start(t)
+	t.Run("of a server that streams", func(t *testing.T) { test(t, on(t, (&wire{}).client(t, server))) })
+	t.Run("of an older server", func(t *testing.T) { test(t, on(t, olderThan37().client(t, server))) })
+}
+
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	w.Helper()
 	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
@@ -149,6 +163,22 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 	return err
 }
 
+// remove ends a hold as an unlocker does.
+func (w world) remove(r metadata.Removal) {
+	w.Helper()
+	if errs := w.AutoUnlock(w.Context(), []metadata.Removal{r}); errs[0] != nil {
+		w.Fatal(errs[0])
+	}
+}
+
+// audited checks that the audit trail is this action alone.
+func (w world) audited(a protocol.Action) {
+	w.Helper()
+	if actions, err := w.Audit(w.Context(), 10); err != nil || len(actions) != 1 || actions[0] != a {
+		w.Errorf("audit %+v, %v", actions, err)
+	}
+}
+
 func removal(r *metadata.Record) metadata.Removal {
 	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1",
 		"its deadline passed", at.Add(time.Hour))}
@@ -175,15 +205,32 @@ type wire struct {
 	txn func(req *pb.TxnRequest, send func() error) error
 	any func(method string) error
 
-	sent  func(req any) // told of every message that is sent
-	ended func(error)   // told of the end of every stream
-	bytes atomic.Int64  // of the largest answer to a read
+	ended func(error)  // told of the end of every stream
+	bytes atomic.Int64 // of the largest answer to a read
 }
 
 func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.txn = f
+}
+
+// lose loses the answers to writes, which are committed or not. Then something else happens.
+func (w *wire) lose(committed bool, then func()) {
+	w.onTxn(func(req *pb.TxnRequest, send func() error) error {
+		if !writes(req) {
+			return send()
+		}
+		if committed {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		if then != nil {
+			then()
+		}
+		return errLost
+	})
 }
 
 // client is a client with the wire.
@@ -211,9 +258,6 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	w.mu.Lock()
 	txn := w.txn
 	w.mu.Unlock()
-	if w.sent != nil {
-		w.sent(req)
-	}
 	do := func() error { return send(ctx, method, req, reply, c, opts...) }
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
 		return txn(r, do)
@@ -235,22 +279,7 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 	if w.ended != nil {
 		opts = append(slices.Clone(opts), grpc.OnFinish(w.ended))
 	}
-	s, err := open(ctx, d, c, method, opts...)
-	if err != nil || w.sent == nil {
-		return s, err
-	}
-	return told{s, w.sent}, nil
-}
-
-// told is a stream that tells of what is sent.
-type told struct {
-	grpc.ClientStream
-	sent func(any)
-}
-
-func (t told) SendMsg(m any) error {
-	t.sent(m)
-	return t.ClientStream.SendMsg(m)
+	return open(ctx, d, c, method, opts...)
 }
 
 // eventually waits until f is true.

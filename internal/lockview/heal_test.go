@@ -32,8 +32,7 @@ func compared(t *testing.T, v *lockview.View, w *world) {
 func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
 	for _, keys := range []int{100, 2000} {
 		t.Run(fmt.Sprint(keys, " keys"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+			simulate(t, func(t *testing.T, w *world) {
 				attribute := func(n int) string { return layout.Field("a", fmt.Sprintf("f%04d", n)) }
 				ops := lock(t, "a", uuid(1))
 				for n := range keys {
@@ -84,8 +83,7 @@ func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
 }
 
 func TestALockAmongTooManyForeignKeysDoesNotCountAsHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		for i := range 10_001 {
 			w.do(put(layout.Record(fmt.Sprintf("lock%d", i))+"not/ours", ""))
 		}
@@ -105,8 +103,7 @@ func TestALockAmongTooManyForeignKeysDoesNotCountAsHealed(t *testing.T) {
 
 // What somebody writes to a lock counts, however many attributes its record has: those are what is left out.
 func TestALockWithTooManyAttributesIsAskedAndIdentified(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		ops := lock(t, "a", uuid(1))
 		for i := range 3 * metadata.MaxAttributes {
 			ops = append(ops, put(layout.Field("a", fmt.Sprintf("a%03d", i)), "x"))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -21,8 +20,7 @@ func placesOf(list []*metadata.Record) (places []string) {
 }
 
 func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "100%", uuid(1))...)
 		w.do(put("/mutexes/100%/uuid", uuid(2)), put("/mutexes/100%/owner", "by-hand"),
 			put("/mutexes/100%/auto_unlock_at", "1553682600"), put("/mutexes/50%/owner", "left over"))
@@ -69,8 +67,7 @@ func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
 }
 
 func TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		v := run(t, w.source(), lockview.Options{})
 		settle(t, v, w)
 		for i := range 1100 {

@@ -66,8 +66,7 @@ func (d *died) want(t *testing.T, locks ...string) {
 // followed runs what in a world with a lock "a" and another one, and with a view that follows it.
 func followed(t *testing.T, what func(t *testing.T, w *world, v *lockview.View, d *died)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
 		var d died
@@ -119,8 +118,7 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 }
 
 func TestStatementsAboutNoLockAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		for i := range 15_000 {
 			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("u", i), Token: 3}))

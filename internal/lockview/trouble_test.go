@@ -33,8 +33,7 @@ func TestRetriesBackOff(t *testing.T) {
 		"of the watch, for a reason not known": {nil, errors.New("cosmic rays"), "cosmic rays"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+			simulate(t, func(t *testing.T, w *world) {
 				var lists atomic.Int64
 				src := lockview.Source{
 					List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
@@ -66,8 +65,7 @@ func TestRetriesBackOff(t *testing.T) {
 }
 
 func TestFreshness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		hang := make(chan struct{})
 		broken := make(chan struct{})
@@ -137,8 +135,7 @@ func TestFreshness(t *testing.T) {
 
 // The next periodic list finds events that a server lost.
 func TestLostEventsAreHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "gone", uuid(2))...)
 		w.do(lock(t, "extended", uuid(3))...)
@@ -199,8 +196,7 @@ func TestLostEventsAreHealed(t *testing.T) {
 
 // The watch continues during the list for the comparison, and its events count.
 func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
 		w.do(lock(t, "dead", uuid(4))...)
@@ -235,6 +231,32 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 		}
 		differ(t, "after the comparison", show(v), w.truth())
 		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A list may know what the watch has yet to tell.
+func TestAComparisonWaitsForTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		src := w.source()
+		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			return w.watch(ctx, after, func(revision int64, events []protocol.Event) {
+				time.Sleep(10 * time.Second)
+				each(revision, events)
+			})
+		}
+		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
+		for i := range 20 {
+			time.Sleep(5 * time.Second)
+			w.do(lock(t, fmt.Sprint("lock-", i), uuid(i+1))...)
+		}
+		time.Sleep(10 * time.Minute)
+		w.do(put("/other", ""))
+		time.Sleep(time.Minute)
+		differ(t, "after the comparison", show(v), w.truth())
+		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] == 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -289,8 +311,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 }
 
 func TestProblemsAreCountedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"),
 			put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
 		v := run(t, w.source(), lockview.Options{})

@@ -23,8 +23,7 @@ type ending struct {
 }
 
 func TestHoldsThatEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "before", uuid(1))...)
 		var ended []ending
 		src := w.source()
@@ -76,8 +75,7 @@ func TestHoldsThatEnd(t *testing.T) {
 }
 
 func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
 		v := run(t, w.source(), lockview.Options{})
@@ -115,8 +113,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 }
 
 func TestSeenStamps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "extended", uuid(2))...)
 		w.do(lock(t, "replaced", uuid(3))...)
@@ -157,8 +154,7 @@ func TestSeenStamps(t *testing.T) {
 }
 
 func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "listed", uuid(1))...)
 		v := run(t, w.source(), lockview.Options{})
 		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
@@ -204,8 +200,7 @@ func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
 }
 
 func TestSinceWhenATicketIsWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		ticket := func(since string) op { return put(layout.Ticket("a", "t"), `{"uuid":"t","since":"`+since+`"}`) }
 		seen := func(v *lockview.View, want time.Duration) {
 			t.Helper()
@@ -234,8 +229,7 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 
 // A record without a lease stays forever, and must not count as a running unlocker.
 func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		running := func(ids ...string) func(*lockview.View) bool {
 			return func(v *lockview.View) bool {
 				return slices.EqualFunc(v.Unlockers(), ids,
@@ -425,8 +419,7 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 
 // A witness of one machine needs few of the locks, and nothing else.
 func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	simulate(t, func(t *testing.T, w *world) {
 		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
 		w.do(lock(t, "a", uuid(1), ours)...)
 		w.do(lock(t, "b", uuid(2))...)

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -46,6 +48,12 @@ type turn struct {
 
 func newWorld() *world {
 	return &world{kvs: map[string]protocol.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
+}
+
+// simulate runs a test with a world in a bubble of synctest, where time passes while everybody waits.
+func simulate(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld()) })
 }
 
 // cut ends all watches.
@@ -213,17 +221,7 @@ func settle(t testing.TB, v *lockview.View, w *world) {
 func run(t testing.TB, src lockview.Source, o lockview.Options) *lockview.View {
 	t.Helper()
 	v := lockview.New(layout, src, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		if err := v.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		done.Wait()
-	})
+	proctest.Go(t, v.Run)
 	return v
 }
 

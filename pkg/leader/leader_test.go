@@ -234,34 +234,6 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestLeaderMayGiveItsLockBackItself(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
-		terms := 0
-		err := leader.Lead(t.Context(), candidates, "scheduler", leader.Options{}, func(ctx context.Context) error {
-			terms++
-			return mutex.FromContext(ctx).Unlock()
-		})
-		if err != nil || terms != 1 {
-			t.Errorf("%d terms, %v", terms, err)
-		}
-	})
-}
-
-func TestPanicOfALeaderResigns(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
-		defer func() {
-			if p := recover(); p != "a defect" {
-				t.Errorf("it panicked with %v", p)
-			}
-			s.AssertNothingLeft()
-		}()
-		_ = leader.Lead(t.Context(), candidates, "scheduler", leader.Options{},
-			func(context.Context) error { panic("a defect") })
-	})
-}
-
 func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		var log bytes.Buffer

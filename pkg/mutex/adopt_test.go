@@ -133,22 +133,6 @@ func TestHoldIsHandedOver(t *testing.T) {
 	unlock(t, child)
 }
 
-func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		one := q.wait(c)
-		two := q.wait(c)
-		unlock(t, first)
-		parent := q.turn(one)
-		parent.Detach()
-		child := adopt(t, q.client(), parent.UUID())
-		q.noTurn(two)
-		unlock(t, child)
-		unlock(t, q.turn(two))
-	})
-}
-
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
@@ -169,11 +153,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
-			locks, err := mutex.New(f.client(), mutex.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
+			locks := newClient(t, f.client(), mutex.Options{})
 			parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
 			child := adopt(t, slow, parent.UUID())
 			if d := time.Until(child.Deadline()); d > time.Hour {

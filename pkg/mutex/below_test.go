@@ -113,9 +113,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 }
 
 func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	both := heldTogether(t, etcd, locks)
 	l := mutex.FromContext(both.Context())
 	tokens := both.Tokens()

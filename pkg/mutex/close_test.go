@@ -19,10 +19,7 @@ func TestCloseWhileManyWait(t *testing.T) {
 			lineInABubble(t, func(t *testing.T, q *line) {
 				var log bytes.Buffer
 				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
-				c, err := mutex.New(q.connect(t), mutex.Options{Logger: slog.New(warnings)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := newClient(t, q.connect(t), mutex.Options{Logger: slog.New(warnings)})
 				first := take(t, q.client(), "a", kind[0]...)
 				const waiters = 50
 				ended := make(chan error, waiters)

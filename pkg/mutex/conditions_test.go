@@ -16,9 +16,7 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "ready")
 	etcdtest.Put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -41,9 +39,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
@@ -81,9 +77,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestConditionsOverARange(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
 	if err != nil {
@@ -97,58 +91,6 @@ func TestConditionsOverARange(t *testing.T) {
 	if failed == nil || len(failed.Failed[0].Keys) != 2 || !strings.Contains(err.Error(),
 		`there are keys from "/jobs/1" on`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	many := make([]clientv3.Op, 123)
-	for i := range many {
-		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")
-	}
-	for _, c := range []struct {
-		name string
-		opt  mutex.Option
-		want string
-	}{
-		{"a read", mutex.Then(clientv3.OpGet("/x")), "Then takes puts and deletions"},
-		{"a transaction", mutex.Then(clientv3.OpTxn(nil, nil, nil)), "Then takes puts and deletions"},
-		{"no key", mutex.Then(clientv3.OpPut("", "x")), "a write names no key"},
-		{"a condition without a key", mutex.If(clientv3.Cmp{}), "a condition names no key"},
-		{"a lock of its own", mutex.Then(clientv3.OpPut("/mutexes/b/uuid", "x")),
-			`the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
-		{"a document of the protocol's", mutex.Then(clientv3.OpPut("/mutexes/.tasks/set/task", "x")),
-			`the write to "/mutexes/.tasks/set/task" lies among the locks below /mutexes/`},
-		{"all locks", mutex.Then(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
-			`the write to "/mut" lies among the locks`},
-		{"everything", mutex.Then(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
-		{"too many writes", mutex.Then(many...), "123 conditions or writes, at most 122 fit into the transaction"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := locks.TryLock(context.Background(), "a", c.opt)
-			if err == nil || !strings.HasPrefix(err.Error(), `lock "a": `) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-	for name, waits := range map[string]func() error{
-		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.Then(many[0])); return err },
-		"Do": func() error {
-			nothing := func(context.Context) error { return nil }
-			return locks.Do(context.Background(), "a", nothing,
-				mutex.If(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
-		},
-	} {
-		t.Run(name+" waits", func(t *testing.T) {
-			if err := waits(); err == nil || !strings.Contains(err.Error(),
-				"If and Then go with TryLock and TryLockAll") {
-				t.Errorf("got %v", err)
-			}
-		})
 	}
 }
 

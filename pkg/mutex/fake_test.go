@@ -60,6 +60,12 @@ func (f *fake) commit(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, e
 	return r, err
 }
 
+func (f *fake) sendings() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.sent)
+}
+
 // leases are granted unless etcd is away.
 type leases struct {
 	clientv3.Lease

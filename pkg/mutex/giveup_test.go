@@ -62,35 +62,6 @@ func TestManyGiveUpTogether(t *testing.T) {
 	}
 }
 
-// When all of a queue's end gives up together, its tail included, the tail is put back to whoever is last.
-func TestTailOfThoseWhoGiveUpTogether(t *testing.T) {
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[0]...)
-				before := q.wait(q.client(), kind[0]...)
-				c := q.client()
-				ctx, cancel := context.WithCancel(context.Background())
-				ended := make(chan error)
-				for range 100 {
-					go func() { _, err := c.Lock(ctx, "a", kind[0]...); ended <- err }()
-				}
-				synctest.Wait()
-				cancel()
-				for range 100 {
-					<-ended
-				}
-				tail, err := q.etcd.Get(t.Context(), layout(t).Tail("a"))
-				if err != nil || len(tail.Kvs) != 1 || string(tail.Kvs[0].Value) != before.ticket.ID {
-					t.Errorf("the tail is %v, %v", tail, err)
-				}
-				unlock(t, first)
-				unlock(t, q.turn(before))
-			})
-		})
-	}
-}
-
 // In a queue of more than a hundred, the position in an error is an estimate, which counts the others only: it is exact
 // where nobody is behind.
 func TestPositionInALongQueueIsEstimated(t *testing.T) {

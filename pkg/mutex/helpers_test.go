@@ -19,9 +19,13 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 // newClient returns a client that is closed, and has cleaned up, when the test ends.
-func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+func newClient(t testing.TB, etcd *clientv3.Client, opts ...mutex.Options) *mutex.Client {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
+	o := mutex.Options{Owner: "billing", Hostname: "host-1"}
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	c, err := mutex.New(etcd, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +35,20 @@ func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 		}
 	})
 	return c
+}
+
+// onEtcd returns a real etcd and a client, beside other tests.
+func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
+	t.Helper()
+	t.Parallel()
+	etcd := etcdtest.Shared(t).Client(t)
+	return etcd, newClient(t, etcd)
+}
+
+// unconnected returns a client with which any request would panic.
+func unconnected(t testing.TB) *mutex.Client {
+	t.Helper()
+	return newClient(t, clientv3.NewCtxClient(context.Background()))
 }
 
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {

@@ -196,21 +196,6 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	}
 }
 
-// A program that ends itself when it loses a lock.
-func TestHookMayCloseTheClient(t *testing.T) {
-	var locks *mutex.Client
-	var closed chan struct{}
-	hooks := mutex.Hooks{Lost: func(mutex.Lost) { locks.Close(); close(closed) }}
-	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
-		locks = c
-		closed = make(chan struct{})
-		take(t, locks, "a")
-		time.Sleep(time.Second)
-		f.put("/mutexes/a/uuid", "another")
-		<-closed
-	})
-}
-
 func TestLossIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
@@ -250,7 +235,7 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	type key struct{}
 	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
-	locks, err := mutex.New(etcd, mutex.Options{
+	locks := newClient(t, etcd, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
 		ContextOptions: func(ctx context.Context) []mutex.Option {
 			value, ok := ctx.Value(key{}).(string)
@@ -261,10 +246,6 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 		},
 		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
 	ctx := context.WithValue(t.Context(), key{}, "context")
 	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
 		t.Fatal(err)

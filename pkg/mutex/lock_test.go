@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestRecord(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	before := time.Now()
 	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.AlertAfter(time.Minute),
 		mutex.AutoUnlockAfter(5*time.Minute), mutex.Attribute("ticket", "OPS-1"), mutex.Attribute("rows", 7))
@@ -53,9 +50,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTryLockTellsWhoHoldsIt(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	_, locks := onEtcd(t)
 	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
 		mutex.AlertAfter(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
 	defer l.Unlock()
@@ -103,9 +98,7 @@ func TestLockEndsWithItsContext(t *testing.T) {
 }
 
 func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	err := locks.Do(ctx, "a", func(ctx context.Context) error {
 		cancel()
@@ -119,9 +112,7 @@ func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 }
 
 func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	defer func() {
 		if recover() == nil {
 			t.Error("the panic was swallowed")

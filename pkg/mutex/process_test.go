@@ -48,10 +48,7 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 		"as it is told to":   {&given, given},
 		"not at all":         {&metadata.Process{}, metadata.Process{}},
 	} {
-		locks, err := mutex.New(etcd, mutex.Options{Process: c.given})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := newClient(t, etcd, mutex.Options{Process: c.given})
 		l := take(t, locks, "a")
 		if got := process(t, etcd); got != c.want {
 			t.Errorf("%s: %+v, want %+v", about, got, c.want)
@@ -106,10 +103,7 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		locks, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := newClient(t, f.client(), mutex.Options{})
 		l, err := locks.TryLock(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)

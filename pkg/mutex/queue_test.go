@@ -210,16 +210,7 @@ func joinsTheQueue(txn *heldTxn) bool {
 // unhurried returns a client that does not retry just because the machine is busy.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
-	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return newClient(t, etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
@@ -312,5 +303,18 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 		if n := watched(spies...); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
 		}
+	})
+}
+
+// The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
+func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		first := take(t, q.client(), "a")
+		one := q.wait(q.client())
+		two := q.wait(q.client())
+		unlock(t, first)
+		q.turn(one)
+		q.delete(layout(t).Record("a"))
+		unlock(t, q.turn(two))
 	})
 }

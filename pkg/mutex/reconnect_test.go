@@ -29,11 +29,7 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	locks, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
+	locks := newClient(t, etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
 	l := take(t, locks, "a")
 	server.Stop()
 	etcdtest.Eventually(t, "an attempt to connect that fails", func() bool {

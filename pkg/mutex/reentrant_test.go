@@ -138,11 +138,7 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 			"; this very process took it at "+held.Where) {
 			t.Errorf("the other goroutine got %v", err)
 		}
-		other, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
+		other := newClient(t, f.client(), mutex.Options{})
 		_, err = other.TryLock(context.Background(), "a")
 		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
 			t.Errorf("another client got %v", err)

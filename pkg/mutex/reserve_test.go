@@ -2,13 +2,10 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -17,10 +14,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		ctx := context.Background()
-		locks, err := mutex.New(f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := newClient(t, f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		r, err := locks.Reserve(ctx, "db", "maintenance, OPS-12", 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -39,10 +33,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Errorf("the record is %+v", now.Record)
 		}
 
-		later, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		later := newClient(t, f.client(), mutex.Options{})
 		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(),
 			`for "maintenance, OPS-12"`) {
 			t.Errorf("a second one: %v", err)
@@ -58,56 +49,4 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		ctx := context.Background()
-		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2),
-			mutex.AlertAfter(time.Minute))
-		if err != nil || r.Lock != "pool#1" {
-			t.Fatalf("%+v, %v", r, err)
-		}
-		if now := read(t, f.operator, "pool#1"); now.Permits() != 2 || now.AutoUnlockAt.Sub(now.AlertAt) != 59*time.Minute {
-			t.Errorf("the record is %+v", now.Record)
-		}
-		wait, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if _, err := locks.Reserve(wait, "pool", "all of it", time.Hour, mutex.Exclusive()); !errors.Is(err,
-			context.DeadlineExceeded) {
-			t.Errorf("the whole semaphore: %v", err)
-		}
-	})
-}
-
-func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name, reason string
-		d            time.Duration
-		opt          mutex.Option
-		want         string
-	}{
-		{"", "x", time.Hour, nil, "the lock name is empty"},
-		{"a", "", time.Hour, nil, "a reservation needs a reason: no process can explain what the lock is held for"},
-		{"a", "x", 0, nil, "the time until auto-unlock is 0s, it must be positive"},
-		{"a", "x", -time.Hour, nil, "the time until auto-unlock is -1h0m0s, it must be positive"},
-		{"a", "x", time.Hour, mutex.AlertAfter(2 * time.Hour),
-			"the time until alert of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
-		{"a", "x", time.Hour, mutex.Heartbeat(2 * time.Hour),
-			"a reservation has no heartbeat: nothing runs that could extend it"},
-		{"a", "x", time.Hour, mutex.Reentrant(), "a reservation cannot be Reentrant: it is a hold of its own"},
-	} {
-		_, waits := locks.Reserve(context.Background(), c.name, c.reason, c.d, c.opt)
-		_, tries := locks.TryReserve(context.Background(), c.name, c.reason, c.d, c.opt)
-		for _, err := range []error{waits, tries} {
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		}
-	}
 }

@@ -61,3 +61,24 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 		})
 	}
 }
+
+func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, _ *mutex.Client) {
+		etcd := f.client()
+		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if txn.writes("/mutexes/a/uuid") {
+				r, err = txn.send(ctx)
+			}
+			return r, err
+		}}
+		both, err := newClient(t, etcd).TryLockAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := read(t, f.operator, "b"); both.Tokens()["b"] != now.Token {
+			t.Errorf("it holds b with token %d, etcd has %d", both.Tokens()["b"], now.Token)
+		}
+		unlock(t, both)
+	})
+}

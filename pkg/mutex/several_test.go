@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,7 @@ import (
 )
 
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
 		mutex.Then(clientv3.OpPut("/state", "merging")))
 	if err != nil {
@@ -91,65 +88,8 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	many := make([]string, 25)
-	for i := range many {
-		many[i] = fmt.Sprintf("%02d", i)
-	}
-	long := slices.Repeat([]string{strings.Repeat("x", 250)}, 9)
-	for i := range long {
-		long[i] += fmt.Sprint(i)
-	}
-	write := mutex.Then(clientv3.OpPut("/x", ""))
-	for _, c := range []struct {
-		name  string
-		take  func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error)
-		names []string
-		opt   mutex.Option
-		want  string
-	}{
-		{"none", locks.LockAll, nil, nil, "no lock is named"},
-		{"none at once", locks.TryLockAll, []string{}, nil, "no lock is named"},
-		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is given twice`},
-		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is given twice"},
-		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
-		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
-			"the time until auto-unlock is 0s, it must be positive"},
-		{"too many at once", locks.TryLockAll, many, nil,
-			`lock "00", "01", "02", "03", "04" and 20 more: ` +
-				`25 locks, at most 24 fit into one transaction: use LockAll`},
-		{"too many writes", locks.TryLockAll, many[:24],
-			mutex.Then(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
-			"8 conditions or writes, at most 7 fit into the transaction"},
-		{"writes with a wait", locks.LockAll, []string{"a"}, write, "If and Then go with TryLock and TryLockAll"},
-		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3),
-			"TryLockAll takes plain locks only: use LockAll"},
-		// their attribute is cut
-		{"too many long names", locks.TryLockAll, long, mutex.Then(clientv3.OpPut("/mutexes/x/y", "")),
-			"lies among the locks"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := c.take(context.Background(), c.names, c.opt); err == nil || !strings.Contains(err.Error(),
-				c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
-	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
-		t.Errorf("writes with permits: %v", err)
-	}
-}
-
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)
@@ -239,23 +179,5 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		}
 		unlock(t, b)
 		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
-	})
-}
-
-func TestWhatIsIndeterminateIsGivenBackToo(t *testing.T) {
-	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.loseAnswers.Store(1000)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		f.loseAnswers.Store(0)
-		time.Sleep(time.Minute)
-		for _, name := range []string{"a", "b"} {
-			if read(t, f.operator, name).Token != 0 {
-				t.Errorf("%s is still held", name)
-			}
-		}
 	})
 }

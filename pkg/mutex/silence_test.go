@@ -78,13 +78,9 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	var log lines
-	locks, err := mutex.New(server.Through(t, proxy.Endpoint()), mutex.Options{
+	locks := newClient(t, server.Through(t, proxy.Endpoint()), mutex.Options{
 		AttemptTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
 	l := take(t, locks, "a")
 	proxy.Stall()
 	ctx, cancel := context.WithCancel(context.Background())

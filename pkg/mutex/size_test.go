@@ -8,14 +8,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	locks := newClient(t, etcd)
+	etcd, locks := onEtcd(t)
 	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
 	tooLarge := func(err error) bool {
 		return err != nil && !errors.Is(err, mutex.ErrUnknown) &&

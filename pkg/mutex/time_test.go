@@ -3,8 +3,10 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,15 +28,9 @@ func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		c, err := mutex.New(f.client(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newClient(t, f.client(), o)
+		t.Cleanup(func() { f.away.Store(false) })
 		test(t, f, c)
-		f.away.Store(false)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -285,7 +281,7 @@ func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		got := waits(t, locks, mutex.AutoUnlockAfter(time.Minute))
-		time.Sleep(time.Hour)
+		time.Sleep(50 * time.Minute)
 		f.away.Store(false)
 		l := <-got
 		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 30*time.Second {
@@ -401,5 +397,24 @@ func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
 		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
+	})
+}
+
+func TestFewCleanUpsAreUnderWayAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.loseAnswers.Store(1 << 30)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var calls sync.WaitGroup
+		for i := range 100 {
+			calls.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
+		}
+		calls.Wait()
+		before := f.sendings()
+		time.Sleep(time.Minute)
+		if n := f.sendings() - before; n < 10 || n > 500 {
+			t.Errorf("%d requests in a minute to clean up after 100 calls", n)
+		}
+		f.loseAnswers.Store(0)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -20,8 +19,7 @@ func excluding(globs ...string) func(*node, *sweeper.Config) {
 }
 
 func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("billing/invoice/42", time.Minute, 2*time.Minute, func(r *metadata.Record) {
 			r.Alive = &metadata.Alive{At: r.LockedAt.Add(time.Second), Progress: "3 of 4"}
@@ -62,8 +60,7 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 
 func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 	hostile := "x\n{\"level\":\"info\"}\x1b[31m\u202egnp.exe\xff\u009b\u2028\x00"
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take(hostile, time.Second, 2*time.Minute, func(r *metadata.Record) {
 			r.UUID = hostile
@@ -94,8 +91,7 @@ func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 }
 
 func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
 		s.wait(59 * time.Second)
@@ -126,8 +122,7 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 }
 
 func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Minute)
 		s.wait(65 * time.Second)
@@ -138,8 +133,7 @@ func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 }
 
 func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.take("a", time.Second, time.Hour)
 		s.wait(time.Minute)
 		n := s.join(t, func(n *node, c *sweeper.Config) {
@@ -160,8 +154,7 @@ func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 }
 
 func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(1000, 2000)
 		s.wait(10 * time.Second)
 		n := s.join(t)

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -24,8 +23,7 @@ func (s *store) takeMany(expiring, others int) {
 }
 
 func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(1000, 1500)
 		s.wait(10 * time.Minute)
 		n := s.join(t)
@@ -50,8 +48,7 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 }
 
 func TestTheBrakeSlowsButNeverStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(100, 40)
 		n := s.join(t)
 		s.wait(2*time.Minute + skew + 10*time.Second)
@@ -83,8 +80,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 // After a start, any lock may become removable first; here it is the one with the latest deadline. Then all of them may
 // be removed.
 func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(30, 0)
 		s.wait(10 * time.Minute)
 		later := func(r *metadata.Record) *metadata.Record {
@@ -120,8 +116,7 @@ func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
 }
 
 func TestTheBrakeSeesWhatIsComing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.takeMany(100, 0)
 		s.wait(2*time.Minute + skew - time.Minute - 10*time.Second)
@@ -146,8 +141,7 @@ func TestTheBrakeIsOffForFewLocks(t *testing.T) {
 		{"twenty-one of twenty-one are", 21, 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				s.join(t)
 				s.wait(1200 * time.Millisecond) // so that no scan falls on the moment of the removals
 				s.takeMany(c.expiring, c.others)
@@ -165,8 +159,7 @@ func TestTheBrakeIsOffForFewLocks(t *testing.T) {
 }
 
 func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(100, 0)
 		for name := range s.locks {
 			s.take("spared/"+name, time.Second, 2*time.Minute)

@@ -22,8 +22,7 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 			"with nobody to ask": func(t *testing.T, s *store) *node { return s.join(t, withoutMembers) },
 		} {
 			t.Run(by.String()+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStore()
+				simulate(t, func(t *testing.T, s *store) {
 					h := s.hold(t, "living", 90*time.Second, 0)
 					n := join(t, s)
 					s.wait(100 * time.Second)
@@ -44,8 +43,7 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 		for name, withMembers := range map[string]bool{"with members of etcd to ask": true,
 			"with nobody to ask": false} {
 			t.Run(by.String()+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStore()
+				simulate(t, func(t *testing.T, s *store) {
 					h := s.hold(t, "living", 90*time.Second, 0)
 					s.take("dead", time.Minute, 10*time.Minute)
 					s.wait(45 * time.Second)
@@ -73,8 +71,7 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 }
 
 func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, withoutMembers)
 		s.take("watched from its beginning", time.Second, 5*time.Minute)
 		deadline := time.Now().Add(5 * time.Minute)
@@ -96,8 +93,7 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 }
 
 func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.take("a", time.Second, time.Hour)
 		s.wait(2 * time.Hour)
 		n := s.join(t, withoutMembers, withPeers)
@@ -161,8 +157,7 @@ func TestAMembersClockIsNotTrustedForEver(t *testing.T) {
 }
 
 func TestAJumpWhileMembersAreAskedSpoilsTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(n *node, c *sweeper.Config) {
 			c.Offsets = func(context.Context) []time.Duration {
 				if n.clock() == 0 {
@@ -194,8 +189,7 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 		{"a record about itself does not count", nil, 0, staleness.Unverified},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				for _, off := range c.others {
 					s.join(t, withoutMembers, ahead(off))
 				}
@@ -210,8 +204,7 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 }
 
 func TestASilentPeersClockDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
 			c.Peers = func() []sweeper.Peer {
 				return []sweeper.Peer{{ID: "peer", Now: time.Now(),
@@ -226,8 +219,7 @@ func TestASilentPeersClockDoesNotCount(t *testing.T) {
 }
 
 func TestASmallSkewToleratesTheImprecisionOfTheNetwork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Policy.ClockSkew = 100 * time.Millisecond
 			c.Offsets = func(context.Context) []time.Duration { return []time.Duration{1900 * time.Millisecond} }
@@ -240,8 +232,7 @@ func TestASmallSkewToleratesTheImprecisionOfTheNetwork(t *testing.T) {
 }
 
 func TestAGonePeersClockDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		old := s.join(t, withoutMembers, ahead(time.Hour))
 		s.wait(10 * time.Second)
 		old.leave()

@@ -3,7 +3,6 @@ package sweeper_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -14,8 +13,7 @@ import (
 func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
 		t.Run(grace.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				n := s.join(t, unlocksAbandoned(grace))
 				s.take("a", time.Hour, 2*time.Hour)
 				s.wait(7*time.Second + 123*time.Millisecond) // between two scans
@@ -43,8 +41,7 @@ func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 
 // A lock that a scan has queued for its deadline, and its holder's death once more, is removed once.
 func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(time.Minute))
 		s.take("a", time.Second, 2*time.Minute+9*time.Second)
 		s.wait(2*time.Minute + 12*time.Second) // the last scan has queued it for 2 s from now
@@ -60,8 +57,7 @@ func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 }
 
 func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		n.watches = true
 		s.take("a", time.Minute, 2*time.Minute)
@@ -83,8 +79,7 @@ func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
 
 // The machine with most of the holders goes down: so many deaths at once engage the brake.
 func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(10*time.Second))
 		for i := range 100 {
 			s.take(fmt.Sprint("lock/", i), time.Hour, 2*time.Hour)
@@ -107,29 +102,9 @@ func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 	})
 }
 
-func TestMoreDeathsThanAreRememberedAreFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		n := s.join(t, unlocksAbandoned(0))
-		s.take("a", time.Hour, 2*time.Hour)
-		s.wait(time.Minute)
-		n.watches = false
-		s.state("a")
-		for i := range 25_000 {
-			n.Died(fmt.Sprint("gone/", i))
-		}
-		n.Died("a")
-		s.wait(time.Millisecond)
-		if len(s.removals("a")) != 1 {
-			t.Error("it is still there")
-		}
-	})
-}
-
 // The record decides, then the unlocker's default; the dead have no lock delay.
 func TestALockDelayFollowsWhatItsDeadlineEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, unlocksAbandoned(0), func(_ *node, c *sweeper.Config) { c.Policy.LockDelay = 20 * time.Second })
 		delay := func(d time.Duration) func(*metadata.Record) {
 			return func(r *metadata.Record) { r.LockDelay = d }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -55,8 +54,7 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 }
 
 func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Attributes = map[string]string{"team": "team", "service": "app"}
 		})
@@ -77,8 +75,7 @@ func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
 }
 
 func TestFixedSeriesExistFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(0)
 		for _, result := range []string{"success", "conflict", "error", "skipped"} {
@@ -101,8 +98,7 @@ func TestFixedSeriesExistFromTheStart(t *testing.T) {
 }
 
 func TestMetricsShowWhatHappened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.delay = 20 * time.Millisecond
 		n := s.join(t, ahead(3*time.Second))
 		s.take("a", time.Second, 2*time.Minute, func(r *metadata.Record) { r.Purpose = "nightly invoices" })
@@ -139,8 +135,7 @@ func TestMetricsShowWhatHappened(t *testing.T) {
 }
 
 func TestHeldBackLocksAreCountedByReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("a", time.Second, time.Minute)
 		s.wait(50 * time.Second)
@@ -166,8 +161,7 @@ func TestHeldBackLocksAreCountedByReason(t *testing.T) {
 }
 
 func TestLabelsAreBoundedAndDistinct(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		long := "x" + strings.Repeat("é", 100)
 		var names []string // as the metrics of the locks write them
@@ -197,8 +191,7 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 
 func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Millisecond
 		s.takeMany(2500, 5000)
 		s.wait(10 * time.Minute)

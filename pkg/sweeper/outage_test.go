@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -26,8 +25,7 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 		"etcd comes back for a moment each time": flapping,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				s.join(t)
 				s.join(t, withPeers)
 				h := s.hold(t, "living", 90*time.Second, 0)
@@ -60,8 +58,7 @@ func flapping(s *store) {
 }
 
 func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		h := s.hold(t, "living", 90*time.Second, 0)
 		s.take("dead", time.Second, 100*time.Second)
@@ -98,8 +95,7 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 		{"a small jump back", "the wall clock jumped", func(_ *store, n *node) { n.jump(-1500 * time.Millisecond) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
 				s.wait(2*time.Minute + 500*time.Millisecond)
@@ -124,8 +120,7 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 
 // A role that may only read is refused from the first write on, in the gap that every start is.
 func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.set(func() { s.readOnly = true })
 		n := s.join(t)
 		s.wait(2 * time.Second)
@@ -150,8 +145,7 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 }
 
 func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		began := time.Now()
 		n := s.join(t, func(n *node, c *sweeper.Config) {
 			c.Fresh = func() sweeper.Freshness {
@@ -172,8 +166,7 @@ func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 
 // After a SIGSTOP or a suspended virtual machine, the canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		var slow atomic.Int64 // nanoseconds
 		n := s.join(t, func(n *node, c *sweeper.Config) {
 			c.Announce = func(_ context.Context, p metadata.Presence) (int64, uint64, error) {
@@ -209,8 +202,7 @@ func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
 		"and does not":           func(context.Context) { time.Sleep(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				var hangs atomic.Bool
 				n := s.join(t, func(_ *node, c *sweeper.Config) {
 					c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
@@ -243,8 +235,7 @@ func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
 }
 
 func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		var hangs atomic.Bool
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
@@ -271,8 +262,7 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 		"the view is not complete":      {Synced: false, Age: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				var isStale atomic.Bool
 				n := s.join(t, func(n *node, c *sweeper.Config) {
 					c.Fresh = func() sweeper.Freshness {

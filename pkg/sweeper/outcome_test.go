@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -12,8 +11,7 @@ import (
 )
 
 func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("bad", time.Minute, 2*time.Minute)
 		s.broken["bad"] = context.DeadlineExceeded
@@ -41,8 +39,7 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 }
 
 func TestAnExtensionForgetsOldFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("bad", time.Minute, 2*time.Minute)
 		token := s.revision
@@ -60,8 +57,7 @@ func TestAnExtensionForgetsOldFailures(t *testing.T) {
 }
 
 func TestAConflictIsNotRetriedUntilTheViewHasCaughtUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		tries := 0
 		s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Remove = func(context.Context,
@@ -79,8 +75,7 @@ func TestAConflictIsNotRetriedUntilTheViewHasCaughtUp(t *testing.T) {
 }
 
 func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		tries := 0
 		s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{nil} }
@@ -94,8 +89,7 @@ func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
 }
 
 func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Mode = sweeper.DryRun
 			c.Policy.DefaultAutoUnlockAfter = time.Hour
@@ -112,8 +106,7 @@ func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
 }
 
 func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Remove = func(context.Context, []metadata.Removal) []error { return nil }
 		})
@@ -126,8 +119,7 @@ func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
 }
 
 func TestRemovalsInFlightAreFinishedAndNoOtherIsStarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Second
 		n := s.join(t)
 		for i := range 200 {

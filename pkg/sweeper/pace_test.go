@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -60,8 +59,7 @@ func observed(takes func(n int) time.Duration) (*commits, func(*node, *sweeper.C
 }
 
 func TestTwoBatchesAreInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
 		s.takeMany(640, 1000)
 		s.wait(10 * time.Minute)
@@ -75,8 +73,7 @@ func TestTwoBatchesAreInFlight(t *testing.T) {
 
 // Each lock is queued twice: the one at the end of a batch must not be in the next one, too, which is sent meanwhile.
 func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
 		n := s.join(t, slow, unlocksAbandoned(time.Second))
 		s.takeMany(200, 300)
@@ -101,8 +98,7 @@ func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
 }
 
 func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		crowded := true
 		o, slow := observed(func(n int) time.Duration {
 			if crowded {
@@ -131,8 +127,7 @@ func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
 
 // Where every write takes long, smaller batches would help nobody.
 func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 210 * time.Millisecond })
 		slowly := func(_ *node, c *sweeper.Config) {
 			announce := c.Announce
@@ -153,8 +148,7 @@ func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
 
 // What a write takes while locks are removed does not count as usual, however long that lasts.
 func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 5 * time.Second })
 		delayed := func(_ *node, c *sweeper.Config) {
 			announce := c.Announce
@@ -176,8 +170,7 @@ func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
 }
 
 func TestTheBrakeLetsOneRemovalFlyAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 1500 * time.Millisecond })
 		s.join(t, slow)
 		s.wait(1200 * time.Millisecond)

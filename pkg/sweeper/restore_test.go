@@ -3,7 +3,6 @@ package sweeper_test
 import (
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -17,8 +16,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 		"a lower raft term, the revision ahead": func(s *store) { s.revision, s.term = s.revision+1000, s.term-1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				s.revision = 1_000_000
 				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
@@ -48,8 +46,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 
 // An unlocker that starts after a restore cannot notice it; one that ran before does.
 func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.revision = 1_000_000
 		old := s.join(t, withPeers)
 		s.take("a", time.Second, 2*time.Minute)
@@ -77,8 +74,7 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 }
 
 func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.revision = 1_000_000
 		first := s.join(t, withPeers)
 		second := s.join(t, withPeers)
@@ -107,8 +103,7 @@ func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 		"the own one of a process before this": {ID: "unlocker-1", Revision: math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				s.join(t, func(_ *node,
 					c *sweeper.Config) {
 					c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} }
@@ -124,8 +119,7 @@ func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 
 // Nonsense in a presence record holds removals back only as long as it is written.
 func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, withPeers)
 		s.take("a", time.Second, 2*time.Minute)
 		for range 300 {

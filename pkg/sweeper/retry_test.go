@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -18,8 +17,7 @@ func TestWhatFailsDuringAScanIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	longest := time.Duration(0)
 	for _, offset := range []time.Duration{0, 2500 * time.Millisecond, 4500 * time.Millisecond} { // scans are 5 s apart
-		synctest.Test(t, func(t *testing.T) {
-			s := newStore()
+		simulate(t, func(t *testing.T, s *store) {
 			s.set(func() {
 				for i := range 7000 { // locks that alert, before and after those that are due
 					s.put(fmt.Sprintf("%c-%05d", "az"[min(1, i/2000)], i), time.Hour)

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -19,8 +18,7 @@ const (
 )
 
 func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(40*time.Second + 123*time.Millisecond)
 		s.take("a", time.Minute, 2*time.Minute)
@@ -35,8 +33,7 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 }
 
 func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(minWarning)
 		s.take("a", time.Minute, 2*time.Minute)
@@ -69,8 +66,7 @@ func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
 }
 
 func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.delay = 3 * time.Millisecond
 		first := s.join(t, withPeers)
 		second := s.join(t, withPeers)
@@ -94,8 +90,7 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 	for _, mode := range []sweeper.Mode{sweeper.AlertOnly, sweeper.DryRun} {
 		t.Run(string(mode), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = mode })
 				s.take("a", time.Minute, 2*time.Minute)
 				s.wait(time.Hour)
@@ -117,8 +112,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 }
 
 func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun })
 		s.take("a", time.Minute, 2*time.Minute)
 		token := s.revision
@@ -138,8 +132,7 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 }
 
 func TestExcludedLocksAreSparedByName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Exclude = []string{"billing/*", "job-?", "a.b"} })
 		spared := []string{"billing/invoice/42", "billing/", "job-1", "a.b", "billing/\nnewline"}
 		removed := []string{"billing", "xbilling/1", "job-12", "job-", "aXb", "a.bc"}
@@ -171,8 +164,7 @@ func withoutDeadlines(r *metadata.Record) {
 func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Hour} {
 		t.Run("default auto-unlock after "+after.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
 				s.take("a", 0, 0, withoutDeadlines)
 				taken := time.Now()
@@ -191,8 +183,7 @@ func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 }
 
 func TestAClockThatIsSlewedMovesTheMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(1234 * time.Millisecond)
 		s.take("a", time.Second, 2*time.Minute)
@@ -206,8 +197,7 @@ func TestAClockThatIsSlewedMovesTheMoment(t *testing.T) {
 
 func TestAMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
+	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Second
 		s.takeMany(64*20, 64*30)
 		n := s.join(t)

@@ -82,8 +82,7 @@ func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
 		{"that is right", 0, 2 * time.Minute, 7*time.Minute + skew},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				start := time.Now()
 				var queues map[string][]metadata.Waiter
 				var removed []time.Duration
@@ -132,8 +131,7 @@ func TestTicketsDoNotDelayLocks(t *testing.T) {
 		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
+			simulate(t, func(t *testing.T, s *store) {
 				tries := 0
 				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
 					cfg.Queues = overdue(1000)

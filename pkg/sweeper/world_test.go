@@ -52,6 +52,12 @@ func newStore() *store {
 	}
 }
 
+// simulate runs a test with a store in a bubble of synctest, where time passes while everybody waits.
+func simulate(t *testing.T, test func(t *testing.T, s *store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStore()) })
+}
+
 var (
 	errDown    = errors.New("context deadline exceeded")
 	errNoSpace = errors.New("etcdserver: mvcc: database space exceeded")

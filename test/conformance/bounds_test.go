@@ -123,7 +123,7 @@ func fallsSilent(t *testing.T, s *scene, c *client) {
 	var took time.Duration
 	for range 3 {
 		line := newWire(t, s.target[0])
-		d := s.open(c, line.addr)
+		d := s.open(c, line.Addr)
 		began := time.Now()
 		call := d.begin("held", want{wait: wait})
 		eventually(t, "a refusal", line.answeredSome)

@@ -150,7 +150,7 @@ func counterLossy(t *testing.T, w *world, a, b *client) {
 	s.timeout = 1
 	line := newWire(t, s.target[0])
 	each, rounds := size()
-	drivers := s.several(a, b, each, line.addr)
+	drivers := s.several(a, b, each, line.Addr)
 	line.judgeBy(lossy)
 	(&counter{}).count(t, drivers, rounds, nil)
 	line.judgeBy(nil)

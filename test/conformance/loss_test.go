@@ -157,7 +157,7 @@ func sameUUID(t *testing.T, w *world, c *client) {
 	line := newWire(t, s.target[0])
 	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.path == "/v3/watch"} })
 	for _, step := range []string{"alive", "release"} {
-		l := s.open(c, line.addr).acquire("again "+step, want{try: true})
+		l := s.open(c, line.Addr).acquire("again "+step, want{try: true})
 		record := s.record(l.name)
 		s.delete(l.name)
 		token := s.write(l.name, record.Fields)
@@ -222,7 +222,7 @@ func silentWatchOfHolder(t *testing.T, w *world, c *client) {
 			}
 			return fate{}
 		})
-		l := s.open(c, line.addr).acquire(about, want{try: true, alert: 600, unlock: 900})
+		l := s.open(c, line.Addr).acquire(about, want{try: true, alert: 600, unlock: 900})
 		line.hasReadOnce()
 		s.delete(l.name)
 		locks = append(locks, l)
@@ -296,7 +296,7 @@ func slowAnswer(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
 	begun := func(name string, first want) (*lock, *wire) {
 		line := newWire(t, s.target[0])
-		d := s.open(c, line.addr)
+		d := s.open(c, line.Addr)
 		if name == "acquire" {
 			line.judgeNext(slow)
 		}
@@ -330,7 +330,7 @@ func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
 	s := w.scene(t)
 	line := newWire(t, s.target[0])
 	s.timeout = 1
-	d := s.open(c, line.addr)
+	d := s.open(c, line.Addr)
 	began := time.Now()
 	l := d.acquire("cut off", want{wait: 30, alert: life / 2, unlock: life})
 	cut(line)

@@ -60,7 +60,7 @@ func (s *scene) behindWire(c *client) (*driver, *wire) {
 	s.t.Helper()
 	line := newWire(s.t, s.target[0])
 	s.timeout = 1
-	return s.open(c, line.addr), line
+	return s.open(c, line.Addr), line
 }
 
 func lostRequests(t *testing.T, w *world, c *client) {
@@ -258,7 +258,7 @@ func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
 	s.t.Helper()
 	line := newWire(s.t, s.target[0])
 	s.timeout = seconds
-	d := s.open(c, line.addr)
+	d := s.open(c, line.Addr)
 	g := line.holdBack(s.t, sent.takes)
 	try := d.begin("ghost", want{try: true})
 	g.isCaught()

@@ -281,7 +281,7 @@ func silentWatch(t *testing.T, w *world, c *client) {
 	s := w.scene(t)
 	line := newWire(t, s.target[0])
 	l := s.open(c).acquire("queue/silent", want{try: true})
-	d := s.open(c, line.addr)
+	d := s.open(c, line.Addr)
 	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.path == "/v3/watch"} })
 	wait := d.begin(l.name, want{})
 	s.queued(l.name, 1)
@@ -305,7 +305,7 @@ func behindHundred(t *testing.T, w *world, c *client) {
 	}
 	next := d.begin(l.name, want{})
 	s.queued(l.name, 100)
-	behind := s.open(c, line.addr)
+	behind := s.open(c, line.Addr)
 	var mu sync.Mutex
 	requests := 0
 	holders := map[string]bool{} // that it has read

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -19,21 +18,18 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // wire stands before one member of etcd and does to single requests what a bad network does. It serves the JSON gateway
 // and gRPC on one port, so that the same case is made for clients of both kinds.
 type wire struct {
-	addr   string
+	*etcdtest.Relay
 	target *url.URL
-	to     *grpc.ClientConn
 	plain  *httputil.ReverseProxy
 	late   sync.WaitGroup // requests that are under way although nobody waits for them
 	ends   context.Context
@@ -89,48 +85,20 @@ func newWire(t testing.TB, endpoint string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &wire{target: target, ends: ctx, streams: map[int]context.CancelFunc{}}
-	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
-		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
-	w.to, err = grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(frames{})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends, end := context.WithCancel(context.Background())
+	w := &wire{target: target, ends: ends, streams: map[int]context.CancelFunc{}}
 	w.plain = httputil.NewSingleHostReverseProxy(target)
 	w.plain.FlushInterval = -1 // a watch is a stream
 	w.plain.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	w.plain.Transport = transport
-	g := grpc.NewServer(grpc.ForceServerCodec(frames{}), grpc.UnknownServiceHandler(w.grpc))
-	server := &http.Server{Protocols: &http.Protocols{}, ErrorLog: quiet(),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-				g.ServeHTTP(rw, r)
-				return
-			}
-			w.http(rw, r)
-		})}
-	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.addr = "http://" + l.Addr().String()
-	var serves sync.WaitGroup
-	serves.Go(func() { server.Serve(l) })
 	t.Cleanup(func() {
 		w.heal()
-		cancel()
-		server.Close()
+		end()
 		w.late.Wait()
-		w.to.Close()
 		transport.CloseIdleConnections()
-		serves.Wait()
 	})
+	w.Relay = etcdtest.NewRelay(t, endpoint, w.grpc, http.HandlerFunc(w.http))
 	return w
 }
 
@@ -422,65 +390,45 @@ func putsOf(ops []*pb.RequestOp) (keys []string) {
 	return keys
 }
 
-// frame is a message that is passed on as it is.
-type frame struct{ bytes []byte }
-
-// frames passes messages on without looking at them.
-type frames struct{}
-
-func (frames) Name() string                    { return "proto" }
-func (frames) Marshal(v any) ([]byte, error)   { return v.(*frame).bytes, nil }
-func (frames) Unmarshal(b []byte, v any) error { v.(*frame).bytes = b; return nil }
-
-// errBroken is what a gRPC client is told when its connection breaks.
-var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
-
 // grpc passes on a call.
-func (w *wire) grpc(_ any, from grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(from)
-	ctx, end, ok := w.open(from.Context())
+func (w *wire) grpc(ctx context.Context, method string, from grpc.ServerStream) error {
+	ctx, end, ok := w.open(ctx)
 	if !ok {
-		return errBroken
+		return etcdtest.ErrBroken
 	}
 	defer end()
-	md, _ := metadata.FromIncomingContext(ctx)
-	md = md.Copy()
-	for name := range md {
-		if strings.HasPrefix(name, ":") || name == "content-type" || name == "user-agent" ||
-			strings.HasPrefix(name, "grpc-") || name == "te" {
-			delete(md, name)
-		}
-	}
-	ctx = metadata.NewOutgoingContext(ctx, md)
 	if !w.passes(ctx) {
-		return errBroken
+		return etcdtest.ErrBroken
 	}
 	if method == pb.Watch_Watch_FullMethodName || method == pb.Lease_LeaseKeepAlive_FullMethodName {
 		f := w.fateOf(sent{path: gatewayPath(method)})
 		if f.loseAnswer {
 			w.notes(true)
 			<-ctx.Done()
-			return errBroken
+			return etcdtest.ErrBroken
 		}
-		return w.stream(ctx, method, from, f.mute)
+		err := w.Pass(ctx, method, &stallingCall{from, w, ctx, f.mute})
+		if err != nil && ctx.Err() != nil {
+			return etcdtest.ErrBroken
+		}
+		return err
 	}
-	in := &frame{}
+	in := &etcdtest.Message{}
 	if err := from.RecvMsg(in); err != nil {
 		return err
 	}
-	s := newSent(gatewayPath(method), inProto(in.bytes))
-	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*frame, error) {
-		out := &frame{}
-		err := w.to.Invoke(metadata.NewOutgoingContext(try, md), method, in, out)
-		return out, err
+	s := newSent(gatewayPath(method), inProto(in.Bytes))
+	md, _ := metadata.FromOutgoingContext(ctx)
+	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*etcdtest.Message, error) {
+		return w.Call(metadata.NewOutgoingContext(try, md), method, in)
 	})
 	if errors.Is(err, errLost) || !w.passes(ctx) {
-		return errBroken
+		return etcdtest.ErrBroken
 	}
 	if err != nil {
 		return err
 	}
-	defer w.answers(s, inProto(out.bytes))
+	defer w.answers(s, inProto(out.Bytes))
 	return from.SendMsg(out)
 }
 
@@ -499,52 +447,30 @@ func confirms(message []byte) bool {
 	return proto.Unmarshal(message, r) == nil && r.Created
 }
 
-// stream copies both directions of a call until it ends; of a mute watch only its confirmation.
-func (w *wire) stream(ctx context.Context, method string, from grpc.ServerStream, mute bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	to, err := w.to.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
-	if err != nil {
-		return err
+// stallingCall is a stream that stops while the wire is stalled, and behind its confirmation if it is mute.
+type stallingCall struct {
+	grpc.ServerStream
+	w    *wire
+	ctx  context.Context
+	mute bool
+}
+
+func (s *stallingCall) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil && !s.w.passes(s.ctx) {
+		return errLost
 	}
-	go func() {
-		for {
-			f := &frame{}
-			if err := from.RecvMsg(f); err != nil {
-				if errors.Is(err, io.EOF) {
-					to.CloseSend()
-				} else {
-					cancel()
-				}
-				return
-			}
-			if !w.passes(ctx) || to.SendMsg(f) != nil {
-				return
-			}
-		}
-	}()
-	for {
-		f := &frame{}
-		if err := to.RecvMsg(f); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if ctx.Err() != nil {
-				return errBroken
-			}
-			return err
-		}
-		if !w.passes(ctx) {
-			return errBroken
-		}
-		if mute && !confirms(f.bytes) {
-			continue
-		}
-		if mute {
-			w.notes(true)
-		}
-		if err := from.SendMsg(f); err != nil {
-			return err
-		}
+	return err
+}
+
+func (s *stallingCall) SendMsg(m any) error {
+	switch {
+	case !s.w.passes(s.ctx):
+		return errLost
+	case s.mute && !confirms(m.(*etcdtest.Message).Bytes):
+		return nil
+	case s.mute:
+		s.w.notes(true)
 	}
+	return s.ServerStream.SendMsg(m)
 }

@@ -3,7 +3,6 @@ package deploy
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -42,13 +41,4 @@ func answers(t *testing.T, p *proctest.Process, client *http.Client, url string,
 		}
 		return err
 	})
-}
-
-// contains expects a text in what a URL answers.
-func contains(url, text string) error {
-	_, body, err := proctest.Get(http.DefaultClient, url)
-	if err == nil && !strings.Contains(body, text) {
-		err = fmt.Errorf("%s does not say %q", url, text)
-	}
-	return err
 }

@@ -189,9 +189,9 @@ func everyScenario(t *testing.T, c *cluster) {
 			c.judgePods(t, name, m)
 		}
 	}
-	if _, err := c.Ask("POST", "/api/v1/namespaces/locking/services?fieldValidation=Strict&dryRun=All", "application/yaml",
-		[]byte("metadata: {name: odd}\nspec: {ports: [{port: 80}], surprise: true}")); err == nil ||
-		!strings.Contains(err.Error(), "surprise") {
+	odd := "metadata: {name: odd}\nspec: {ports: [{port: 80}], surprise: true}"
+	if _, err := c.Ask("POST", "/api/v1/namespaces/locking/services?fieldValidation=Strict&dryRun=All",
+		"application/yaml", []byte(odd)); err == nil || !strings.Contains(err.Error(), "surprise") {
 		t.Errorf("a member that nobody knows is accepted: %v", err)
 	}
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet", "Ingress", "HTTPRoute", "ServiceMonitor",

@@ -96,12 +96,16 @@ func acquisitions() []fault {
 			"TestLockGivenUpWithoutAnAnswerIsCleanedUp"},
 		{"attempt-own-hold", "acquisition.go", "mine, ok := a.holders.mine(a.draft.UUID)\n\tif «!ok» {", `true`,
 			"TestLockRetriesWithTheSameUUIDUntilItKnows"},
+		{"attempt-fresh", "acquisition.go", `fresh := «a.set.autoUnlockAfter / 3»`, `time.Hour`,
+			"TestWaitThroughALongOutageGetsFreshDeadlines"},
 		{"attempt-queue", "acquisition.go", `n := r.Keys(0).Count; «n > 0»`, `n < 0`,
 			"TestTryLockDoesNotPassTheQueue"},
 		{"attempt-reentrant", "acquire.go", `hold.set.kind.covers(a.set.kind)`, `true`,
 			"TestReentrantHoldIsGivenBackByTheLastUnlock"},
 		{"attempt-own-lock", "acquire.go", `hold.wanted != a.lock`, `false`,
 			"TestWhoAsksForItsOwnLockIsToldWhereItTookIt"},
+		{"together-own", "batch.go", `len(b.held(r)) > 0`, `false`,
+			"TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds"},
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
@@ -111,9 +115,9 @@ func acquisitions() []fault {
 		{"writer-delayed", "holders.go", `len(h.shares)+«len(h.delays)» == 0`, `0`,
 			"TestADelayOfAReaderKeepsWritersBackAndNoReaders"},
 		{"condition-reach", "conditions.go", `c.reaches(key, string(op.RangeBytes()))`, `false`,
-			"TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 		{"condition-end", "conditions.go", `end == "\x00" || «end > prefix»`, `false`,
-			"TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 	}
 }
 
@@ -129,6 +133,8 @@ func queues() []fault {
 			"TestWaiterSaysWhenItGivesUp"},
 		{"queue-tail", "queue.go", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`,
 			"TestDeathAtTheEndStarvesNobody"},
+		{"queue-lease", "loss.go", `cause != ErrUnlocked`, `false`,
+			"TestRecordThatIsDeletedByHandLetsTheNextOneIn"},
 		{"urgent-again", "waiting.go", `!slices.Contains(u.asked, d.UUID)`, `true`,
 			"TestFailureToAskDoesNotEndTheWait"},
 	}
@@ -165,6 +171,8 @@ func releases() []fault {
 // bounds are limits of what is kept, written and waited for.
 func bounds() []fault {
 	return []fault{
+		{"bound-cleaners", "background.go", `w.cleaners == maxCleaners`, `false`,
+			"TestFewCleanUpsAreUnderWayAtATime"},
 		{"bound-attempt", "client.go", `o.AttemptTimeout > maxAttemptTimeout`, `false`,
 			"TestClientThatCannotWorkIsRefused"},
 		{"bound-margin", "options.go", `s.safetyMargin >= s.autoUnlockAfter`, `false`,
@@ -178,7 +186,7 @@ func bounds() []fault {
 		{"bound-together-text", "lockall.go",
 			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},
-		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestKindsThatMakeNoSense"},
+		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 	}
 }
 

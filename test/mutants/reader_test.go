@@ -160,6 +160,8 @@ func alerts() []fault {
 		{"alert-newest", "peer.go", `!newer`, `false`, "TestWhileAlertmanagerIsAwayTheNewestWordIsKept"},
 		{"alert-refused", "peer.go", `resp.StatusCode == http.StatusBadRequest`, `false`,
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
+		{"alert-too-large", "peer.go", `resp.StatusCode == http.StatusRequestEntityTooLarge`, `false`,
+			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
 		{"alert-label", "peer.go", `«value != ""» || name`, `true`,
 			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
 	}
@@ -201,6 +203,8 @@ func connections() []fault {
 		{"etcd-plain-user", "etcdconn.go", `scheme == "http" && s.User != ""`, `false`,
 			"TestDangerousSettingsAreWarnedOf"},
 		{"etcd-insecure", "etcdconn.go", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsAreWarnedOf"},
+		{"etcd-rotated", "etcdconn.go", `conn.files != now`, `false`,
+			"TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed"},
 		{"etcd-token", "security.go", `!refused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
 		{"etcd-trouble", "explain.go", `if «t.told[class]» {`, `false`, "TestTroubleIsToldOnceUntilItIsOver"},
 	}
@@ -211,6 +215,7 @@ func flags() []fault {
 	return []fault{
 		{"flag-precedence", "environment.go", `if «f.Changed» {`, `false`,
 			"TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
+		{"flag-own", "environment.go", `if «s.own» {`, `false`, "TestPasswordGoesWithItsUser"},
 		{"flag-status", "errors.go", `err == nil || started`, `true || started`,
 			"TestMistakesAreOneSentenceAndStatus2"},
 		{"flag-started", "errors.go", `err == nil || «started»`, `false`,
@@ -236,6 +241,8 @@ func daemons() []fault {
 		{"daemon-status", "daemon.go", `errors.As(err, &coded)`, `false`, "TestExitStatusAndSentence"},
 		{"daemon-part", "daemon.go", `p.err == nil`, `true`, "TestFailedPartStopsTheOthersAtOnce"},
 		{"daemon-draining", "server.go", `if «draining» {`, `false`, "TestPartsStopInOrderAfterTheDelay"},
+		{"daemon-unread", "scrapes.go", `len(s.unread) == maxScrapes`, `false`,
+			"TestOfTooManyScrapesThatReadNothingTheOldestIsCutOff"},
 		{"daemon-profiles", "server.go", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyWhenWanted"},
 		{"daemon-same-port", "server.go", `other == s.Address`, `false`, "TestWebSettingsThatCannotWorkAreRefused"},
 	}
@@ -244,6 +251,9 @@ func daemons() []fault {
 // commands are exit statuses, and what mutexctl refuses to do.
 func commands() []fault {
 	return []fault{
+		{"exit-lost", "job.go", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`,
+			"TestACommandWhoseLockWasLostUnderItEndsLikeThat"},
+		{"exit-killed", "job.go", `code == ExitOK`, `false`, "TestScripts/once"},
 		{"exit-signal", "exit.go", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/wait"},
 		{"exit-not-found", "exit.go", `start.Missing`, `false`, "TestScripts/run"},
 		{"check-critical", "health.go", `case «exceeds(n, o.critAlerting)»:`, `false`, "TestScripts/check"},

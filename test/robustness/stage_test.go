@@ -208,7 +208,7 @@ func way(proxies []*etcdtest.Proxy, wires []*wire) (all []string) {
 		return endpoints(proxies)
 	}
 	for _, w := range wires {
-		all = append(all, w.addr)
+		all = append(all, w.Addr)
 	}
 	return all
 }

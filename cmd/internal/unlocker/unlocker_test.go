@@ -98,7 +98,8 @@ func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+string(os.PathListSeparator)+kubeconfig) // as kubectl reads it
+	// kubectl reads several files, and does without those that are missing
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+string(os.PathListSeparator)+kubeconfig)
 	address := start(t, etcdtest.Start(t).Endpoint(), "--kubernetes.pods")
 	pageShows(t, address, `<th>witness in Kubernetes<td>0 pods; blind: the API server does not let us see the pods of `+
 		`all namespaces`, func() {})

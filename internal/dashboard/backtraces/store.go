@@ -1,4 +1,4 @@
-// Package backtraces fetches ahead where in the code those locks were taken that need a person.
+// Package backtraces fetches in advance the backtraces of the locks that need a person.
 package backtraces
 
 import (

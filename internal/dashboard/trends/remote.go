@@ -1,4 +1,4 @@
-// Package trends asks somebody with a longer memory who waited for a lock in the last day.
+// Package trends asks Prometheus, whose memory is longer, who waited for a lock in the last day.
 package trends
 
 import (

@@ -19,7 +19,7 @@ import (
 type Process struct {
 	cmd    *exec.Cmd
 	done   chan struct{}
-	output output
+	output Log
 	read   int // bytes of output that NextLine returned
 	paused bool
 }
@@ -187,27 +187,27 @@ func (p *Process) NextLine(t testing.TB) (line string) {
 	return line
 }
 
-// output collects the output of a process.
-type output struct {
+// Log is what somebody writes while others read it.
+type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
 }
 
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // last returns the last n lines, each shortened.
-func (o *output) last(n int) string {
-	all := strings.Split(strings.TrimSpace(o.String()), "\n")
+func (l *Log) last(n int) string {
+	all := strings.Split(strings.TrimSpace(l.String()), "\n")
 	all = all[max(0, len(all)-n):]
 	for i, line := range all {
 		all[i] = line[:min(len(line), 300)]
@@ -224,7 +224,7 @@ type Result struct {
 // Run runs a command with empty standard input until it ends.
 func Run(t testing.TB, cmd *exec.Cmd) Result {
 	t.Helper()
-	var stdout, stderr output
+	var stdout, stderr Log
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
 	cmd.Stdin = strings.NewReader("")

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -65,35 +65,17 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.Pulse}
 }
 
-// output is what a witness logs.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(line []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(line)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // witness is one that runs until the test ends, or stop is called.
 type witness struct {
 	*Witness
-	log  *output
+	log  *proctest.Log
 	stop func()
 }
 
 func (w *world) witness(change ...func(*Witness)) witness {
 	w.Helper()
 	store := lockstore.New(w.etcd, w.layout, lockstore.WithPulse(w.pulse))
-	log := &output{}
+	log := &proctest.Log{}
 	source := lockview.Source{List: store.List, Watch: store.Watch}
 	if w.watch != nil {
 		source.Watch = w.watch

@@ -32,9 +32,9 @@ type API struct {
 	host   string
 }
 
-// Connect returns the connection that a kubeconfig file describes, in its present context, or several files together, in
-// the form of KUBECONFIG. Without a file it is that of the pod in which this process runs, by its service account.
-// Nothing is sent yet.
+// Connect returns the connection that kubeconfig files describe together, in their present context; they are listed as
+// in KUBECONFIG. Without a file it is that of the pod in which this process runs, by its service account. Nothing is
+// sent yet.
 func Connect(kubeconfig string) (*API, error) {
 	settings, err := configured(kubeconfig)
 	if err != nil {

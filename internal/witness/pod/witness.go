@@ -1,5 +1,5 @@
-// Package pod is a witness in Kubernetes: it watches pods, and states of a lock whose holder's container or pod
-// ended that its holder is dead. What it believes is decided by package podproof.
+// Package pod is a witness in Kubernetes: it watches pods, and states that a holder is dead when its container or pod
+// has ended. Package podproof decides what it believes.
 package pod
 
 import (

@@ -44,9 +44,13 @@ type apiServer struct {
 	asked   int    // how often that was
 }
 
-func startAPIServer(t *testing.T) *apiServer {
+// startAPIServer runs one that knows of one pod. It is confirmed as it is now, to who asks.
+func startAPIServer(t *testing.T, now string) *apiServer {
 	t.Helper()
-	a := &apiServer{changed: make(chan struct{})}
+	a := &apiServer{changed: make(chan struct{}), now: now}
+	a.send("ADDED", now)
+	a.send("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",`+
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}`) // that is all
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -115,12 +119,6 @@ func (a *apiServer) send(kind, object string) {
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
-}
-
-// complete says that all existing pods have been sent.
-func (a *apiServer) complete() {
-	a.send("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",`+
-		`"annotations":{"k8s.io/initial-events-end":"true"}}}`)
 }
 
 func (a *apiServer) refuse(status int) {
@@ -201,25 +199,8 @@ func held() *metadata.Record {
 		Process:  &metadata.Process{PodNamespace: "shop", PodName: "worker-0", PodUID: "u1", Container: "worker"}}
 }
 
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // watch starts a witness and returns it with its log.
-func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Witness, *output) {
+func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Witness, *proctest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	config, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -235,7 +216,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &output{}
+	log := &proctest.Log{}
 	began := time.Now()
 	w := pod.New(pod.Config{
 		By: "eu-1", Namespaces: namespaces,
@@ -265,8 +246,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 		},
 		Explain: func(err error) string { return err.Error() }, Log: zerolog.New(log),
 	}, api)
-	task := proctest.Go(t, w.Run)
-	t.Cleanup(func() { task.Stop(t) })
+	proctest.Go(t, w.Run)
 	return w, log
 }
 
@@ -285,11 +265,8 @@ func (s *store) eventually(t *testing.T, what string, is func() bool) {
 
 func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
-	s := &store{}
-	s.hold(held())
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
+	a := startAPIServer(t, podIn("Running", runs))
+	s := &store{locks: []*metadata.Record{held()}}
 	w, _ := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_synced 1")
 	shows(t, w, "unlocker_kubernetes_pods 1")
@@ -313,11 +290,8 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 // Where nothing happens, an API server may send nothing for long: what then comes might be old.
 func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
-	a.now = podIn("Running", runs)
+	a := startAPIServer(t, podIn("Running", runs))
 	s := &store{}
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
 	w, _ := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_pods 1")
 	s.passed.Store(int64(10 * time.Minute))
@@ -350,11 +324,9 @@ func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
 }
 
 func isNotConfirmed(t *testing.T, answer string) {
-	a := startAPIServer(t)
+	a := startAPIServer(t, podIn("Running", runs))
 	a.now = answer
 	s := &store{}
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
 	w, _ := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_pods 1")
 	s.passed.Store(int64(10 * time.Minute))
@@ -382,11 +354,8 @@ func isNotConfirmed(t *testing.T, answer string) {
 
 func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
-	s := &store{err: errors.New("etcd is away")}
-	s.hold(held())
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
+	a := startAPIServer(t, podIn("Running", runs))
+	s := &store{err: errors.New("etcd is away"), locks: []*metadata.Record{held()}}
 	w, log := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_synced 1")
 	a.send("MODIFIED", podIn("Running", over))
@@ -401,11 +370,8 @@ func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 
 func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
-	s := &store{err: fmt.Errorf("state: %w", metadata.ErrChanged)}
-	s.hold(held())
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
+	a := startAPIServer(t, podIn("Running", runs))
+	s := &store{err: fmt.Errorf("state: %w", metadata.ErrChanged), locks: []*metadata.Record{held()}}
 	w, log := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_synced 1")
 	a.send("MODIFIED", podIn("Running", over))
@@ -419,7 +385,7 @@ func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 
 func TestWhoRunsIsNotSuspected(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
+	a := startAPIServer(t, podIn("Running", runs))
 	s := &store{}
 	r := held()
 	r.Suspicion = &metadata.Statement{Cause: metadata.CausePodNeverSeen, Witness: metadata.WitnessKubernetes}
@@ -427,8 +393,6 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 	byHost.UUID = "00000000-0000-4000-8000-000000000002"
 	byHost.Suspicion = &metadata.Statement{Witness: metadata.WitnessHost}
 	s.hold(r, byHost)
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
 	watch(t, a, s)
 	s.eventually(t, "the end of the suspicion", func() bool { return len(s.taken) > 0 })
 	if s.taken[0] != r.UUID {
@@ -440,11 +404,8 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 	t.Parallel()
 	lost := strings.Replace(podIn("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
-	a := startAPIServer(t)
-	s := &store{}
-	s.hold(held())
-	a.send("ADDED", lost)
-	a.complete()
+	a := startAPIServer(t, lost)
+	s := &store{locks: []*metadata.Record{held()}}
 	watch(t, a, s)
 	suspected := held()
 	s.eventually(t, "a suspicion", func() bool {
@@ -464,15 +425,13 @@ func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 
 func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
 	t.Parallel()
-	a := startAPIServer(t)
+	a := startAPIServer(t, podIn("Running", runs))
 	s := &store{}
 	stated := held()
 	stated.Death = &metadata.Statement{Cause: metadata.CauseContainerEnded}
 	last := held()
 	last.Name = "last"
 	s.hold(stated, last)
-	a.send("ADDED", podIn("Running", runs))
-	a.complete()
 	w, _ := watch(t, a, s)
 	shows(t, w, "unlocker_kubernetes_synced 1")
 	a.send("MODIFIED", podIn("Running", over))
@@ -492,10 +451,8 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			a := startAPIServer(t)
+			a := startAPIServer(t, podIn("Running", runs))
 			a.refuse(status)
-			a.send("ADDED", podIn("Running", runs))
-			a.complete()
 			s := &store{}
 			w, log := watch(t, a, s, "shop")
 			proctest.Eventually(t, "the sentence", func() error {

@@ -1,0 +1,140 @@
+package etcdtest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Relay stands before one member of etcd and leaves it to its owner what becomes of each call. Unlike Proxy it knows
+// where a call begins.
+type Relay struct {
+	Addr string
+	to   *grpc.ClientConn
+}
+
+// Message is one of gRPC that is passed on as it is.
+type Message struct{ Bytes []byte }
+
+// verbatim passes messages on without looking at them.
+type verbatim struct{}
+
+func (verbatim) Name() string                    { return "proto" }
+func (verbatim) Marshal(v any) ([]byte, error)   { return v.(*Message).Bytes, nil }
+func (verbatim) Unmarshal(b []byte, v any) error { v.(*Message).Bytes = b; return nil }
+
+// ErrBroken is what a gRPC client is told when its connection breaks.
+var ErrBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
+
+// NewRelay serves in front of the member at endpoint until the end of the test: gRPC by call, whose context has what
+// is to be sent along, and everything else by plain, on one port.
+func NewRelay(t testing.TB, endpoint string, call func(ctx context.Context, method string, from grpc.ServerStream) error,
+	plain http.Handler) *Relay {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
+		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
+	to, err := grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(verbatim{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.ForceServerCodec(verbatim{}),
+		grpc.UnknownServiceHandler(func(_ any, from grpc.ServerStream) error {
+			method, _ := grpc.MethodFromServerStream(from)
+			return call(passedOn(from.Context()), method, from)
+		}))
+	server := &http.Server{Protocols: &http.Protocols{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				g.ServeHTTP(w, r)
+				return
+			}
+			plain.ServeHTTP(w, r)
+		})}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serves sync.WaitGroup
+	serves.Go(func() { server.Serve(l) })
+	t.Cleanup(func() { server.Close(); to.Close(); serves.Wait() })
+	return &Relay{"http://" + l.Addr().String(), to}
+}
+
+// passedOn sends along what came with a call, but for what belongs to its connection.
+func passedOn(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	md = md.Copy()
+	for name := range md {
+		if strings.HasPrefix(name, ":") || name == "content-type" || name == "user-agent" ||
+			strings.HasPrefix(name, "grpc-") || name == "te" {
+			delete(md, name)
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// Call asks the member.
+func (r *Relay) Call(ctx context.Context, method string, in *Message) (out *Message, err error) {
+	out = &Message{}
+	err = r.to.Invoke(ctx, method, in, out)
+	return out, err
+}
+
+// Pass copies both directions of a call until it ends.
+func (r *Relay) Pass(ctx context.Context, method string, from grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	to, err := r.to.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			m := &Message{}
+			if err := from.RecvMsg(m); err != nil {
+				if errors.Is(err, io.EOF) {
+					to.CloseSend()
+				} else {
+					cancel()
+				}
+				return
+			}
+			if to.SendMsg(m) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		m := &Message{}
+		if err := to.RecvMsg(m); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := from.SendMsg(m); err != nil {
+			return err
+		}
+	}
+}

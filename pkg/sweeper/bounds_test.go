@@ -1,0 +1,30 @@
+package sweeper
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestRemovalsAreForgottenThoughNobodyAsksForMetrics(t *testing.T) {
+	m := newMetrics(text.Attributes{})
+	for i := range 2*maxUnlocked + 1 {
+		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
+	}
+	if n := len(m.unlocked); n != maxUnlocked {
+		t.Errorf("%d removals are remembered, want %d", n, maxUnlocked)
+	}
+}
+
+func TestMoreDeathsThanAreRememberedAreFoundByAScan(t *testing.T) {
+	s := &Sweeper{nextScan: time.Hour, arrived: make(chan struct{}, 1)}
+	for range 2 * maxDeaths {
+		s.Died("a")
+	}
+	if s.lookAtDeaths(); s.nextScan != 0 {
+		t.Errorf("the next scan is at %v", s.nextScan)
+	}
+}
