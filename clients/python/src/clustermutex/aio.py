@@ -17,7 +17,8 @@ from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
 from . import record
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
-from .hold import Handle, Hold, Request
+from .hold import Hold, Request
+from .lock import Handle
 from .loops import AsyncFlag, AsyncIO
 from .periods import give_period_back, take_period
 from .record import Attribute

@@ -12,7 +12,8 @@ from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeV
 from . import exits
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
-from .hold import Handle, Hold, Request
+from .hold import Hold, Request
+from .lock import Handle
 from .loops import background
 from .periods import give_period_back, take_period
 from .record import Attribute, Record

@@ -11,8 +11,8 @@ from typing import List, Sequence
 from . import record
 from .attempt import Attempt, Call, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
-from .hold import Handle
 from .identity import backtrace
+from .lock import Handle
 from .record import Key
 from .session import PATIENCE, Session, log
 from .transactions import Body, Verdict, keys
