@@ -21,7 +21,7 @@ from .lookout import Lookout
 from .loops import AsyncFlag, within
 from .record import Key
 from .session import PATIENCE, log
-from .settings import Settings, durations
+from .settings import durations
 from .transactions import Body, Verdict, Watched, b64, keys
 from .transport import Flag, clock
 
