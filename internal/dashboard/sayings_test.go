@@ -453,11 +453,21 @@ func ofVerdicts(say *sayings) {
 		c.change(s)
 		d, _ := operated(say, s, marking(say, s, new([]protocol.Action)))
 		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
-		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page))
+		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, verdictOf(page))
 	}
+	s, free := neglected()
+	d := s.dashboard(say, free)
+	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", verdictOf(ok(say, d, "/")))
+	look := regexp.MustCompile(`<header class="lock-head[^>]*>|<link[^>]*icon\.svg[^>]*>`)
+	looks := look.FindAllString(ok(say, d, "/lock?name="+settle), -1)
+	fmt.Fprintf(&say.text, "# how the lock looks then\n\n%s\n\n", looks)
 	copied := regexp.MustCompile(`(?s)data-copy="([^"]*)" aria-label="copy for the incident`).
 		FindStringSubmatch(ok(say, settling().dashboard(say), "/lock?name=orders/settle"))[1]
 	fmt.Fprintf(&say.text, "# copied for an incident\n\n%s\n", copied)
+}
+
+func verdictOf(page string) string {
+	return regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page)
 }
 
 func ofClusters(say *sayings) {
