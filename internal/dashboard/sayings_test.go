@@ -270,16 +270,17 @@ func ofEnds(say *sayings) {
 	minute := metadata.Time{Time: s.now.Add(-time.Minute)}
 	s.endings["x"] = &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedAbandoned,
 		EndedAt: minute, By: "eu-1", Why: "its container ended 40s ago with exit code 137 (OOMKilled)"}
-	s.endings["y"] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6, Ended: metadata.EndedForced,
+	s.endings[uuid("asked")] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6, Ended: metadata.EndedForced,
 		EndedAt: minute, By: "bob", Why: "it hangs",
 		Asked: &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits",
 			At: metadata.Time{Time: s.now.Add(-3 * time.Minute)}},
 		Extended: &metadata.Extension{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,
 			At: metadata.Time{Time: s.now.Add(-2 * time.Minute)}}}
 	s.endings["z"] = &metadata.Ending{Lock: "yielded", UUID: uuid("yielded"), Token: 7, Ended: metadata.EndedYielded,
-		EndedAt: minute, Why: "asked by ann: the deploy waits", Asked: s.endings["y"].Asked}
+		EndedAt: minute, Why: "asked by ann: the deploy waits", Asked: s.endings[uuid("asked")].Asked}
 	say.in("of each kind", s, "/history")
 	say.in("of each kind", s, "/api/v1/history")
+	say.in("of each kind", s, "/lock?name=asked&hold="+uuid("asked"))
 	for _, how := range []string{"released", "abandoned", "yielded", "stolen"} {
 		say.in("of one kind", s, "/history?q=ended:"+how)
 	}
