@@ -3,9 +3,7 @@ package lockstore_test
 import (
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -56,16 +54,4 @@ func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
 	}
 	check(100, []string{"3", "2"}, []string{"deleted"})
 	check(1, []string{"3"}, nil)
-}
-
-func TestReadingThePastMayTakeLongerThanAWatchMayBeSilent(t *testing.T) {
-	t.Parallel()
-	w := start(t, lockstore.WithPulse(5*time.Millisecond)) // etcd looks every 100 ms for watches that are behind
-	for _, value := range []string{"1", "2", "3"} {
-		w.put(w.l.Prefix()+"a", value)
-	}
-	standing, since := w.past(2)
-	if !slices.Equal(standing, []string{"1"}) || !slices.Equal(since, []string{"2", "3"}) {
-		t.Errorf("at first %q, then %q", standing, since)
-	}
 }

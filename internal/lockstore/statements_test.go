@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -56,6 +55,12 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 	if err != nil || left.GrantedTTL != 25*60*60 {
 		t.Errorf("its lease: %+v, %v", left, err)
 	}
+	if _, err := w.etcd.Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
+		t.Errorf("after the end of the lease: %v", err)
+	}
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
@@ -102,30 +107,6 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 		}
 	}
 	if got := w.keys(w.l.Deaths()); len(got) > 0 {
-		t.Errorf("deaths: %v", got)
-	}
-}
-
-func TestStateWhoseAnswerIsLostIsRepeated(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	line := &wire{}
-	w := on(t, line.client(t, server))
-	r := w.hold("a", uuid(1))
-	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
-		if err := send(); err != nil {
-			return err
-		}
-		return errLost
-	})
-	if err := w.State(t.Context(), death(r)); err == nil || errors.Is(err, metadata.ErrChanged) {
-		t.Fatalf("the answer got lost: %v", err)
-	}
-	line.onTxn(nil)
-	if err := w.State(t.Context(), death(r)); err != nil {
-		t.Errorf("then: %v", err)
-	}
-	if got := w.keys(w.l.Deaths()); len(got) != 1 {
 		t.Errorf("deaths: %v", got)
 	}
 }

@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
@@ -142,28 +140,6 @@ func sameKeys(a, b string) bool {
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y)
-}
-
-func TestAnIdleEtcdGivesASignOfLifeEachTimeItIsAsked(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	s := etcdtest.Start(t)
-	w := on(t, (&wire{sent: func(m any) {
-		if r, is := m.(*pb.WatchRequest); is && r.GetProgressRequest() != nil {
-			asked.Add(1)
-		}
-	}}).client(t, s), quick)
-	g := w.watch(w.put("/other", ""))
-	eventually(t, "ten questions", func() bool {
-		if other := g.goesOn(); other != g {
-			g = other
-			asked.Store(0)
-		}
-		return asked.Load() >= 10
-	})
-	if _, _, signs := g.saw(); signs < 8 {
-		t.Errorf("etcd was asked %d times and gave %d signs of life", asked.Load(), signs)
-	}
 }
 
 func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {

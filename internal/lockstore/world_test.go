@@ -205,9 +205,8 @@ type wire struct {
 	txn func(req *pb.TxnRequest, send func() error) error
 	any func(method string) error
 
-	sent  func(req any) // told of every message that is sent
-	ended func(error)   // told of the end of every stream
-	bytes atomic.Int64  // of the largest answer to a read
+	ended func(error)  // told of the end of every stream
+	bytes atomic.Int64 // of the largest answer to a read
 }
 
 func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
@@ -259,9 +258,6 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	w.mu.Lock()
 	txn := w.txn
 	w.mu.Unlock()
-	if w.sent != nil {
-		w.sent(req)
-	}
 	do := func() error { return send(ctx, method, req, reply, c, opts...) }
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
 		return txn(r, do)
@@ -283,22 +279,7 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 	if w.ended != nil {
 		opts = append(slices.Clone(opts), grpc.OnFinish(w.ended))
 	}
-	s, err := open(ctx, d, c, method, opts...)
-	if err != nil || w.sent == nil {
-		return s, err
-	}
-	return told{s, w.sent}, nil
-}
-
-// told is a stream that tells of what is sent.
-type told struct {
-	grpc.ClientStream
-	sent func(any)
-}
-
-func (t told) SendMsg(m any) error {
-	t.sent(m)
-	return t.ClientStream.SendMsg(m)
+	return open(ctx, d, c, method, opts...)
 }
 
 // eventually waits until f is true.

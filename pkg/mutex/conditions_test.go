@@ -94,54 +94,6 @@ func TestConditionsOverARange(t *testing.T) {
 	}
 }
 
-func TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks := unconnected(t)
-	many := make([]clientv3.Op, 123)
-	for i := range many {
-		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")
-	}
-	for _, c := range []struct {
-		name string
-		opt  mutex.Option
-		want string
-	}{
-		{"a read", mutex.Then(clientv3.OpGet("/x")), "Then takes puts and deletions"},
-		{"a transaction", mutex.Then(clientv3.OpTxn(nil, nil, nil)), "Then takes puts and deletions"},
-		{"no key", mutex.Then(clientv3.OpPut("", "x")), "a write names no key"},
-		{"a condition without a key", mutex.If(clientv3.Cmp{}), "a condition names no key"},
-		{"a lock of its own", mutex.Then(clientv3.OpPut("/mutexes/b/uuid", "x")),
-			`the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
-		{"a document of the protocol's", mutex.Then(clientv3.OpPut("/mutexes/.tasks/set/task", "x")),
-			`the write to "/mutexes/.tasks/set/task" lies among the locks below /mutexes/`},
-		{"all locks", mutex.Then(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
-			`the write to "/mut" lies among the locks`},
-		{"everything", mutex.Then(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
-		{"too many writes", mutex.Then(many...), "123 conditions or writes, at most 122 fit into the transaction"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := locks.TryLock(context.Background(), "a", c.opt)
-			if err == nil || !strings.HasPrefix(err.Error(), `lock "a": `) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-	for name, waits := range map[string]func() error{
-		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.Then(many[0])); return err },
-		"Do": func() error {
-			nothing := func(context.Context) error { return nil }
-			return locks.Do(context.Background(), "a", nothing,
-				mutex.If(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
-		},
-	} {
-		t.Run(name+" waits", func(t *testing.T) {
-			if err := waits(); err == nil || !strings.Contains(err.Error(),
-				"If and Then go with TryLock and TryLockAll") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)

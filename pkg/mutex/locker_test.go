@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -205,23 +203,5 @@ func TestLockerOfAClosedClientIsLost(t *testing.T) {
 		}
 		l.Unlock()
 		s.AssertNothingLeft()
-	})
-}
-
-func TestLockerIsRefusedWhenItCouldNeverWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := locktest.NewInMemory(t).Client(mutex.Options{})
-		if _, err := c.Locker(t.Context(), "a", nil); err == nil {
-			t.Error("without a function for the loss")
-		}
-		if _, err := c.Locker(t.Context(), "", notLost(t)); err == nil {
-			t.Error("without a name")
-		}
-		if _, err := c.Locker(t.Context(), "a", notLost(t), mutex.AlertAfter(-1)); err == nil {
-			t.Error("with a bad option")
-		}
-		if _, err := c.Locker(t.Context(), "a", notLost(t), mutex.Then(clientv3.OpDelete("key"))); err == nil {
-			t.Error("with a write that no wait can do")
-		}
 	})
 }

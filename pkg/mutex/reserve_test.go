@@ -50,31 +50,3 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		}
 	})
 }
-
-func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks := unconnected(t)
-	for _, c := range []struct {
-		name, reason string
-		d            time.Duration
-		opt          mutex.Option
-		want         string
-	}{
-		{"", "x", time.Hour, nil, "the lock name is empty"},
-		{"a", "", time.Hour, nil, "a reservation needs a reason: no process can explain what the lock is held for"},
-		{"a", "x", 0, nil, "the time until auto-unlock is 0s, it must be positive"},
-		{"a", "x", -time.Hour, nil, "the time until auto-unlock is -1h0m0s, it must be positive"},
-		{"a", "x", time.Hour, mutex.AlertAfter(2 * time.Hour),
-			"the time until alert of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
-		{"a", "x", time.Hour, mutex.Heartbeat(2 * time.Hour),
-			"a reservation has no heartbeat: nothing runs that could extend it"},
-		{"a", "x", time.Hour, mutex.Reentrant(), "a reservation cannot be Reentrant: it is a hold of its own"},
-	} {
-		_, waits := locks.Reserve(context.Background(), c.name, c.reason, c.d, c.opt)
-		_, tries := locks.TryReserve(context.Background(), c.name, c.reason, c.d, c.opt)
-		for _, err := range []error{waits, tries} {
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		}
-	}
-}

@@ -40,6 +40,7 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 		for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
 			unlock(t, l)
 		}
+		unlock(t, take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99))) // the longest name
 	})
 }
 
@@ -117,53 +118,6 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		})
 	}
 }
-
-func TestKindsThatMakeNoSense(t *testing.T) {
-	long := strings.Repeat("x", 256)
-	for _, c := range []struct {
-		name string
-		opts []mutex.Option
-		want string
-	}{
-		{"a", []mutex.Option{mutex.Semaphore(0)},
-			`lock "a": the limit of the semaphore is 0, it must be between 1 and 1000000`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(0)},
-			`lock "a": the weight is 0 permits, it must be at least 1`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(4)},
-			`lock "a": the weight is 4 permits, the semaphore has only 3`},
-		{"a", []mutex.Option{mutex.Weight(1)}, `lock "a": a weight is for a semaphore: add the option Semaphore`},
-		{"a", []mutex.Option{mutex.Shared(), mutex.Weight(1)},
-			`lock "a": a weight is for a semaphore, not for a read-write lock`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Shared()},
-			`lock "a": the options Semaphore and Shared contradict each other: a hold is of one kind`},
-		{"a", []mutex.Option{mutex.Exclusive(), mutex.Semaphore(3)},
-			`lock "a": the options Exclusive and Semaphore contradict each other: a hold is of one kind`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)},
-			`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
-		{"a#7", []mutex.Option{mutex.Shared()},
-			`lock "a#7": the name ends like that of share 7 of the lock "a": ` +
-				`choose one that does not end in # and a number`},
-		{long, []mutex.Option{mutex.Semaphore(99)},
-			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
-	} {
-		locks := newClient(t, newFake(t).client())
-		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)),
-			second(locks.TryLock(context.Background(), c.name, c.opts...))} {
-			if err == nil || err.Error() != c.want {
-				t.Errorf("%v, want %s", err, c.want)
-			}
-		}
-	}
-	f := newFake(t)
-	locks := newClient(t, f.client())
-	if l, err := locks.Lock(context.Background(), long[:253], mutex.Semaphore(99)); err != nil {
-		t.Error(err)
-	} else if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-func second(_ *mutex.Lock, err error) error { return err }
 
 // A waiter notices the end of a hold even if its watches miss it.
 func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,57 +86,6 @@ func TestAllOrNothing(t *testing.T) {
 		}
 		unlock(t, g)
 	})
-}
-
-func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks := unconnected(t)
-	many := make([]string, 25)
-	for i := range many {
-		many[i] = fmt.Sprintf("%02d", i)
-	}
-	long := slices.Repeat([]string{strings.Repeat("x", 250)}, 9)
-	for i := range long {
-		long[i] += fmt.Sprint(i)
-	}
-	write := mutex.Then(clientv3.OpPut("/x", ""))
-	for _, c := range []struct {
-		name  string
-		take  func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error)
-		names []string
-		opt   mutex.Option
-		want  string
-	}{
-		{"none", locks.LockAll, nil, nil, "no lock is named"},
-		{"none at once", locks.TryLockAll, []string{}, nil, "no lock is named"},
-		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is given twice`},
-		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is given twice"},
-		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
-		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
-			"the time until auto-unlock is 0s, it must be positive"},
-		{"too many at once", locks.TryLockAll, many, nil,
-			`lock "00", "01", "02", "03", "04" and 20 more: ` +
-				`25 locks, at most 24 fit into one transaction: use LockAll`},
-		{"too many writes", locks.TryLockAll, many[:24],
-			mutex.Then(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
-			"8 conditions or writes, at most 7 fit into the transaction"},
-		{"writes with a wait", locks.LockAll, []string{"a"}, write, "If and Then go with TryLock and TryLockAll"},
-		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3),
-			"TryLockAll takes plain locks only: use LockAll"},
-		// their attribute is cut
-		{"too many long names", locks.TryLockAll, long, mutex.Then(clientv3.OpPut("/mutexes/x/y", "")),
-			"lies among the locks"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := c.take(context.Background(), c.names, c.opt); err == nil || !strings.Contains(err.Error(),
-				c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-	_, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
-	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
-		t.Errorf("writes with permits: %v", err)
-	}
 }
 
 func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {

@@ -47,7 +47,7 @@ type fault struct {
 
 // faults are all of them, by what the client does without.
 func faults() []*fault {
-	return []*fault{
+	return append(kindFaults(), []*fault{
 		{name: "names", about: "segments are not escaped", check: "vectors: names", says: "the segment of", short: true,
 			said: member("segment", func(m map[string]any) { m["segment"] = "as/it/is" })},
 		{name: "refusals", about: "a long purpose is cut", check: "bad input", says: "a purpose of more than 1 KiB",
@@ -144,7 +144,7 @@ func faults() []*fault {
 			}},
 		{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others",
 			says: "is raw", short: true, said: member("message", func(m map[string]any) { m["message"] = "\x1b[31m" })},
-	}
+	}...)
 }
 
 func faultNamed(name string) *fault {

@@ -3,123 +3,15 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// TestPool has workers of all clients that know semaphores take one of five permits each, 1000 times in all (150 in the
-// short set), while one of them is killed again and again. An unlocker takes the permits of the dead. At no revision of
-// etcd are more than five out.
-func TestPool(t *testing.T) {
-	const limit, name = 5, "pool"
-	rounds := int64(1000) // which take five minutes: each dead waiter keeps its place for ten seconds
-	if testing.Short() {
-		rounds = 150
-	}
-	w := newWorld(t)
-	s := w.scene(t)
-	s.unlocker()
-	out := s.watchPermits(name)
-	var all sync.WaitGroup
-	var done, killed atomic.Int64
-	names := map[string]bool{}
-	for i, c := range findClients(t) {
-		if !c.claims([]string{"semaphore"}) {
-			continue
-		}
-		names[c.name] = true
-		for worker := range 3 {
-			all.Go(func() {
-				d := s.open(c)
-				for n := 1; done.Load() < rounds; n++ {
-					w := want{more: permits(limit, 1), alert: 1, unlock: 4}
-					if err := d.holds(name, w, func() { time.Sleep(time.Millisecond) }); err != nil {
-						t.Error(err)
-						return
-					}
-					done.Add(1)
-					if (n+i+7*worker)%20 == 0 { // each at another time
-						d.begin(name, want{more: permits(limit, 1), alert: 1, unlock: 4})
-						time.Sleep(20 * time.Millisecond)
-						d.kill() // with the permit, or while it waits
-						killed.Add(1)
-						d = s.open(c)
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-	most, taken := out()
-	t.Logf("%d rounds by %v, %d killed; %d permits were taken, never more than %d out",
-		done.Load(), names, killed.Load(), taken, most)
-	if most > limit || int64(taken) < rounds {
-		t.Errorf("%d permits of %d were out at once, %d were taken", most, limit, taken)
-	}
-}
-
-// holds takes a lock, does its work and gives the lock back.
-func (d *driver) holds(name string, w want, work func()) error {
-	c := d.begin(name, w)
-	a, err := c.outcome()
-	var l *lock
-	if err == nil {
-		l, err = c.lock(a)
-	}
-	if err != nil {
-		return err
-	}
-	work()
-	a, err = d.send(request{"do": "release", "lock": l.number}).outcome()
-	if err == nil && a.Error != "" && a.Error != "unavailable" {
-		err = fmt.Errorf("%s: release: %s", d.client.name, a.line)
-	}
-	return err
-}
-
-// watchPermits counts the permits that are out at each revision. The result says how many there were at most, and how
-// many were taken.
-func (s *scene) watchPermits(name string) (count func() (most, taken int)) {
-	ctx, stop := context.WithCancel(context.Background())
-	from, end := s.layout.Shares(name)
-	watch := s.etcd.Watch(ctx, from, clientv3.WithRange(end), clientv3.WithCreatedNotify())
-	<-watch
-	most, taken := 0, 0
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		out := map[string]bool{}
-		for r := range watch {
-			for _, e := range r.Events {
-				key := string(e.Kv.Key)
-				switch {
-				case !strings.HasSuffix(key, "/uuid"):
-				case e.Type == clientv3.EventTypeDelete:
-					delete(out, key)
-				default:
-					out[key] = true
-					taken++
-					most = max(most, len(out))
-				}
-			}
-		}
-	}()
-	return func() (int, int) {
-		stop()
-		<-counted
-		return most, taken
-	}
-}
 
 // kindChecks are about what is more than a lock with one holder.
 func kindChecks() []check {
@@ -150,6 +42,9 @@ func kindChecks() []check {
 			short: true, orders: true, wants: "several locks are taken all or none", pair: severalTogether},
 		{name: "once per period", rule: page + "jobs-that-run-once-per-period", needs: []string{"once"}, short: true,
 			wants: "one call in each period runs the job, and none while the lock is held", pair: oncePerPeriod},
+		{name: "a period taken meanwhile", rule: page + "jobs-that-run-once-per-period", needs: []string{"once"},
+			short: true, wants: "who read the period before another took it does not run the job",
+			alone: periodTakenMeanwhile},
 		{name: "a leader", rule: page + "leaders", needs: []string{"leader"}, short: true, orders: true,
 			wants: "a leader says where it is and gives signs of life, and another follows it", pair: leads},
 	}
@@ -208,9 +103,10 @@ func semaphore(t *testing.T, w *world, a, b *client) {
 	if a := held[0].alive("1 of 2"); a.Error != "" {
 		t.Errorf("alive: %s", a.line)
 	}
-	for _, l := range []*lock{held[0], held[2], next} {
-		l.mustRelease()
-	}
+	held[0].mustRelease() // number 1 is free, and two permits are out
+	refused(t, other.do(want{try: true, more: permits(3, 2)}.request(name)), held[2], next)
+	held[2].mustRelease()
+	next.mustRelease()
 	all := one.acquire(name, want{try: true, more: permits(3, 3)})
 	refused(t, other.do(want{try: true, more: permits(3, 1)}.request(name)), all)
 	all.mustRelease()
@@ -282,8 +178,10 @@ func heavyWeight(t *testing.T, w *world, a, b *client) {
 	s.queued(name, 1)
 	light := s.open(a).begin(name, want{more: permits(5, 1)})
 	s.queued(name, 2)
-	if a := one.do(want{try: true, more: permits(5, 1)}.request(name)); a.Error != "held" {
-		t.Errorf("a newcomer passed the waiters: %s", a.line)
+	for _, newcomer := range []*driver{one, other} {
+		if a := newcomer.do(want{try: true, more: permits(5, 1)}.request(name)); a.Error != "held" {
+			t.Errorf("a newcomer passed the waiters: %s", a.line)
+		}
 	}
 	small.mustRelease()
 	all := heavy.granted()
@@ -324,9 +222,17 @@ func readersAndWriter(t *testing.T, w *world, a, b *client) {
 		}
 	}
 	written.mustRelease()
+	var reading []*lock
 	for _, reader := range behind { // both at once
-		defer reader.granted().mustRelease()
+		reading = append(reading, reader.granted())
 	}
+	for _, l := range reading {
+		l.mustRelease()
+	}
+	s.free(name)
+	alone := one.acquire(name, want{try: true, more: writes})
+	refused(t, other.do(want{try: true, more: reads}.request(name)), alone)
+	alone.mustRelease()
 }
 
 func nobodyStarves(t *testing.T, w *world, a, b *client) {
@@ -406,90 +312,4 @@ func shareDelay(t *testing.T, w *world, c *client) {
 	wait.granted().mustRelease()
 	l.mustRelease()
 	s.free(name)
-}
-
-func severalTogether(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
-	one, other := s.open(a), s.open(b)
-	both := request{"names": []string{"account/1", "account/2"}}
-	pair := one.acquire("account/1", want{try: true, more: both})
-	for _, name := range both["names"].([]string) {
-		r := s.record(name)
-		others := fmt.Sprint(r.Attributes["together_with"])
-		if r.Token != pair.token || !strings.Contains(others, "account/") {
-			t.Errorf("the record of %q has token %d, want %d, and is with %v", name, r.Token, pair.token, others)
-		}
-	}
-	refused(t, other.do(want{try: true, more: request{"names": []string{"account/2", "account/3"}}}.request("-")),
-		&lock{uuid: s.record("account/2").UUID})
-	if r := s.record("account/3"); r.Token != 0 {
-		t.Errorf("one of two was taken although the other is held: %v", r.UUID)
-	}
-	wait := other.begin("account/2", want{more: request{"names": []string{"account/2", "account/3"}}})
-	s.queued("account/2", 1)
-	pair.mustRelease()
-	wait.granted().mustRelease()
-	for _, name := range []string{"account/1", "account/2", "account/3"} {
-		s.free(name)
-	}
-}
-
-func oncePerPeriod(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
-	const day = 86400.0
-	drivers := s.several(a, b, 2)
-	once := func(d *driver) *call {
-		return d.send(request{"do": "once", "name": "nightly", "every": day, "offset": 5400.0, "hold": 0.1})
-	}
-	held := drivers[0].acquire("nightly", want{try: true})
-	refused(t, once(drivers[1]).wait(), held)
-	held.mustRelease()
-	var calls []*call
-	for _, d := range drivers {
-		calls = append(calls, once(d))
-	}
-	ran := 0
-	for _, c := range calls {
-		switch a := c.wait(); {
-		case a.Ran:
-			ran++
-		case a.Error != "" && a.Error != "held": // by the one that runs
-			t.Errorf("%s: %s", c.d.client.name, a.line)
-		}
-	}
-	if ran != 1 {
-		t.Errorf("the job ran %d times in one period", ran)
-	}
-	for _, d := range drivers {
-		if a := once(d).wait(); a.Error != "" || a.Ran {
-			t.Errorf("%s: in a period that is taken it says %s", d.client.name, a.line)
-		}
-	}
-	s.free("nightly")
-}
-
-func leads(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
-	one, other := s.open(a), s.open(b)
-	stands := request{"life": 3.0, "address": "10.0.0.1:80"}
-	leader := one.acquire("leader", want{more: stands})
-	r := s.record("leader")
-	if r.Attributes["address"] != "10.0.0.1:80" {
-		t.Errorf("the leader's address is %v", r.Attributes["address"])
-	}
-	wait := other.begin("leader", want{more: stands})
-	s.queued("leader", 1)
-	eventually(t, "a sign of life", func() error {
-		if now := s.record("leader"); !now.AutoUnlockAt.After(r.AutoUnlockAt) || !now.AlertAt.After(r.AlertAt) {
-			return fmt.Errorf("it ends at %v, and has an alert at %v", now.AutoUnlockAt, now.AlertAt)
-		}
-		return nil
-	})
-	leader.mustRelease()
-	next := wait.granted()
-	if next.token <= leader.token {
-		t.Errorf("the next leader has token %d after %d", next.token, leader.token)
-	}
-	next.mustRelease()
-	s.free("leader")
 }

@@ -115,9 +115,9 @@ func acquisitions() []fault {
 		{"writer-delayed", "holders.go", `len(h.shares)+«len(h.delays)» == 0`, `0`,
 			"TestADelayOfAReaderKeepsWritersBackAndNoReaders"},
 		{"condition-reach", "conditions.go", `c.reaches(key, string(op.RangeBytes()))`, `false`,
-			"TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 		{"condition-end", "conditions.go", `end == "\x00" || «end > prefix»`, `false`,
-			"TestConditionsThatCannotWorkAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 	}
 }
 
@@ -186,7 +186,7 @@ func bounds() []fault {
 		{"bound-together-text", "lockall.go",
 			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},
-		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestKindsThatMakeNoSense"},
+		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 	}
 }
 

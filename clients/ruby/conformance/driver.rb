@@ -177,8 +177,10 @@ class Driver
   def do_verdict(request)
     input = request["input"].transform_keys(&:to_sym)
     found = @transactions.verdict(request["step"], input, request["answer"])
-    found[:delayed] = !found[:delay].nil?
-    found[:holder] &&= { uuid: found[:holder].uuid }
+    if found[:verdict] == :refused
+      found[:holder] = { uuid: found[:holders].all.first&.uuid }
+      found[:delayed] = !found[:holders].delay_for(**input.slice(:kind, :limit, :weight)).nil?
+    end
     found = found.slice(:verdict, :token, :reason, :position, :before, :watch, :restore, :older, :doubt, :delayed,
                         :holder, :share).compact
     %i[token position].each { |name| found[name] = found[name].to_s if found[name] }

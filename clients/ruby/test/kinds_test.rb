@@ -38,6 +38,7 @@ class KindsTest < LockTest
     one.release
     waiting.join
     assert_nothing_left "b"
+    client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
   end
 
   def test_a_job_runs_once_per_period

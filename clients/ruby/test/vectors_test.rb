@@ -86,8 +86,10 @@ class VectorsTest < Minitest::Test
 
   def test_verdicts
     TRANSACTIONS.fetch("verdicts").each do |step|
-      found = @transactions.verdict(step["step"], step["input"].transform_keys(&:to_sym), step["answer"])
-      found[:delayed] = !found[:delay].nil?
+      input = step["input"].transform_keys(&:to_sym)
+      found = @transactions.verdict(step["step"], input, step["answer"])
+      holders = found[:holders] || Holders.none
+      found.merge!(holder: holders.all.first, delayed: !holders.delay_for(**input.slice(:kind, :limit, :weight)).nil?)
       want = step.except("about", "step", "input", "answer")
       got = want.to_h { |member, _| [member, member == "share" ? found[:share] : plain(found[member.to_sym])] }
       assert_equal want, got, "#{step["step"]}: #{step["about"]}"

@@ -12,9 +12,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
 
-from . import identity, record
+from . import record
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
@@ -97,8 +97,7 @@ class Lock(Handle):
 
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
-        flag = AsyncFlag()
-        if not await take_period(self._session, self, identity.backtrace(), flag, every, offset):
+        if not await take_period(self._session, self, AsyncFlag(), every, offset):
             return False
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self)
@@ -158,17 +157,12 @@ class Lock(Handle):
         self._on_lost(error)
 
 
-class Locks:
+class Locks(Group[Lock]):
     """Several locks, all or none, for ``async with``, or for ``acquire`` and ``release``."""
-
-    def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
-        self._session = session
-        self._group = Group(session, locks)
-        self.locks = list(locks)
 
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
-        await self._group.acquire(identity.backtrace(), AsyncFlag())
+        await self.take(AsyncFlag())
         return self
 
     async def alive(self, progress: str = "") -> None:

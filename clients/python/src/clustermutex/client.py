@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from . import exits, identity
+from . import exits
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
 from .hold import Handle, Hold, Request
@@ -69,7 +69,8 @@ class Client(Opened):
     def lock_all(self, *locks: Lock) -> Locks:
         """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
 
-        They are taken in one transaction, or else in the order of their names. The shortest ``wait`` is that of all.
+        Up to 24 plain locks are taken in one transaction. Where that needs a wait, and more or others, are taken in the
+        order of their names. The shortest ``wait`` is that of all.
         """
         return Locks(self._session, locks)
 
@@ -121,7 +122,7 @@ class Lock(Handle, ContextDecorator):
         Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
         HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
         """
-        if not run(take_period(self._session, self, identity.backtrace(), self._stop, every, offset)):
+        if not run(take_period(self._session, self, self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
@@ -166,19 +167,17 @@ class Lock(Handle, ContextDecorator):
         return Lock(self._session, self.settings, self._on_lost, self._on_asked)
 
 
-class Locks:
+class Locks(Group[Lock]):
     """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
 
     def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
-        self._session = session
-        self._group = Group(session, locks)
+        super().__init__(session, locks)
         self._stop = BlockingFlag()
-        self.locks = list(locks)
 
     def acquire(self) -> Locks:
         """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
         try:
-            run(self._group.acquire(identity.backtrace(), self._stop))
+            run(self.take(self._stop))
         finally:
             self._stop = BlockingFlag()
         return self

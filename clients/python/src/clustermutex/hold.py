@@ -336,13 +336,14 @@ class Hold:
             raise
         finally:
             self.attempt.debt.end()
+        if self.attempt.doubt:
+            self.attempt.session.later(self.attempt.cancel)
         if verdict.word == "lost":
             raise self._why(verdict)
         if verdict.detail and self._error is not None:
             raise self._error  # it may have been another's meanwhile
 
     async def _release(self, until: float) -> Verdict:
-        queued = self.attempt.queued
         word = "lease"
         while self.attempt.doubt and word == "lease":
             try:
@@ -358,10 +359,7 @@ class Hold:
                 return verdict
             if word == "lease":
                 await self.attempt.session.tombstone_lease(until, fresh=True)
-        verdict = await self._ask("release", self.txn.release(self.token, queued), until)
-        if self.attempt.doubt:
-            self.attempt.session.later(self.attempt.cancel)
-        return verdict
+        return await self._ask("release", self.txn.release(self.token, self.attempt.queued), until)
 
     async def give_up(self) -> None:
         """Release, whatever comes of it."""
@@ -373,12 +371,12 @@ class Hold:
     async def give_back(self, until: float) -> None:
         """Release at the end of the process. Nobody is told of a loss any more."""
         self._released = True
-        await self._release(until)
+        await self._release_later(until)
 
     async def _release_later(self, until: float) -> None:
         if clock() < self._deadline + self._margin:
             await self._release(until)
-        elif self.attempt.doubt:
+        if self.attempt.doubt:
             await self.attempt.cancel(until)
 
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:

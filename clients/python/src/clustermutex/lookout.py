@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from functools import partial
 from typing import Any, Dict, List, Optional, Protocol
 
 from .gateway import Gateway
@@ -69,6 +70,7 @@ class Lookout:
                 self._reads.cancel()
             self.open = holds
             self._reads = asyncio.ensure_future(self._read(watch))
+            self._reads.add_done_callback(partial(self._close, watch))  # also if it never began
 
     async def _read(self, watch: Watch) -> None:
         try:
@@ -84,8 +86,10 @@ class Lookout:
                             hold.notice(event)
         except OSError:
             self._broken()
-        finally:
-            watch.close()
+
+    @staticmethod
+    def _close(watch: Watch, reads: asyncio.Future[None]) -> None:
+        watch.close()
 
     def _broken(self) -> None:
         """Open it again, a moment later. Meanwhile only what the holds read can tell them."""

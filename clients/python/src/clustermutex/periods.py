@@ -12,6 +12,7 @@ from . import record
 from .attempt import Attempt, Call, in_doubt
 from .errors import HeldError, RefusedError, UnavailableError
 from .hold import Handle
+from .identity import backtrace
 from .record import Key
 from .session import PATIENCE, Session
 from .transactions import Body, Verdict, keys
@@ -33,9 +34,9 @@ def begins(now: float, every: float, offset: float) -> float:
     return (milliseconds - (milliseconds - round(offset * 1000)) % round(every * 1000)) / 1000
 
 
-async def take_period(session: Session, lock: Handle, trace: str, stop: Flag, every: float, offset: float) -> bool:
+async def take_period(session: Session, lock: Handle, stop: Flag, every: float, offset: float) -> bool:
     """Take the period and the lock in one transaction. False: the period is taken."""
-    call = Call(trace, stop, clock() + session.gateway.timeout)
+    call = Call(backtrace(), stop, clock() + session.gateway.timeout)
     settings = lock.settings
     lock.check_idle()
     if settings.need.kind:

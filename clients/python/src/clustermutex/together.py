@@ -3,49 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Sequence
+from typing import Generic, List, Sequence, TypeVar
 
 from .attempt import Attempt, Call, acquire, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
 from .hold import Handle
+from .identity import backtrace
 from .session import Session
 from .settings import Settings
 from .transactions import together, verdicts
 from .transport import Flag, clock
 
+L = TypeVar("L", bound=Handle)
 MOST = 24  # as many as fit into one transaction of etcd's
 
 
-class Group:
-    """Some locks in the order of their names, in which everybody takes them."""
+class Group(Generic[L]):
+    """Some locks. They are taken in the order of their names, as everybody does."""
 
-    def __init__(self, session: Session, locks: Sequence[Handle]) -> None:
-        self.locks = sorted(locks, key=lambda lock: lock.name.encode())
+    def __init__(self, session: Session, locks: Sequence[L]) -> None:
+        self.locks = list(locks)
         self._session = session
-        names = [lock.name for lock in self.locks]
+        self._sorted = sorted(locks, key=lambda lock: lock.name.encode())
+        names = [lock.name for lock in self._sorted]
         if not names or len(set(names)) < len(names):
             raise RefusedError("no lock is given, or one of them twice")
-        waits = [lock.settings.wait for lock in self.locks if lock.settings.wait is not None]
+        waits = [lock.settings.wait for lock in locks if lock.settings.wait is not None]
         self._wait = min(waits) if waits else None
-        self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in self.locks)
+        self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in locks)
         if self._wait == 0 and not self._fits:
             raise RefusedError(f"without a wait they are taken in one transaction, which {MOST} plain locks fit into")
-        self._settings = [_with_others(lock.settings, names) for lock in self.locks]
+        self._settings = [_with_others(lock.settings, names) for lock in self._sorted]
 
-    async def acquire(self, trace: str, stop: Flag) -> None:
+    async def take(self, stop: Flag) -> None:
         """Take them in one transaction, or one after the other where that needs a wait or does not fit."""
         until = clock() + self._session.patience(self._wait)
         for lock in self.locks:
             lock.check_idle()
+        trace = backtrace()
         try:
             if self._fits:
                 return await self._at_once(Call(trace, stop, until))
         except (HeldError, UnavailableError):
             if self._wait == 0 or clock() >= until or stop.is_set():
                 raise
-        taken: List[Handle] = []
+        taken: List[L] = []
         try:
-            for lock, settings in zip(self.locks, self._settings):
+            for lock, settings in zip(self._sorted, self._settings):
                 left = None if self._wait is None else max(until - clock(), 0.001)
                 for other in taken:
                     other.hold.waits_for(settings.name)
@@ -80,10 +84,10 @@ class Group:
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0
-        for lock, attempt, verdict in zip(self.locks, attempts, found):
+        for lock, attempt, verdict in zip(self._sorted, attempts, found):
             if not attempt.token and verdict.holders and not verdict.holders.room(attempt.settings.need):
                 raise attempt.held(HeldError, verdict.holders, [])
-        for lock, attempt, verdict in zip(self.locks, attempts, found):
+        for lock, attempt, verdict in zip(self._sorted, attempts, found):
             if not attempt.token and verdict.holders:
                 raise attempt.held(HeldError, verdict.holders, [])
             lock.begin(attempt)

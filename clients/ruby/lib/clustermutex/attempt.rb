@@ -88,13 +88,12 @@ module ClusterMutex
     end
 
     # When the call ends. However short the wait, etcd has some time to say who holds the lock.
-    def limit = @refused ? @till : @over
+    def limit = @refusal ? @till : @over
 
     # One try, and one wait in the queue after it. Each has a uuid of its own.
     def go_on
       found = ask or return
-      @holder, @delay = found.values_at(:holder, :delay)
-      @refused = true
+      @refusal = found[:holders]
       raise held(HeldError) if @wait&.zero?
       raise held(WaitTimeoutError) if Clock.now >= @till
 
@@ -104,7 +103,7 @@ module ClusterMutex
     rescue Gateway::FullError
       raise
     rescue UnavailableError, Gateway::LeaseGone => e
-      raise @refused ? held(WaitTimeoutError) : e if Call.over?(limit)
+      raise @refusal ? held(WaitTimeoutError) : e if Call.over?(limit)
 
       start_over
       sleep(rand(0.05..0.2))
@@ -299,11 +298,13 @@ module ClusterMutex
     # The error that says who holds the lock, by a last look if there is an answer.
     def held(kind)
       found = @session.settle(:standing, @input, till: @till + GRACE)
-      holders = found[:holders]
-      delay = holders ? (holders.any_delay unless holders.room?(**@settings.need.input)) : found[:delay]
-      kind.new(@name, found[:holder], found[:waiting], delay, holders ? holders.all : [*found[:holder]])
+      refusal(kind, found[:holders], found[:waiting])
     rescue Error
-      kind.new(@name, @holder, nil, @delay)
+      refusal(kind, @refusal || Holders.none, nil)
+    end
+
+    def refusal(kind, holders, waiting)
+      kind.new(@name, holders.all, waiting, holders.delay_for(**@settings.need.input))
     end
   end
 end

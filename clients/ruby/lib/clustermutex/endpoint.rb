@@ -6,7 +6,7 @@ module ClusterMutex
     FORM = %r{\A(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?(/[!-~&&[^?#@]]*)?\z}i
     PORT = 2379
 
-    attr_reader :host, :port, :path
+    attr_reader :host, :port, :path, :authority
 
     def initialize(text)
       text = text.to_s
@@ -21,7 +21,8 @@ module ClusterMutex
       @tls = scheme&.downcase == "https"
       @host = host.delete("[]")
       @path = path.to_s.sub(%r{/+\z}, "")
-      @text = "http#{"s" if @tls}://#{host}:#{@port}#{@path}"
+      @authority = "#{host}:#{@port}"
+      @text = "http#{"s" if @tls}://#{@authority}#{@path}"
     end
 
     def tls? = @tls

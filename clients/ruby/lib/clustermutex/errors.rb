@@ -23,12 +23,12 @@ module ClusterMutex
     # All holders of a semaphore or a read-write lock, the oldest first.
     attr_reader :holders
 
-    def initialize(lock, holder, waiting, delay = nil, holders = [*holder])
+    def initialize(lock, holders, waiting, delay = nil)
       @lock = lock
-      @holder = holder
+      @holders = holders
+      @holder = holders.first
       @waiting = waiting
       @delay = delay
-      @holders = holders
       ahead = delay ? "there is #{delay}" : "others are ahead"
       who = holder ? "#{holder}#{" and #{holders.size - 1} more" if holders.size > 1}" : "nobody, but #{ahead}"
       super("lock #{lock.inspect} is held by #{who}#{"; #{waiting} waiting" if waiting&.positive?}")

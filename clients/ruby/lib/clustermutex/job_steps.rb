@@ -50,11 +50,11 @@ module ClusterMutex
 
       each = input[:locks].each_with_index.map do |one, number|
         one = one.transform_keys(&:to_sym)
-        mine(one, body, 2 * number) || { verdict: :refused, lock: one[:lock], holder: holder(one, body, 2 * number),
-                                         delay: read_delay(one, body, (2 * number) + 1) }
+        mine(one, body, 2 * number) ||
+          { verdict: :refused, lock: one[:lock], holders: sole_holder(one, body, 2 * number, (2 * number) + 1) }
       end
       refused = each.reject { |found| found[:token] }
-      refused.find { |found| found[:holder] || found[:delay] } || refused.first || each.first
+      refused.find { |found| !found[:holders].room? } || refused.first || each.first
     end
   end
 end

@@ -42,9 +42,6 @@ module ClusterMutex
       taken.any? ? raise(RefusedError, "attribute #{taken.first.inspect}: the name is the protocol's") : self
     end
 
-    # Whether it depends on the shares of others.
-    def counts? = %w[semaphore exclusive].include?(@kind)
-
     # What the record says of it.
     def attributes
       (@kind == "semaphore" ? { kind: @kind, permits: @weight, limit: @limit } : { kind: @kind }).compact
@@ -72,8 +69,8 @@ module ClusterMutex
     def mine(uuid) = whole&.uuid == uuid ? 0 : shares.key(shares.values.find { |holder| holder.uuid == uuid })
     # The holder with that share.
     def holder(share) = share.zero? ? whole : shares[share]
-    # The delay that says why, of those that there are.
-    def any_delay = delay || delays.values.first
+    # The delay that keeps one more of this kind back.
+    def delay_for(...) = (delay || delays.values.first unless room?(...))
 
     # How many of so many permits are left.
     def free(limit)
@@ -84,7 +81,7 @@ module ClusterMutex
     end
 
     # Whether there is room for one more of this kind.
-    def room?(kind:, limit: nil, weight: nil)
+    def room?(kind: nil, limit: nil, weight: nil)
       return false if whole || delay
       return weight <= free(limit) if kind == "semaphore"
 

@@ -10,14 +10,14 @@ module ClusterMutex
     end
 
     # What a waiter waits for: the ticket before it, or, as the first, the lock.
-    def look(lock:, uuid:, before: nil, **)
-      { success: [*place(lock, uuid), *([range(ticket(lock, before))] unless before.to_s.empty?)] }
+    def look(lock:, uuid:, before: nil, kind: nil, **)
+      { success: [*place(lock, uuid, kind), *([range(ticket(lock, before))] unless before.to_s.empty?)] }
     end
 
     # Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction.
-    def scan(lock:, uuid:, position:, **)
+    def scan(lock:, uuid:, position:, kind: nil, **)
       older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
-      { success: [*place(lock, uuid), older, tickets(lock, 1)] }
+      { success: [*place(lock, uuid, kind), older, tickets(lock, 1)] }
     end
 
     def turn(lock:, uuid:, fields:, position:, **)
@@ -62,21 +62,31 @@ module ClusterMutex
 
     def look_verdict(input, body)
       found = placed(input, body)
-      holder, tail = [1, 2].map { |number| Transactions.keys(body, number).first }
-      took = holder && holder[:value] == input[:before] # in its turn, so nobody is ahead of me now
-      lost_sight = !input[:before].to_s.empty? && found[:before] == "" && !took
-      lost_sight || (found[:verdict] == :wait && !tail) ? { verdict: :scan } : found
+      before = input[:before].to_s
+      lost_sight = !before.empty? && found[:before] == "" && !took?(input, body, before)
+      lost_sight || (found[:verdict] == :wait && !tail?(body)) ? { verdict: :scan } : found
     end
 
     def scan_verdict(input, body)
       found = placed(input, body)
-      tail, newest = [2, 5].map { |number| Transactions.keys(body, number).first }
-      found[:restore] = named(newest) if found[:verdict] == :wait && newest && !tail
+      newest = Transactions.keys(body, input[:kind] ? 6 : 5).first
+      found[:restore] = named(newest) if found[:verdict] == :wait && newest && !tail?(body)
       found
+    end
+
+    def tail?(body) = Transactions.keys(body, 2).any?
+
+    # Whether the one before took its turn: then nobody is ahead of me now.
+    def took?(input, body, before)
+      return placed_holders(input, body).mine(before) if input[:kind]
+
+      Transactions.keys(body, 1).any? { |kv| kv[:value] == before }
     end
 
     # What to wait for, if the ticket that was read last is all that may be ahead. before: that, empty for the first.
     def placed(input, body)
+      return share_placed(input, body) if input[:kind]
+
       own, holder, _tail, delay, ahead = Array.new(5) { |number| Transactions.keys(body, number).first }
       return { verdict: :held_by_earlier_send, token: holder[:created] } if holder && holder[:value] == input[:uuid]
       return { verdict: :lost } unless own && own[:created] == input[:position].to_i
@@ -114,14 +124,17 @@ module ClusterMutex
     # Also tells what was there.
     def replace(...) = put(...).tap { |operation| operation[:request_put][:prev_kv] = true }
 
-    def place(lock, uuid)
+    def place(lock, uuid, kind)
+      return share_place(lock, uuid) if kind
+
       [ticket(lock, uuid), field(lock, "uuid"), ticket(lock, ".tail"), delay(lock)].map { |key| range(key) }
     end
 
-    def tickets(lock, limit)
-      range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0").tap do |read|
-        read[:request_range].merge!(limit: limit.to_s, sort_order: "DESCEND", sort_target: "CREATE")
-      end
+    def tickets(lock, limit) = queued(lock, limit: limit.to_s, sort_order: "DESCEND", sort_target: "CREATE")
+    def waiters(lock) = queued(lock, keys_only: true)
+
+    def queued(lock, **how)
+      range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0").tap { |read| read[:request_range].merge!(how) }
     end
 
     def unqueue(lock, uuid)

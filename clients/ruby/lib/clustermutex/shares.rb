@@ -18,15 +18,6 @@ module ClusterMutex
         failure: [*who(lock), range(ticket(lock, uuid))] }
     end
 
-    def share_look(lock:, uuid:, before: nil, **)
-      { success: [*share_place(lock, uuid), *([range(ticket(lock, before))] unless before.to_s.empty?)] }
-    end
-
-    def share_scan(lock:, uuid:, position:, **)
-      older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
-      { success: [*share_place(lock, uuid), older, tickets(lock, 1)] }
-    end
-
     def share_cancel(lock:, uuid:, lease:, queued: false, **)
       { success: [tombstone(lock, uuid, lease), *share_withdraw(lock:, uuid:, queued:)[:success]] }
     end
@@ -36,11 +27,7 @@ module ClusterMutex
       { success: [*who(lock), *(queued ? unqueue(lock, uuid) : [])] }
     end
 
-    def share_standing(lock:, **)
-      waiters = range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0")
-      waiters[:request_range][:keys_only] = true
-      { success: [*who(lock), waiters] }
-    end
+    def share_standing(lock:, **) = { success: [*who(lock), waiters(lock)] }
 
     # The name of the record of a share, or of the lock.
     def share_name(lock, share) = share.to_i.zero? ? lock : "#{lock}##{share}"
@@ -55,11 +42,10 @@ module ClusterMutex
 
     # Who holds a lock, by the operations that read the record, the shares and the delays.
     def holders(lock, body, record: 0, shares: 1, delays: 2)
-      fields, token = fields(lock, Transactions.keys(body, record))
       ended = Transactions.keys(body, delays).to_h { |kv| [kv[:key].delete_prefix(delay(lock)), kv[:value]] }
       own = ended.delete("")
       ended = ended.transform_keys { |rest| Need.share(lock, lock + rest) }.except(nil)
-      Holders.new(revision(body), (Holder.new(fields, token) if token.positive?),
+      Holders.new(revision(body), holder(lock, Transactions.keys(body, record)),
                   shares(lock, Transactions.keys(body, shares)), own && Delay.new(own, lock),
                   ended.to_h { |number, value| [number, Delay.new(value, "#{lock}##{number}")] })
     end
@@ -69,8 +55,8 @@ module ClusterMutex
     def shares(lock, keys)
       keys.group_by { |kv| kv[:key].delete_prefix(@prefix)[%r{\A[^/]*}] }.each_with_object({}) do |(segment, of), all|
         number = Need.share(lock, Name.of(segment)) or next
-        fields, token = fields("#{lock}##{number}", of)
-        all[number] = Holder.new(fields, token) if token.positive?
+        held = holder("#{lock}##{number}", of)
+        all[number] = held if held
       rescue RefusedError
         next # another lock with such a name
       end
@@ -79,7 +65,7 @@ module ClusterMutex
     def share_try_verdict(input, body)
       share_taken(input, body) do |holders|
         room = Transactions.keys(body, 3).empty? && holders.room?(**input.slice(:kind, :limit, :weight))
-        { verdict: room ? :again : :refused, holder: holders.all.first, delay: holders.any_delay }
+        { verdict: room ? :again : :refused }
       end
     end
     alias share_acquire_verdict share_try_verdict
@@ -104,23 +90,10 @@ module ClusterMutex
         fields: holders.holder(share).facts }
     end
 
-    def share_look_verdict(input, body)
-      found = share_placed(input, body)
-      before = input[:before].to_s
-      lost_sight = !before.empty? && found[:before] == "" && !found[:holders].mine(before)
-      no_tail = found[:verdict] == :wait && Transactions.keys(body, 2).empty?
-      lost_sight || no_tail ? { verdict: :scan } : found
-    end
-
-    def share_scan_verdict(input, body)
-      found = share_placed(input, body)
-      newest = Transactions.keys(body, 6).first
-      found[:restore] = named(newest) if found[:verdict] == :wait && newest && Transactions.keys(body, 2).empty?
-      found
-    end
+    def placed_holders(input, body) = holders(input[:lock], body, record: 1, shares: 4, delays: 3)
 
     def share_placed(input, body)
-      holders = holders(input[:lock], body, record: 1, shares: 4, delays: 3)
+      holders = placed_holders(input, body)
       mine = earlier(input, holders)
       return mine if mine
 
@@ -141,11 +114,7 @@ module ClusterMutex
     end
 
     def share_standing_verdict(input, body)
-      holders = holders(input[:lock], body)
-      own = [input[:uuid], *holders.all.map(&:uuid)].map { |uuid| ticket(input[:lock], uuid) }
-      { verdict: :read, holder: holders.all.first, holders:, waiting: Transactions.keys(body, 3).count do |kv|
-        !own.include?(kv[:key])
-      end }
+      stand(input, holders(input[:lock], body), Transactions.keys(body, 3))
     end
 
     # -- Parts of bodies.

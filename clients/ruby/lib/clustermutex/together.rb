@@ -63,7 +63,7 @@ module ClusterMutex
       found = @session.settle(:acquire_all, { locks: inputs }, till:, doubt:)
       return @attempts.map { |attempt| attempt.took(found, doubt) } if found[:token]
 
-      raise HeldError.new(found[:lock], found[:holder], nil, found[:delay])
+      raise HeldError.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
     ensure
       @attempts.each { |attempt| attempt.gave_up(doubt) } unless found && found[:token]
     end
@@ -90,7 +90,7 @@ module ClusterMutex
       loop do
         sleep([@settings.unlock_after / 4, 2].min)
         taken.dup.each do |lock|
-          lock.send(:extend_by, lock.instance_variable_get(:@progress).to_s, 0, @settings.unlock_after, beat: true)
+          lock.send(:stay)
         rescue UnavailableError
           next
         end

@@ -84,9 +84,7 @@ module ClusterMutex
 
     # Who holds the lock, who waits for it, and what delays it.
     def standing(lock:, **)
-      waiters = range(ticket(lock, "/"), "#{ticket(lock, "")[0..-2]}0")
-      waiters[:request_range][:keys_only] = true
-      { success: [range(record(lock), :prefix), waiters, range(delay(lock))] }
+      { success: [range(record(lock), :prefix), waiters(lock), range(delay(lock))] }
     end
 
     # -- Verdicts.
@@ -162,7 +160,7 @@ module ClusterMutex
     def acquire_verdict(input, body)
       return { verdict: :held, token: revision(body) } if body["succeeded"]
 
-      mine(input, body, 0) || { verdict: :refused, holder: holder(input, body, 0), delay: read_delay(input, body, 1) }
+      mine(input, body, 0) || { verdict: :refused, lock: input[:lock], holders: sole_holder(input, body, 0, 1) }
     end
     alias try_verdict acquire_verdict
 
@@ -196,11 +194,13 @@ module ClusterMutex
     end
 
     def standing_verdict(input, body)
-      holder = holder(input, body, 0)
-      # Some keep their ticket while they hold the lock.
-      others = [input[:uuid], holder&.uuid].map { |uuid| ticket(input[:lock], uuid) }
-      { verdict: :read, holder:, delay: read_delay(input, body, 2),
-        waiting: Transactions.keys(body, 1).count { |kv| !others.include?(kv[:key]) } }
+      stand(input, sole_holder(input, body, 0, 2), Transactions.keys(body, 1))
+    end
+
+    # Some keep their ticket while they hold the lock.
+    def stand(input, holders, tickets)
+      own = [input[:uuid], *holders.all.map(&:uuid)].map { |uuid| ticket(input[:lock], uuid) }
+      { verdict: :read, holders:, waiting: tickets.count { |kv| !own.include?(kv[:key]) } }
     end
 
     # The hold of an earlier send of the same attempt.
@@ -209,14 +209,16 @@ module ClusterMutex
       { verdict: :held_by_earlier_send, token:, fields: } if fields["uuid"] == input[:uuid]
     end
 
-    def holder(input, body, number)
-      fields, token = fields(input[:lock], Transactions.keys(body, number))
-      Holder.new(fields, token) if token.positive?
+    # Who holds a plain lock, and what delays it, by the operations that read them.
+    def sole_holder(input, body, record, delays)
+      delay = Transactions.keys(body, delays).first
+      Holders.new(0, holder(input[:lock], Transactions.keys(body, record)), {},
+                  delay && Delay.new(delay[:value], input[:lock]), {})
     end
 
-    def read_delay(input, body, number)
-      delay = Transactions.keys(body, number).first
-      delay && Delay.new(delay[:value], input[:lock])
+    def holder(lock, keys)
+      fields, token = fields(lock, keys)
+      Holder.new(fields, token) if token.positive?
     end
 
     # How a hold was lost, by what was read of the record and then of its ending.
