@@ -345,7 +345,8 @@ func TestATakenAddressIsWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		time.Sleep(150 * time.Second)
+		time.Sleep(150*time.Second + 500*time.Millisecond)
+		synctest.Wait()
 		_, port, _ := net.SplitHostPort(s.Address)
 		if said := log.String(); strings.Count(said, "\n") != 3 || !strings.Contains(said, "--web.ops-address") ||
 			!strings.Contains(said, "ss -ltnp 'sport = :"+port+"'") {
