@@ -25,3 +25,22 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 		unlock(t, q.turn(heavy))
 	})
 }
+
+func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		one := take(t, c, "a", mutex.Semaphore(2))
+		two := take(t, c, "a", mutex.Semaphore(2))
+		told := make(chan mutex.Waiting, 100)
+		w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
+			t.Errorf("first told %+v", w)
+		}
+		unlock(t, one)
+		if w := <-told; len(w.Holders) != 1 || w.Holder.UUID != two.UUID() {
+			t.Errorf("then told %+v", w)
+		}
+		unlock(t, two)
+		unlock(t, q.turn(w))
+	})
+}
