@@ -268,12 +268,10 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
 	trouble.Every(50 * time.Millisecond)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- trouble.Run(ctx) }()
+	proctest.Go(t, trouble.Run)
 
 	for range 2 {
 		told := count(`"class":"unreachable"`)
@@ -286,10 +284,6 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 		over := count("can be used again")
 		server.Restart(t)
 		until(t, func() bool { return trouble.Cause() == "" && count("can be used again") == over+1 })
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

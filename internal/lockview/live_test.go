@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -24,11 +25,7 @@ import (
 func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	t.Helper()
 	fresh := lockview.New(layout, source(s), lockview.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { fresh.Run(ctx) })
-	defer done.Wait()
-	defer cancel()
+	defer proctest.Go(t, fresh.Run).Stop(t)
 	until(t, fresh, "a list", func() bool { return fresh.Fresh().Synced })
 	until(t, v, "the newest revision",
 		func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
@@ -40,14 +37,9 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	commit(t, c, lock(t, "a", uuid(1))...)
 	before := goleak.IgnoreCurrent()
 	v := lockview.New(layout, source(lockstore.New(c, layout)), lockview.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- v.Run(ctx) }()
+	task := proctest.Go(t, v.Run)
 	until(t, v, "the lock", func() bool { return v.Lock("a") != nil })
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	task.Stop(t)
 	goleak.VerifyNone(t, before)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -220,17 +221,7 @@ func settle(t testing.TB, v *lockview.View, w *world) {
 func run(t testing.TB, src lockview.Source, o lockview.Options) *lockview.View {
 	t.Helper()
 	v := lockview.New(layout, src, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		if err := v.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		done.Wait()
-	})
+	proctest.Go(t, v.Run)
 	return v
 }
 

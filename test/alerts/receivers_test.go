@@ -364,16 +364,8 @@ func push(t *testing.T, am string, waiting map[string]int, resend time.Duration,
 		t.Fatal(err)
 	}
 	p.Pusher = pusher
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- pusher.Run(ctx) }()
-	p.die = sync.OnceFunc(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(p.die)
+	task := proctest.Go(t, pusher.Run)
+	p.die = func() { task.Stop(t) }
 	return p
 }
 

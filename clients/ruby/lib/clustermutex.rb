@@ -20,6 +20,7 @@ require_relative "clustermutex/gateway"
 require_relative "clustermutex/watch"
 require_relative "clustermutex/identity"
 require_relative "clustermutex/session"
+require_relative "clustermutex/settings"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
@@ -28,5 +29,5 @@ require_relative "clustermutex/periods"
 
 module ClusterMutex
   private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
-                   :Keepers, :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
+                   :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
 end

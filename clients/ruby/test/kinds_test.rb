@@ -40,6 +40,22 @@ class KindsTest < LockTest
     assert_nothing_left "b"
   end
 
+  def test_the_loss_of_one_of_several_keeps_none_of_the_others
+    error = assert_raises(RuntimeError) do
+      client.lock_all("a", "b", wait: 0) do |both|
+        etcd.delete("#{prefix}a/uuid")
+        eventually("its loss") { both.lost }
+        raise "mine"
+      end
+    end
+    assert_equal "mine", error.message
+    assert_nothing_left "b"
+  end
+
+  def test_one_lock_of_one_names_no_others
+    client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
+  end
+
   def test_a_job_runs_once_per_period
     ran = 0
     client.lock("job") { assert_raises(HeldError) { client.once_per("job", 86_400) { flunk } } }

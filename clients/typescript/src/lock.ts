@@ -195,39 +195,35 @@ export class Lock {
     this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
   }
 
-  /** Extends the lock each third of the time that is left after an extension, and sooner while that fails. */
-  async #beat() {
-    const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
-    for (let failed = false; monotonic() < end;) {
-      const third = (this.#durations.unlockAfter - this.#durations.margin) / 3;
-      await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
-      if (this.#isOver()) return;
-      failed = await this.#inTurn(() => this.#extend(undefined)).then(() => false, () => true);
+  /** Extends the lock again and again, sooner after a failure, as long as it may. */
+  async #repeat(pause: () => number, may: () => boolean, extend: () => Promise<unknown>) {
+    for (let failed = false; may() && !this.#isOver();) {
+      await sleep(failed ? Math.min(pause(), 1000) : pause(), undefined, { ref: false });
+      if (may() && !this.#isOver()) failed = await extend().then(() => false, () => true);
     }
   }
 
+  /** Extends the lock each third of the time that is left after an extension, until the heartbeat ends. */
+  #beat() {
+    const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
+    const third = () => (this.#durations.unlockAfter - this.#durations.margin) / 3;
+    return this.#repeat(third, () => monotonic() < end, () => this.#inTurn(() => this.#extend(undefined)));
+  }
+
   /** Gives a sign of life each third of the life of a leader, while it can work. */
-  async #lead(check: () => unknown) {
-    let failed = false;
-    while (!this.#isOver()) {
-      const third = this.#durations.unlockAfter / 3;
-      await sleep(failed ? Math.min(third, 1000) : third, undefined, { ref: false });
-      if (this.#isOver()) return;
-      const live = async () => { if (await check()) await this.#inTurn(() => this.#extend(this.#progress)); };
-      failed = await live().then(() => false, () => true);
-    }
+  #lead(check: () => unknown) {
+    return this.#repeat(() => this.#durations.unlockAfter / 3, () => true, async () => {
+      if (await check()) await this.#inTurn(() => this.#extend(this.#progress));
+    });
   }
 
   /** Has the next extension say which lock keeps the holder from working. @internal */
   waitsFor(name: string) { this.#progress = `waits for lock ${plain(name)}`; }
 
   /** Extends the lock while its caller waits for others. @internal */
-  async keep(done: AbortSignal) {
-    const over = () => done.aborted || this.#isOver();
-    while (!over()) {
-      await sleep(Math.min(this.#durations.unlockAfter / 4, 2000), undefined, { ref: false });
-      if (!over()) await this.#inTurn(() => this.#extend(undefined)).catch(() => undefined);
-    }
+  keep(done: AbortSignal) {
+    const pause = () => Math.min(this.#durations.unlockAfter / 4, 2000);
+    return this.#repeat(pause, () => !done.aborted, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
   /** Watches the record until the hold ends, whatever goes wrong. */

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { acquire, heldBy } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
-import { HeldError, RefusedError, UnavailableError } from "./errors.js";
+import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway } from "./gateway.js";
 import { nobody } from "./kinds.js";
 import { Lock } from "./lock.js";
@@ -21,6 +21,9 @@ export class Locks {
   readonly all: readonly Lock[];
 
   constructor(all: readonly Lock[]) { this.all = all; }
+
+  /** Why one of them is lost; undefined while they are held. */
+  get lost(): Reason | undefined { return this.all.find((lock) => lock.lost)?.lost; }
 
   /** Reports progress for each of them. */
   async alive(progress = ""): Promise<void> { await Promise.all(this.all.map((lock) => lock.alive(progress))); }

@@ -246,8 +246,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 		},
 		Explain: func(err error) string { return err.Error() }, Log: zerolog.New(log),
 	}, api)
-	task := proctest.Go(t, w.Run)
-	t.Cleanup(func() { task.Stop(t) })
+	proctest.Go(t, w.Run)
 	return w, log
 }
 

@@ -169,16 +169,21 @@ class Background(AsyncIO):
         with self._starts:
             if self._thread is not None or self._stopped:
                 return
-            self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="clustermutex", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="clustermutex", daemon=True)
             try:
                 self._thread.start()
                 atexit.register(self.stop)
             except RuntimeError:  # since Python 3.12 there are no new ones at the exit
                 self._stopped = True
 
+    def _run(self) -> None:
+        asyncio.run(self._work(), debug=False)  # else Python's development mode prints that the machine is busy
+
     async def _work(self) -> None:
         while not self._stopped:
             await self._bell.wait()
+            if self._stopped:
+                return
             await asyncio.sleep(GATHERED)
             self._bell = AsyncFlag()
             self._called = False

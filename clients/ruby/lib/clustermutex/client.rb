@@ -52,7 +52,7 @@ module ClusterMutex
         result = yield locks
         done = true
       ensure
-        Thread.handle_interrupt(Object => :never) { locks.all.each { |lock| lock.send(:give_back, nil) } } unless done
+        Thread.handle_interrupt(Object => :never) { locks.all.each { |lock| lock.send(:give_up) } } unless done
       end
       locks.release
       result
@@ -87,72 +87,5 @@ module ClusterMutex
 
     # Without the password.
     def inspect = "#<#{self.class} owner=#{@owner.inspect}>"
-  end
-
-  # The options of one lock, checked.
-  class Settings
-    LONGEST = 10 * 365 * 86_400
-    HOUR = 3600
-
-    attr_reader :alert_after, :unlock_after, :margin, :purpose, :attributes, :heartbeat, :on_lost, :on_asked, :need,
-                :leads
-
-    # Seconds as a number, at least so many; RefusedError otherwise.
-    def self.seconds(what, value, least = 0.1)
-      number = value.to_f if value.is_a?(Numeric) || (value.respond_to?(:to_f) && value.respond_to?(:from_now))
-      return number if number && number >= least && number <= LONGEST
-
-      raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, at least #{least}"
-    end
-
-    # need: what is wanted of the lock. leads: of a leader, whether it can work.
-    def initialize(alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {}, heartbeat: false,
-                   on_lost: nil, on_asked: nil, need: Need.new, leads: nil)
-      @need = need
-      @leads = leads
-      @heartbeat = heartbeat && Settings.seconds("heartbeat", heartbeat == true ? HOUR : heartbeat)
-      @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
-      @unlock_after = Settings.seconds("unlock_after", unlock_after) if unlock_after
-      complete
-      @margin = margin ? Settings.seconds("margin", margin, 0.001) : margin_of(@unlock_after)
-      @purpose = Text.check("the purpose", purpose) if purpose
-      @attributes = Record.check(attributes)
-      @on_lost = on_lost
-      @on_asked = on_asked
-      check
-    end
-
-    # The same for a lock that is taken together with others, which its record names.
-    def beside(others)
-      text = others.join(", ")
-      text = "#{Text.cut(text, 1000)} …" if text.bytesize > 1000
-      dup.tap { |one| one.instance_variable_set(:@attributes, { "together_with" => text }.merge(attributes)) }
-    end
-
-    # How long before the lock is taken away the work must have stopped.
-    def margin_of(unlock_after) = [unlock_after / 10, 30].min
-
-    private
-
-    def complete
-      if @heartbeat
-        @alert_after ||= [300.0, @heartbeat].min
-        @unlock_after ||= [60.0, @heartbeat].min
-      end
-      @alert_after ||= @unlock_after ? @unlock_after / 3 : 300.0
-      @unlock_after ||= 3 * @alert_after
-      nil
-    end
-
-    def check
-      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{@unlock_after} s" if @margin >= @unlock_after
-
-      if @heartbeat && @heartbeat < @unlock_after
-        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{@unlock_after} s"
-      end
-      return if @heartbeat || @alert_after <= @unlock_after
-
-      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{@unlock_after} s"
-    end
   end
 end

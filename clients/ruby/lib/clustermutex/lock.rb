@@ -7,6 +7,7 @@ module ClusterMutex
   # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
   # +alive!+ is refused, and +lost+ is "forked".
   class Lock
+    WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
     RECHECK = 10 # seconds after which a holder reads although no event came
     SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
 
@@ -34,7 +35,7 @@ module ClusterMutex
       @bell = Bell.new
       @hooks = { lost: [settings.on_lost].compact, asked: [settings.on_asked].compact }
       @taker = Thread.current
-      settings.unlock_after < 1 ? begin_keeping : session.keepers.later(self)
+      Threads.start { keep }
     end
 
     # Reports progress and moves both deadlines: alert_after and unlock_after seconds from now, as when it was taken.
@@ -179,9 +180,14 @@ module ClusterMutex
       return if @over || !@session.release_at_exit
 
       @taker.join([Ending.till - Clock.now, 0].max / 2) unless @taker == Thread.main
-      give_back(Ending.till)
+      give_up(Ending.till)
+    end
+
+    # Gives it back where nobody is to be told what comes of that.
+    def give_up(till = nil)
+      give_back(till)
     rescue Error
-      nil # nobody is there to be told
+      nil
     end
 
     # Returns true, or the error that +release+ raises.
@@ -224,18 +230,15 @@ module ClusterMutex
 
     # -- The thread that notices what happens to the hold, and extends it if that was wanted.
 
-    # Whether it is there, or not needed any more.
-    def begin_keeping = @over || Threads.start { keep }
-
     def keep
       beat_at = @since + beat_every
-      check_at = [@since + Keepers::AFTER, Clock.now].max
+      check_at = @since + WATCH_AFTER
       until @over || lost
         rung = @bell.wait([[@deadline, beat_at, check_at, Clock.now + SLEEP].min - Clock.now, 0].max)
         break if @over
 
         beat_at = beat if Clock.now >= beat_at
-        check_at = check if rung || Clock.now >= check_at
+        check_at = check if (rung && @watch) || Clock.now >= check_at
       end
     ensure
       @watch&.close
@@ -265,6 +268,9 @@ module ClusterMutex
       extend_by(@progress.to_s, @settings.alert_after, @settings.unlock_after) if @settings.leads.call
       Clock.now + beat_every
     end
+
+    # One extension that says nothing new, while the holder waits for another lock.
+    def stay = extend_by(@progress.to_s, 0, @settings.unlock_after, beat: true)
 
     # The name of the lock that keeps its holder from working, as its progress.
     def waits_for(name) = @progress = "waits for lock #{name.inspect}"

@@ -5,7 +5,7 @@ module ClusterMutex
   class Session
     PATIENCE = 15 # seconds that an extension or a release may keep its caller waiting for etcd
 
-    attr_reader :owner, :transactions, :gateway, :chores, :keepers, :release_at_exit
+    attr_reader :owner, :transactions, :gateway, :chores, :release_at_exit
 
     def initialize(owner, transactions, gateway, release_at_exit)
       @owner = owner
@@ -13,7 +13,6 @@ module ClusterMutex
       @gateway = gateway
       @release_at_exit = release_at_exit
       @chores = Chores.new
-      @keepers = Keepers.new
     end
 
     # Sends a step of the protocol until an answer settles it.
@@ -62,45 +61,6 @@ module ClusterMutex
         break if found[:verdict] == :withdraw
       end
       settle(:withdraw, input, till:) # without putting the tail; another waiter restores it
-    end
-  end
-
-  # Starts the threads that keep the holds that last: most are over sooner.
-  class Keepers
-    AFTER = 0.1 # seconds that a hold must last
-
-    def initialize
-      @mutex = Mutex.new
-      @young = []
-    end
-
-    def later(lock)
-      @mutex.synchronize do
-        @young = [] unless @pid == Process.pid
-        @pid = Process.pid
-        @young << [Clock.now + AFTER, lock]
-        @thread = Threads.start { work } unless @thread&.alive?
-      end
-    end
-
-    private
-
-    def work
-      sleep(AFTER)
-      sleep(AFTER) while @mutex.synchronize { left? }
-    ensure
-      Threads.to_the_end(Ending.till) { end_all } if Ending.now?
-    end
-
-    def end_all = @young.map { |_, lock| Thread.start { lock.send(:end_with_program) } }.each(&:join)
-
-    # Whether some are left.
-    def left?
-      Thread.handle_interrupt(Object => :never) do
-        @young.reject! { |at, lock| at <= Clock.now && lock.send(:begin_keeping) }
-        @thread = nil if @young.empty?
-        @thread
-      end
     end
   end
 

@@ -83,14 +83,14 @@ module ClusterMutex
       done = taken
     ensure
       keeper&.kill
-      Threads.to_the_end { taken.each { |lock| lock.send(:give_back, nil) rescue Error } } unless done # rubocop:disable Style/RescueModifier
+      Threads.to_the_end { taken.each { |lock| lock.send(:give_up) } } unless done
     end
 
     def keep(taken, waiter)
       loop do
         sleep([@settings.unlock_after / 4, 2].min)
         taken.dup.each do |lock|
-          lock.send(:extend_by, lock.instance_variable_get(:@progress).to_s, 0, @settings.unlock_after, beat: true)
+          lock.send(:stay)
         rescue UnavailableError
           next
         end
