@@ -47,6 +47,8 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 		if said := normal(notes["description"]); said != want {
 			w.Errorf("it says %q", said)
 		}
+		w.holds() // which changes nothing here
+		w.wants(w.after(time.Second))
 		w.mu.Lock()
 		taken = true
 		close(w.changed)

@@ -270,16 +270,17 @@ func ofEnds(say *sayings) {
 	minute := metadata.Time{Time: s.now.Add(-time.Minute)}
 	s.endings["x"] = &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedAbandoned,
 		EndedAt: minute, By: "eu-1", Why: "its container ended 40s ago with exit code 137 (OOMKilled)"}
-	s.endings["y"] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6, Ended: metadata.EndedForced,
+	s.endings[uuid("asked")] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6, Ended: metadata.EndedForced,
 		EndedAt: minute, By: "bob", Why: "it hangs",
 		Asked: &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits",
 			At: metadata.Time{Time: s.now.Add(-3 * time.Minute)}},
 		Extended: &metadata.Extension{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,
 			At: metadata.Time{Time: s.now.Add(-2 * time.Minute)}}}
 	s.endings["z"] = &metadata.Ending{Lock: "yielded", UUID: uuid("yielded"), Token: 7, Ended: metadata.EndedYielded,
-		EndedAt: minute, Why: "asked by ann: the deploy waits", Asked: s.endings["y"].Asked}
+		EndedAt: minute, Why: "asked by ann: the deploy waits", Asked: s.endings[uuid("asked")].Asked}
 	say.in("of each kind", s, "/history")
 	say.in("of each kind", s, "/api/v1/history")
+	say.in("of each kind", s, "/lock?name=asked&hold="+uuid("asked"))
 	for _, how := range []string{"released", "abandoned", "yielded", "stolen"} {
 		say.in("of one kind", s, "/history?q=ended:"+how)
 	}
@@ -453,11 +454,21 @@ func ofVerdicts(say *sayings) {
 		c.change(s)
 		d, _ := operated(say, s, marking(say, s, new([]protocol.Action)))
 		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
-		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page))
+		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, verdictOf(page))
 	}
+	s, free := neglected()
+	d := s.dashboard(say, free)
+	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", verdictOf(ok(say, d, "/")))
+	look := regexp.MustCompile(`<header class="lock-head[^>]*>|<link[^>]*icon\.svg[^>]*>`)
+	looks := look.FindAllString(ok(say, d, "/lock?name="+settle), -1)
+	fmt.Fprintf(&say.text, "# how the lock looks then\n\n%s\n\n", looks)
 	copied := regexp.MustCompile(`(?s)data-copy="([^"]*)" aria-label="copy for the incident`).
 		FindStringSubmatch(ok(say, settling().dashboard(say), "/lock?name=orders/settle"))[1]
 	fmt.Fprintf(&say.text, "# copied for an incident\n\n%s\n", copied)
+}
+
+func verdictOf(page string) string {
+	return regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page)
 }
 
 func ofClusters(say *sayings) {

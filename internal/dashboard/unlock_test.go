@@ -150,7 +150,8 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			delete(s.documents, stuck)
 		}, http.StatusConflict, "force-unlocked by bob"},
 		"held again by the same uuid": {func(s *scene, _ *metadata.Record, _ metadata.Ending) {
-			s.add(hold{name: stuck, owner: "crm", host: "crm-0", held: time.Second, alert: time.Hour, unlock: time.Hour})
+			s.add(hold{name: stuck, owner: "crm", host: "crm-0", held: time.Second, alert: time.Hour,
+				unlock: time.Hour})
 		}, http.StatusConflict, "now held by crm on crm-0:17"},
 	} {
 		t.Run(name, func(t *testing.T) {

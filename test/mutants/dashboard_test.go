@@ -206,7 +206,7 @@ func lists() []fault {
 			"TestGlobsFindWhatTheySay"},
 		{"bar-grown", "pages/list_bar.go", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", "pages/list_bar.go", `staleness.KeptAlive(r.Record)`, `true`, "TestBarsOfHolds"},
-		{"form-back", "answer.go", `p = d.wayBack(r, p)`, `_ = d.wayBack`, "TestARefusedFormLeadsBack"},
+		{"form-back", "answer.go", `p = «d.wayBack(r, p)»`, `p`, "TestARefusedFormLeadsBack"},
 		{"unknown-first", "../lockorder/lockorder.go", `o.unknown(&p)`, `false`, "TestOrders"},
 		{"digits", "../lockorder/lockorder.go", `natural(text)`, `text`, "TestOrders"},
 		{"by-waiters", "../lockorder/lockorder.go", `(l.urgency()+1)<<waitersBits - l.waiters()`,
