@@ -15,6 +15,7 @@ import (
 // TestScriptsOfEtcdSetup runs the scripts in testdata/etcd-setup, each against an etcd of its own without users, and
 // CERTS against one that asks for certificates.
 func TestScriptsOfEtcdSetup(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob("testdata/etcd-setup/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("%q, %v", scripts, err)

@@ -48,6 +48,7 @@ func hearSignals() {
 // TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of
 // testscript they have those of world.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	hearSignals()
 	server := etcdtest.Start(t)
 	client := server.Client(t)
@@ -101,6 +102,7 @@ func condition(name string) (bool, error) {
 // TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have rights on one
 // prefix.
 func TestScriptsOfUsers(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	server.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	server.AddUser(t, "writer", "secret", protocol.DefaultPrefix, etcdtest.ReadWrite)
@@ -117,6 +119,7 @@ func TestScriptsOfUsers(t *testing.T) {
 
 // TestScriptsOnAFullEtcd runs the scripts in testdata/full as a user who may only read an etcd that is out of space.
 func TestScriptsOnAFullEtcd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth(), etcdtest.Quota(4<<20))
 	server.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	server.Fill(t, "/elsewhere/")

@@ -14,8 +14,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
-	t.Parallel()
+// counted returns an etcd, a client, and what counts the client's requests.
+func counted(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Registry) {
+	t.Helper()
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
 	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
@@ -23,9 +24,16 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	t.Cleanup(func() { c.Close() })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(requests)
+	return server, c, registry
+}
+
+func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
+	t.Parallel()
+	_, c, registry := counted(t)
+	ctx := limit(t, 10*time.Second)
 	for range 2 {
 		if _, err := c.Put(ctx, "a", "1"); err != nil {
 			t.Fatal(err)
@@ -34,8 +42,6 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	if _, err := c.Put(ctx, "a", "1", clientv3.WithLease(4711)); err == nil {
 		t.Fatal("etcd took a lease that does not exist")
 	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(requests)
 	if got := counter(t, registry, "put", "OK"); got != 2 {
 		t.Errorf("%v puts that went well, want 2", got)
 	}
@@ -51,16 +57,8 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
 func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	requests := etcdconn.NewRequests("x")
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
-		requests.DialOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	server, c, registry := counted(t)
+	ctx := limit(t, 10*time.Second)
 	if err := list(ctx, c); err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +73,6 @@ func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	if err := list(gone, c); err == nil {
 		t.Fatal("nobody listed")
 	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(requests)
 	for code, want := range map[string]float64{"OK": 1, "OutOfRange": 1} {
 		if got := counter(t, registry, "rangestream", code); got != want {
 			t.Errorf("%v lists with code %s, want %v", got, code, want)

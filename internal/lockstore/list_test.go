@@ -239,25 +239,6 @@ func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	})
 }
 
-// A client that counts etcd's answers must not see aborted lists where nothing was wrong.
-func TestASuccessfulListEndsItsStreams(t *testing.T) {
-	t.Parallel()
-	ends := make(chan error, 1000)
-	line := &wire{ended: func(err error) { ends <- err }}
-	w := on(t, line.client(t, etcdtest.Start(t)))
-	w.hold("a", uuid(1))
-	for range 50 {
-		if _, err := w.List(t.Context(), func(protocol.KV) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 50 * 4 { // ranges a list
-		if err := <-ends; err != nil {
-			t.Fatalf("stream %d ended with %v", i, err)
-		}
-	}
-}
-
 // silentKV accepts requests and does not answer, and ends them as etcd's client does.
 type silentKV struct {
 	clientv3.KV

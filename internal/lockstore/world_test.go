@@ -205,7 +205,6 @@ type wire struct {
 	txn func(req *pb.TxnRequest, send func() error) error
 	any func(method string) error
 
-	ended func(error)  // told of the end of every stream
 	bytes atomic.Int64 // of the largest answer to a read
 }
 
@@ -275,9 +274,6 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
 			return nil, err
 		}
-	}
-	if w.ended != nil {
-		opts = append(slices.Clone(opts), grpc.OnFinish(w.ended))
 	}
 	return open(ctx, d, c, method, opts...)
 }

@@ -91,7 +91,7 @@ func TestFreshness(t *testing.T) {
 		}
 		v := lockview.New(layout, src,
 			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
-		if f := v.Fresh(); f.Synced || f.Cause == "" || !f.Heard.IsZero() || f.Revision != 0 {
+		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.Heard.IsZero() || f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -104,7 +104,7 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
 	v.snap = newSnapshot(l, &v.intern)
 	v.state.since = v.began
-	v.state.cause = "not read yet"
+	v.state.cause = "the first list is not done"
 	return v
 }
 

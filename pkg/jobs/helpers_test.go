@@ -80,14 +80,16 @@ func layout(t testing.TB) protocol.Layout {
 	return l
 }
 
+type commit = func() (*clientv3.TxnResponse, error)
+
 // disturb has each transaction of the program under test done by commit.
-func disturb(s *locktest.Server, commit func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)) {
+func disturb(s *locktest.Server, commit func(send commit) (*clientv3.TxnResponse, error)) {
 	s.Etcd().KV = &disturbed{s.Etcd().KV, commit}
 }
 
 type disturbed struct {
 	clientv3.KV
-	commit func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)
+	commit func(send commit) (*clientv3.TxnResponse, error)
 }
 
 func (d *disturbed) Txn(ctx context.Context) clientv3.Txn {

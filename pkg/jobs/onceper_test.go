@@ -285,44 +285,6 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 	}
 }
 
-func TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	// without any connection: a request would panic
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var j job
-	for _, c := range []struct {
-		name  string
-		job   string
-		every time.Duration
-		fn    func(context.Context) error
-		opt   jobs.Option
-		want  string
-	}{
-		{"no name", "", time.Hour, j.run, nil, `once "": the lock name is empty`},
-		{"no period", "a", 0, j.run, nil, "the period is 0s, it must be between 1s and 87600h0m0s"},
-		{"a negative period", "a", -time.Hour, j.run, nil, "the period is -1h0m0s, it must be between"},
-		{"a period for one clock", "a", time.Millisecond, j.run, nil, "the period is 1ms, it must be between"},
-		{"an endless period", "a", 1 << 62, j.run, nil, "it must be between"},
-		{"no function", "a", time.Hour, nil, nil, "there is no function to run"},
-		{"a negative offset", "a", time.Hour, j.run, jobs.PeriodOffset(-1),
-			"the offset of the periods is -1ns, it must not be negative"},
-		{"an offset of a period", "a", time.Hour, j.run, jobs.PeriodOffset(time.Hour),
-			"the offset of the periods is 1h0m0s, it must be shorter than the period of 1h0m0s"},
-		{"permits", "a", time.Hour, j.run, jobs.LockOptions(mutex.Semaphore(3)), "a job runs under a plain lock"},
-		{"a bad option", "a", time.Hour, j.run, jobs.LockOptions(mutex.AutoUnlockAfter(0)),
-			"the time until auto-unlock is 0s, it must be positive"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := jobs.OncePer(context.Background(), locks, c.job, c.every, c.fn, c.opt); err == nil ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-}
-
 func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 	s := locktest.NewInMemory(t)
 	c := client(s, time.Now)
@@ -335,28 +297,6 @@ func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 	if _, err := jobs.LastPeriod(t.Context(), c, "job"); err == nil {
 		t.Error("Period reads it")
 	}
-}
-
-func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{
-			Acquired: func(e mutex.Acquired) { told = append(told, fmt.Sprintf("%s %s", e.Lock, e.Result)) },
-			Released: func(e mutex.Released) { told = append(told, fmt.Sprintf("%s %s", e.Hold.Name(), e.Result)) },
-		}})
-		for range 2 {
-			if _, err := jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run); err != nil {
-				t.Error(err)
-			}
-		}
-		s.Hold("b")
-		jobs.OncePer(context.Background(), locks, "b", time.Hour, new(job).run)
-		want := "a acquired, a released, b held"
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("the hooks were told\n  %s\nwant\n  %s", got, want)
-		}
-	})
 }
 
 // The backtrace in a job's lock should start with the user's own code.

@@ -77,7 +77,7 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, s *locktest.Server, _ *mutex.Client) {
 				n := 0
-				disturb(s, func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error) {
+				disturb(s, func(send commit) (*clientv3.TxnResponse, error) {
 					r, err := send()
 					if n++; lost(n) {
 						return nil, context.DeadlineExceeded
@@ -119,8 +119,8 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 // An add that arrives late must not bring back a task that was done meanwhile.
 func TestLateAddIsRefused(t *testing.T) {
 	s := locktest.NewInMemory(t)
-	var late func() (*clientv3.TxnResponse, error)
-	disturb(s, func(send func() (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error) {
+	var late commit
+	disturb(s, func(send commit) (*clientv3.TxnResponse, error) {
 		if late == nil {
 			late = send
 			return nil, context.DeadlineExceeded

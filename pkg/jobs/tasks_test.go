@@ -322,64 +322,6 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
-	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name, set string
-		opts      jobs.TaskOptions
-		want      string
-	}{
-		{"no set", "", jobs.TaskOptions{}, "tasks: the name of the set of tasks is empty"},
-		{"a set with a slash", "a/b", jobs.TaskOptions{}, `tasks: the set of tasks "a/b" has a slash in its name`},
-		{"a maximum below zero", "a", jobs.TaskOptions{MaxAttempts: -1},
-			`tasks "a": the maximum of attempts is -1, it must not be negative`},
-		{"no way out of the beginning", "a", jobs.TaskOptions{Initial: "x"},
-			`tasks "a": no transition leads out of the initial state "x"`},
-		{"a way to nowhere", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": nil}},
-			`tasks "a": the transition out of state "new" leads nowhere`},
-		{"a state without a name", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {""}}},
-			`tasks "a": a state of the transitions is empty`},
-		{"a state of ours", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {"in_progress"}}},
-			`tasks "a": the state "in_progress" is that of every task while a worker holds it`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := jobs.NewTasks(locks, c.set, c.opts); err == nil || err.Error() != c.want {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-		})
-	}
-	s, err := jobs.NewTasks(locks, "a", jobs.TaskOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.Background()
-	nothing := func(context.Context) error { return nil }
-	_, noLocks := jobs.NewTasks(nil, "a", jobs.TaskOptions{})
-	_, noPeriods := jobs.OncePer(ctx, nil, "a", time.Hour, nothing)
-	_, noPipeline := jobs.Pipeline(ctx, nil, "a", []jobs.Step{{"one", nothing}})
-	_, noName := s.Add(ctx, "", "")
-	_, tooLong := s.Add(ctx, "x", strings.Repeat("x", 64<<10+1))
-	_, noLimit := s.Capture(ctx, 0)
-	for want, err := range map[string]error{
-		`tasks: no lock client was given`:                                            noLocks,
-		`once "a": no lock client was given`:                                         noPeriods,
-		`pipeline "a": no lock client was given`:                                     noPipeline,
-		`tasks "a": the name of the task is empty`:                                   noName,
-		`write task "x" of "a": its data has 65537 bytes, at most 65536 are allowed`: tooLong,
-		`capture tasks of "a": the limit is 0, it must be at least 1`:                noLimit,
-		`reset task "x" of "a": no transition leads out of state "done"`:             s.Reset(ctx, "x", "done"),
-		`tasks "a": the lock name contains a control character`:                      s.Remove(ctx, "a\n"),
-	} {
-		if err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
-	}
-}
-
 func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, _ *mutex.Client) {
 		tasks := set(t, s, jobs.TaskOptions{})

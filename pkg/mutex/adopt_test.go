@@ -80,15 +80,6 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.about, l, err)
 		}
 	}
-	for _, bad := range [][2]string{{"", other}, {"a", ""}} {
-		if _, err := locks.Adopt(context.Background(), bad[0], bad[1]); err == nil || errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("adopt %q as %q: %v", bad[0], bad[1], err)
-		}
-	}
-	if _, err := locks.Adopt(context.Background(), "a", other, mutex.AutoUnlockAfter(-1)); err == nil ||
-		!strings.Contains(err.Error(), "must be positive") {
-		t.Errorf("a negative time: %v", err)
-	}
 }
 
 func TestEachSeesThatTheOtherExtends(t *testing.T) {

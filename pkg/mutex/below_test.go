@@ -29,17 +29,12 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 	for name, reentrant := range map[string]bool{"directly": false, "in an inner Do": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				both, err := locks.LockAll(t.Context(), []string{"b", "a"}, mutex.AutoUnlockAfter(10*time.Minute))
-				if err != nil {
-					t.Fatal(err)
-				}
+				both := takeAll(t, locks, []string{"b", "a"}, mutex.AutoUnlockAfter(10*time.Minute))
 				work := func(ctx context.Context) error { return invoices(ctx, 10) }
-				if reentrant {
-					err = locks.Do(both.Context(), "b", work, mutex.Reentrant())
-				} else {
-					err = work(both.Context())
+				if inner := work; reentrant {
+					work = func(ctx context.Context) error { return locks.Do(ctx, "b", inner, mutex.Reentrant()) }
 				}
-				if err != nil {
+				if err := work(both.Context()); err != nil {
 					t.Errorf("the work ended: %v", err)
 				}
 				for _, lock := range []string{"a", "b"} {
@@ -105,10 +100,7 @@ func heldTogether(t *testing.T, etcd *clientv3.Client, locks *mutex.Client) *mut
 		}
 		unlock(t, other)
 	}()
-	both, err := locks.LockAll(context.Background(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := takeAll(t, locks, []string{"a", "b"})
 	return both
 }
 

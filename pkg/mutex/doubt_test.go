@@ -71,8 +71,8 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 					locks := unhurried(t, etcd)
 					l := take(t, locks, "a", options...)
 					err := end(q, locks, l)
-					if _, isLost := errors.AsType[*mutex.LostError](err); isLost != strings.HasPrefix(name, "removed") ||
-						!isLost && err != nil {
+					_, isLost := errors.AsType[*mutex.LostError](err)
+					if isLost != strings.HasPrefix(name, "removed") || !isLost && err != nil {
 						t.Errorf("got %v", err)
 					}
 					first.arrive(t)

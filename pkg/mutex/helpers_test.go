@@ -60,6 +60,25 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
+func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option) *mutex.Locks {
+	t.Helper()
+	all, err := c.LockAll(context.Background(), names, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// enter enters the hold of lock "a" again.
+func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
+	t.Helper()
+	l, err := c.TryLock(hold.Context(), "a", mutex.Reentrant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // waits has a client wait for lock "a".
 func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lock {
 	got := make(chan *mutex.Lock, 1)

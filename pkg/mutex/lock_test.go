@@ -3,6 +3,7 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,33 +13,11 @@ import (
 
 func TestRecord(t *testing.T) {
 	etcd, locks := onEtcd(t)
-	before := time.Now()
-	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.AlertAfter(time.Minute),
-		mutex.AutoUnlockAfter(5*time.Minute), mutex.Attribute("ticket", "OPS-1"), mutex.Attribute("rows", 7))
-
+	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.Attribute("rows", 7))
 	doc := read(t, etcd, "billing/42")
-	if len(doc.Problems) > 0 {
-		t.Errorf("the record has problems: %v", doc.Problems)
-	}
-	for _, c := range []struct{ what, got, want string }{
-		{"uuid", doc.UUID, l.UUID()}, {"owner", doc.Owner, "billing"}, {"hostname", doc.Hostname, "host-1"},
-		{"purpose", doc.Purpose, "monthly invoices"}, {"ticket", doc.Attributes["ticket"].(string), "OPS-1"},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s is %q, want %q", c.what, c.got, c.want)
-		}
-	}
-	if doc.Token != l.Token() {
-		t.Errorf("the token is %d, want the create revision %d", l.Token(), doc.Token)
-	}
-	if d := doc.LockedAt.Sub(before).Abs(); d > time.Minute {
-		t.Errorf("locked_at is off by %v", d)
-	}
-	if d := doc.AlertAt.Sub(doc.LockedAt); d != time.Minute {
-		t.Errorf("people are alerted after %v", d)
-	}
-	if d := doc.AutoUnlockAt.Sub(doc.LockedAt); d != 5*time.Minute {
-		t.Errorf("auto-unlocked after %v", d)
+	if len(doc.Problems) > 0 || doc.UUID != l.UUID() || doc.Token != l.Token() || doc.Owner != "billing" ||
+		doc.Hostname != "host-1" || doc.Purpose != "monthly invoices" || fmt.Sprint(doc.Attributes) != "map[rows:7]" {
+		t.Errorf("the record is %+v", doc)
 	}
 	newest, _, _ := strings.Cut(doc.Backtrace, "\n")
 	if !strings.Contains(newest, "/helpers_test.go:") ||
@@ -46,6 +25,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
 	unlock(t, l)
+	unlock(t, l) // which does nothing
 	wantEmpty(t, etcd)
 }
 

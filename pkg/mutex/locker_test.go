@@ -67,26 +67,6 @@ func TestLockerKeepsOthersOut(t *testing.T) {
 	s.AssertNothingLeft()
 }
 
-func TestLockerServesACondition(t *testing.T) {
-	s := locktest.New(t)
-	l := locker(t.Context(), t, s.Client(mutex.Options{}), notLost(t))
-	ready := false
-	cond := sync.NewCond(l)
-	go func() {
-		l.Lock()
-		defer l.Unlock()
-		ready = true
-		cond.Broadcast()
-	}()
-	l.Lock()
-	for !ready {
-		cond.Wait()
-	}
-	s.AssertHeld("a")
-	l.Unlock()
-	s.AssertNothingLeft()
-}
-
 func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)

@@ -76,7 +76,7 @@ func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 	if err := state(t, etcd); !errors.Is(err, metadata.ErrChanged) {
 		t.Errorf("a witness says that the first process ended: %v", err)
 	}
-	if n := len(keysBelow(t, etcd, layout(t).Deaths())); n != 0 {
+	if n := etcdtest.Count(t, etcd, layout(t).Deaths()); n != 0 {
 		t.Errorf("%d statements are left", n)
 	}
 	if parent.Context().Err() != nil {
@@ -119,17 +119,4 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func keysBelow(t testing.TB, etcd *clientv3.Client, prefix string) []string {
-	t.Helper()
-	r, err := etcd.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for _, kv := range r.Kvs {
-		keys = append(keys, string(kv.Key))
-	}
-	return keys
 }

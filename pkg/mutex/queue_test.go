@@ -103,32 +103,6 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	})
 }
 
-func TestOnWaitTellsHolderAndPlace(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a", mutex.Purpose("the first"))
-		one := q.wait(c)
-		told := make(chan mutex.Waiting, 100)
-		two := q.wait(c, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-		if w := <-told; w.Lock != "a" || w.Position != 2 || w.Holder.UUID != first.UUID() || w.Since.IsZero() ||
-			w.At.IsZero() {
-			t.Errorf("first told %+v", w)
-		}
-		unlock(t, first)
-		l := q.turn(one)
-		if w := <-told; w.Position != 1 || w.Holder.UUID != l.UUID() {
-			t.Errorf("then told %+v", w)
-		}
-		unlock(t, l)
-		unlock(t, q.turn(two))
-		select {
-		case w := <-told:
-			t.Errorf("told after the wait: %+v", w)
-		default:
-		}
-	})
-}
-
 func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {

@@ -63,14 +63,8 @@ func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
 func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		outer := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-		inner, err := locks.Lock(outer.Context(), "a", mutex.Reentrant())
-		if err != nil {
-			t.Fatal(err)
-		}
-		third, err := locks.TryLock(inner.Context(), "a", mutex.Reentrant())
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := enter(t, locks, outer)
+		third := enter(t, locks, inner)
 		if inner.UUID() != outer.UUID() || third.Token() != outer.Token() || inner == outer ||
 			mutex.FromContext(inner.Context()) != inner {
 			t.Errorf("the inner handle is of %s, the outer one of %s", inner.UUID(), outer.UUID())
@@ -98,7 +92,7 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 			t.Errorf("the last unlock: %v", err)
 		}
 		reader := take(t, locks, "b", mutex.Shared())
-		_, err = locks.TryLock(reader.Context(), "b", mutex.Exclusive(), mutex.Reentrant())
+		_, err := locks.TryLock(reader.Context(), "b", mutex.Exclusive(), mutex.Reentrant())
 		if _, isHeld := errors.AsType[*mutex.AlreadyHeldError](err); !isHeld {
 			t.Errorf("a reader became a writer: %v", err)
 		}
@@ -109,10 +103,7 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 func TestInnerHandleIsLostWithItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		outer := take(t, locks, "a")
-		inner, err := locks.Lock(outer.Context(), "a", mutex.Reentrant())
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := enter(t, locks, outer)
 		time.Sleep(time.Second)
 		f.put("/mutexes/a/uuid", "another")
 		<-inner.Lost()

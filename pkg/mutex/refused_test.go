@@ -25,7 +25,10 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 	try := func(name string, opts ...mutex.Option) error { _, err := c.TryLock(ctx, name, opts...); return err }
 	wait := func(name string, opts ...mutex.Option) error { _, err := c.Lock(ctx, name, opts...); return err }
 	then := func(ops ...clientv3.Op) error { return try("a", mutex.Then(ops...)) }
-	adopt := func(name, uuid string) error { _, err := c.Adopt(ctx, name, uuid); return err }
+	adopt := func(name, uuid string, opts ...mutex.Option) error {
+		_, err := c.Adopt(ctx, name, uuid, opts...)
+		return err
+	}
 	for _, r := range []struct {
 		want string
 		err  error
@@ -63,6 +66,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{`lock "": the lock name is empty`, c.Do(ctx, "", nothing)},
 		{`adopt "": the lock name is empty`, adopt("", foreignUUID)},
 		{`adopt "a": the uuid of the hold is empty`, adopt("a", "")},
+		{`adopt "a": the time until auto-unlock is -1ns`, adopt("a", foreignUUID, mutex.AutoUnlockAfter(-1))},
 		{`adopt "` + long + `": the lock name has 257 bytes`, adopt(long, foreignUUID)},
 		{`adopt "a\nb": the lock name contains a control character`, adopt("a\nb", foreignUUID)},
 
@@ -97,7 +101,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			try("a", mutex.Exclusive(), mutex.Semaphore(3))},
 		{`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`,
 			try("a", mutex.Semaphore(3), mutex.Attribute("permits", 2))},
-		{`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`,
+		{`the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`,
 			try("a#7", mutex.Shared())},
 		{"the lock name has 256 bytes, at most 253 leave room for the numbers of its shares",
 			wait(long[:256], mutex.Semaphore(99))},

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -41,34 +40,6 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 			unlock(t, l)
 		}
 		unlock(t, take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99))) // the longest name
-	})
-}
-
-func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		older := q.client()
-		newer := q.client()
-		var permits []*mutex.Lock
-		for range 4 {
-			permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-		}
-		if _, err := older.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-			t.Fatal("a client that knows of three permits took the fifth")
-		}
-		permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-		w := q.wait(older, mutex.Semaphore(3))
-		for _, l := range permits[:2] {
-			unlock(t, l)
-		}
-		q.noTurn(w) // one who knows of three permits does not take the fourth
-		unlock(t, permits[2])
-		l := q.turn(w)
-		if l.Name() != "a#1" {
-			t.Errorf("the permit is %s", l.Name())
-		}
-		for _, l := range append(permits[3:], l) {
-			unlock(t, l)
-		}
 	})
 }
 
@@ -117,30 +88,6 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A waiter notices the end of a hold even if its watches miss it.
-func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		first := take(t, locks, "a", mutex.Semaphore(1))
-		done := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a", mutex.Semaphore(1))
-			if err != nil {
-				t.Error(err)
-			}
-			done <- l
-		}()
-		time.Sleep(time.Second)
-		f.deaf.Store(true)
-		unlock(t, first)
-		began := time.Now()
-		l := <-done
-		if d := time.Since(began); d > 10*time.Second {
-			t.Errorf("it took %v", d)
-		}
-		unlock(t, l)
-	})
 }
 
 // The cost of the permits that are already taken: each acquisition reads all of them.

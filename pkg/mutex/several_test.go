@@ -14,43 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
-		mutex.Then(clientv3.OpPut("/state", "merging")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens := g.Tokens()
-	if tokens["a"] != tokens["b"] || tokens["a"] != tokens["c"] || len(tokens) != 3 {
-		t.Errorf("the tokens are %v", tokens)
-	}
-	if _, revision := value(t, etcd, "/state"); revision != tokens["a"] {
-		t.Errorf("written at %d, not with the acquisition at %d", revision, tokens["a"])
-	}
-	for name, want := range map[string]string{"a": "b, c", "b": "a, c", "c": "a, b"} {
-		if doc := read(t, etcd, name); doc.Token != tokens[name] || doc.Attributes[mutex.AttributeTogether] != want ||
-			doc.Purpose != "merge" || len(doc.Problems) > 0 {
-			t.Errorf("%s: %+v", name, doc.Record)
-		}
-	}
-	if r, err := etcd.Txn(t.Context()).If(g.Guards()...).Then(clientv3.OpPut("/x", "")).Commit(); err != nil ||
-		!r.Succeeded {
-		t.Errorf("a guarded write: %v, %v", r, err)
-	}
-	alive(t, g, "half", "way")
-	for _, l := range g.All() {
-		if doc := read(t, etcd, l.Name()); doc.Alive == nil || doc.Alive.Progress != "half way" {
-			t.Errorf("%s: %+v", l.Name(), doc.Alive)
-		}
-	}
-	unlock(t, g)
-	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked ||
-		etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("the cause is %v, %d keys are left", cause, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
-}
-
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	lineInABubble(t, func(t *testing.T, q *line) {

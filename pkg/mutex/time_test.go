@@ -394,7 +394,8 @@ func TestWaitEndsWithItsContextWhileEtcdIsSilent(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
+		_, err := locks.Lock(ctx, "a")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 2*time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

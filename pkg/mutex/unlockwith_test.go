@@ -189,10 +189,7 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 			err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
-		inner, err := locks.TryLock(l.Context(), "a", mutex.Reentrant())
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := enter(t, locks, l)
 		err = l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "")})
 		if err == nil || !strings.Contains(err.Error(), "entered again") {
 			t.Errorf("below another handle: %v", err)

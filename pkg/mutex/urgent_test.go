@@ -61,22 +61,6 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 	}
 }
 
-func TestUrgentWaiterDoesNotReplaceARequest(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		ask(t, f, "a", "ann", "an operator's reason")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := locks.Lock(ctx, "a", mutex.Urgent("a waiter's")); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
-		if r := l.Request(); r == nil || r.By != "ann" {
-			t.Errorf("the request is %+v", r)
-		}
-		l.Unlock()
-	})
-}
-
 func TestWhoeverDoesNotWaitAsksNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")

@@ -102,7 +102,8 @@ var refused = []struct{ values, says string }{
 		"mutexdash.permissions gives audit without view, which all others need"},
 	{"mutexdash: {permissions: {everyone: [view owner:billing]}}", "at '/mutexdash/permissions/everyone/0'"},
 	{"mutexdash: {permissions: {everyone: ['unlock owner:']}}", "at '/mutexdash/permissions/everyone/0'"},
-	{"mutexdash: {prometheus: {match: 'cluster=\"eu\"'}}", "mutexdash.prometheus says how to ask, and its url is missing"},
+	{"mutexdash: {prometheus: {match: 'cluster=\"eu\"'}}",
+		"mutexdash.prometheus says how to ask, and its url is missing"},
 	{"mutexdash: {unlockWebhook: {secret: a}}", "mutexdash.unlockWebhook reports force unlocks"},
 	{"mutexdash: {hsts: 24h}", "mutexdash.webConfig.tls is off"},
 	{"mutexdash: {sourceLinks: {/src/: 'https://git.example/'}}", "at '/mutexdash/sourceLinks/~1src~1'"},
@@ -231,7 +232,8 @@ func TestEverySentenceOfTheChartIsProvoked(t *testing.T) {
 func TestExtraArgsTurnNoSwitchOn(t *testing.T) {
 	c := load(t)
 	found := 0
-	for _, match := range regexp.MustCompile("(?m)^\\| `(--[a-z.-]+)`").FindAllStringSubmatch(page(t, "docs/flags.md"), -1) {
+	flags := regexp.MustCompile("(?m)^\\| `(--[a-z.-]+)`")
+	for _, match := range flags.FindAllStringSubmatch(page(t, "docs/flags.md"), -1) {
 		found++
 		for _, component := range []string{"unlocker", "mutexdash"} {
 			_, err := render(t, c, values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"+

@@ -11,4 +11,4 @@ conformance: ## all clients, alone and in pairs, against the protocol; CLIENT=cl
 
 .PHONY: conformance-short
 conformance-short: build ## the part of it that CI runs
-	$(CONFORMANCE) -timeout 15m -parallel 6 -short -args -clients '$(CLIENT)' -programs '$(CURDIR)/bin'
+	$(CONFORMANCE) -timeout 15m -parallel 12 -short -args -clients '$(CLIENT)' -programs '$(CURDIR)/bin'

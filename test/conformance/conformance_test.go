@@ -32,6 +32,7 @@ func checks() []check {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	clients := findClients(t)
 	w := newWorld(t)
 	m := &matrix{clients: clients, cells: map[string]map[string]string{}}

@@ -388,6 +388,7 @@ func forgetOwn(_ *pb.TxnRequest, r *pb.TxnResponse, err error) error {
 
 // TestFaults has the suite judge drivers that break a rule: it has to refuse each, for the right reason.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, f := range faults() {
 		if testing.Short() && !f.short {
 			continue

@@ -18,6 +18,7 @@ import (
 // short set), while one of them is killed again and again. An unlocker takes the permits of the dead. At no revision of
 // etcd are more than five out.
 func TestPool(t *testing.T) {
+	t.Parallel()
 	const limit, name = 5, "pool"
 	rounds := int64(1000) // which take five minutes: each dead waiter keeps its place for ten seconds
 	if testing.Short() {

@@ -23,9 +23,9 @@ const commandTimeout = 5 * time.Minute
 // hurried makes the minutes of the tutorial, which are for somebody who reads, seconds.
 func hurried() []string {
 	return []string{
-		"mutex.AlertAfter(time.Minute)", "mutex.AlertAfter(5*time.Second)",
-		"mutex.AutoUnlockAfter(3*time.Minute)", "mutex.AutoUnlockAfter(15*time.Second)",
-		"sleep 60\n", "sleep 5\n",
+		"mutex.AlertAfter(time.Minute)", "mutex.AlertAfter(4*time.Second)",
+		"mutex.AutoUnlockAfter(3*time.Minute)", "mutex.AutoUnlockAfter(12*time.Second)",
+		"sleep 60\n", "sleep 4\n",
 	}
 }
 

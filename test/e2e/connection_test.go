@@ -27,7 +27,8 @@ func obstacles(t *testing.T) []obstacle {
 	guarded.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.ReadWrite)
 	at := "--etcd.endpoints=" + guarded.Endpoint()
 	return []obstacle{
-		{"the wrong endpoint", []string{"--etcd.endpoints=127.0.0.1:1"}, []string{"unreachable", "127.0.0.1:1", "refused"}},
+		{"the wrong endpoint", []string{"--etcd.endpoints=127.0.0.1:1"},
+			[]string{"unreachable", "127.0.0.1:1", "refused"}},
 		{"a certificate of another authority", []string{at, "--etcd.cacert=" + etcdtest.NewCA(t).File()},
 			[]string{"certificate", "authority"}},
 		{"no permission", []string{at, "--etcd.cacert=" + guarded.CA().File(), "--etcd.user=stranger",

@@ -205,7 +205,7 @@ func periods() []fault {
 			"TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack"},
 		{"period-reset", "onceper.go", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
 			"TestPeriodThatSomebodyResetIsNotGivenBack"},
-		{"period-shared", "onceper.go", `isShared(draft)`, `false`, "TestJobsThatCannotBeAreRefusedBeforeEtcdIsAsked"},
+		{"period-shared", "onceper.go", `isShared(draft)`, `false`, "TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
 	}
 }
 
@@ -220,7 +220,7 @@ func tasks() []fault {
 			"TestTaskThatFailedIsTriedAgainUpToTheMaximum"},
 		{"task-lost", "task.go", `s.holder(t.name, r).Token != t.lock.Token()`, `false`, "TestLateWorkerIsRefused"},
 		{"task-anew", "task.go", `now.created != t.created`, `false`, "TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain"},
-		{"task-data", "tasks.go", `len(data) > protocol.MaxDataBytes`, `false`, "TestWhatCannotBeIsRefused"},
+		{"task-data", "tasks.go", `len(data) > protocol.MaxDataBytes`, `false`, "TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
 		{"task-page", "tasks.go", `!read.More`, `true`, "TestLargeSetsAreReadInPages"},
 	}
 }

@@ -112,6 +112,15 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
             await task
         await eventually("the release", lambda: not self.etcd.fields(self.name))
 
+    async def test_a_job_that_failed_gives_its_period_back(self) -> None:
+        async def fails(lock: aio.Lock) -> None:
+            raise KeyError("mine")
+
+        for _ in "ab":
+            with self.assertRaises(KeyError):
+                await self.client.lock(self.name).once_per(86400, fails, back_on_error=True)
+        self.assertFalse(self.etcd.get("/mutexes/.periods/" + self.name))
+
     async def test_the_time_is_up(self) -> None:
         lock = await self.client.lock(self.name, unlock_after=0.5, alert_after=0.5).acquire()
         await eventually("the loss", lambda: lock.lost == "deadline")
@@ -130,6 +139,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
 
 class Faults(unittest.IsolatedAsyncioTestCase):
     async def test_an_etcd_that_hangs(self) -> None:
+        asyncio.get_running_loop().slow_callback_duration = LIMIT
         etcd = Etcd()
         self.addCleanup(etcd.stop)
         client = aio.Client(etcd.endpoint, timeout=0.5)

@@ -12,6 +12,7 @@ from unittest import mock
 import clustermutex
 from clustermutex.endpoint import parse_endpoint
 from clustermutex.gateway import Gateway
+from clustermutex.lookout import MOST, Lookout
 from clustermutex.loops import within
 from clustermutex.threads import BlockingIO
 from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, run
@@ -271,6 +272,18 @@ class Pools(unittest.TestCase):
                            (answer % b"" + b"x", False)):
             with self.subTest(raw):
                 self.assertEqual((fed(raw).body, fed(raw).reusable), (b"ok", stays))
+
+
+class Lookouts(unittest.IsolatedAsyncioTestCase):
+    async def test_one_that_ended_takes_no_more_holds(self) -> None:
+        lookout, hold = Lookout(mock.Mock()), mock.Mock()
+        lookout.add(hold)
+        self.assertTrue(lookout.room())
+        lookout.remove(hold)
+        self.assertFalse(lookout.room())
+        for _ in range(MOST):
+            lookout.add(hold)
+        self.assertFalse(lookout.room())
 
 
 class Cancelling(unittest.IsolatedAsyncioTestCase):

@@ -245,6 +245,24 @@ class Periods(OnEtcd):
         value = self.etcd.get("/mutexes/.periods/" + self.name)["/mutexes/.periods/" + self.name]
         self.assertRegex(value, "^[0-9]{10} taken .*Z by billing on ")
 
+    def test_a_job_that_failed_gives_its_period_back(self) -> None:
+        key = "/mutexes/.periods/" + self.name
+        for before in ("", "1553644800 taken long ago"):
+            if before:
+                self.etcd.put(key, before)
+            with self.assertRaises(ZeroDivisionError):
+                self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0, back_on_error=True)
+            self.assertEqual(self.etcd.get(key), {key: before} if before else {})
+            self.assertFalse(self.etcd.fields(self.name), "the lock is free again")
+        with self.assertRaises(ZeroDivisionError):
+            self.client.lock(self.name).once_per(86400, lambda lock: self.etcd.put(key, "reset") // 0,
+                                                 back_on_error=True)
+        self.assertEqual(self.etcd.get(key), {key: "reset"}, "somebody else changed it")
+        self.etcd.put(key, before)
+        with self.assertRaises(ZeroDivisionError):
+            self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0)
+        self.assertFalse(self.once(), "used up")
+
     def test_held(self) -> None:
         self.etcd.put("/mutexes/.periods/" + self.name, "1553644800 taken long ago")
         with self.client.lock(self.name):

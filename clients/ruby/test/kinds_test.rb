@@ -38,6 +38,21 @@ class KindsTest < LockTest
     one.release
     waiting.join
     assert_nothing_left "b"
+  end
+
+  def test_the_loss_of_one_of_several_keeps_none_of_the_others
+    error = assert_raises(RuntimeError) do
+      client.lock_all("a", "b", wait: 0) do |both|
+        etcd.delete("#{prefix}a/uuid")
+        eventually("its loss") { both.lost }
+        raise "mine"
+      end
+    end
+    assert_equal "mine", error.message
+    assert_nothing_left "b"
+  end
+
+  def test_one_lock_of_one_names_no_others
     client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
   end
 

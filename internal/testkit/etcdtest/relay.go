@@ -40,10 +40,12 @@ func (verbatim) Unmarshal(b []byte, v any) error { v.(*Message).Bytes = b; retur
 // ErrBroken is what a gRPC client is told when its connection breaks.
 var ErrBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
 
-// NewRelay serves in front of the member at endpoint until the end of the test: gRPC by call, whose context has what
-// is to be sent along, and everything else by plain, on one port.
-func NewRelay(t testing.TB, endpoint string, call func(ctx context.Context, method string, from grpc.ServerStream) error,
-	plain http.Handler) *Relay {
+// Handler is what a relay does with a call. The context has what is to be sent along.
+type Handler func(ctx context.Context, method string, from grpc.ServerStream) error
+
+// NewRelay serves in front of the member at endpoint until the end of the test: gRPC by call, and everything else by
+// plain, on one port.
+func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *Relay {
 	t.Helper()
 	target, err := url.Parse(endpoint)
 	if err != nil {

@@ -17,9 +17,10 @@ from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
 from . import record
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
-from .hold import Handle, Hold, Request
+from .hold import Hold, Request
+from .lock import Handle
 from .loops import AsyncFlag, AsyncIO
-from .periods import take_period
+from .periods import give_period_back, take_period
 from .record import Attribute
 from .session import Opened, Session, log
 from .settings import PLAIN, Settings, leads, settle
@@ -95,14 +96,20 @@ class Lock(Handle):
         self._hold = Hold(attempt, self._loss, self._on_asked)
         self._hold.begin()
 
-    async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0) -> bool:
+    async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0,
+                       back_on_error: bool = False) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
         if not await take_period(self._session, self, AsyncFlag(), every, offset):
             return False
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self)
             self._enter()
-            await work(self)
+            try:
+                await work(self)
+            except BaseException:
+                if back_on_error:
+                    await give_period_back(self.hold.attempt)
+                raise
         return True
 
     async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,

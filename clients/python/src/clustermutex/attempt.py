@@ -117,6 +117,7 @@ class Attempt:
         self.lease = ""  # of the ticket
         self.position = 0
         self.before: Optional[str] = None  # the ticket ahead; empty: I am the first; None: I do not know
+        self.period = ""  # of a job: what its key was before
         self.debt = exits.Debt(self.give_back, session.release_at_exit)
         self.release: Optional[exits.Work] = None  # of the hold that it became
         self._ended = False

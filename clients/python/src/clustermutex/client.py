@@ -12,9 +12,10 @@ from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeV
 from . import exits
 from .attempt import Attempt, holder
 from .errors import LostError, MutexError
-from .hold import Handle, Hold, Request
+from .hold import Hold, Request
+from .lock import Handle
 from .loops import background
-from .periods import take_period
+from .periods import give_period_back, take_period
 from .record import Attribute, Record
 from .session import Opened, Session, log
 from .settings import PLAIN, Settings, leads, settle
@@ -116,17 +117,24 @@ class Lock(Handle, ContextDecorator):
         self._hold = Hold(attempt, _aside(self._on_lost), _aside(self._on_asked))
         self._hold.begin()
 
-    def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0) -> bool:
+    def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0,
+                 back_on_error: bool = False) -> bool:
         """Run work under the lock once in each period of so many seconds over all replicas; report whether this did.
 
         Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
-        HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins.
+        HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins; with
+        ``back_on_error``, work that raises gives it back, and the next call tries again.
         """
         if not run(take_period(self._session, self, self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
-            work(self)
+            try:
+                work(self)
+            except BaseException:
+                if back_on_error:
+                    run(give_period_back(self.hold.attempt))
+                raise
         return True
 
     def alive(self, progress: str = "", *, alert_after: Optional[float] = None,

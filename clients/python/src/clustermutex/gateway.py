@@ -94,6 +94,8 @@ class Gateway:
                 create["start_revision"] = str(start)
             requests.append(json.dumps({"create_request": create}))
         end_at = clock() + min(timeout, WATCH_OPENS)
+        if await self._login(end_at - clock()) is not None:
+            raise OSError("there is no login")
         endpoint = self._endpoint()
         try:
             connection = await self._connect(endpoint, end_at - clock())

@@ -40,8 +40,8 @@ class Lookout:
         self._reads: Optional[asyncio.Future[None]] = None
 
     def room(self) -> bool:
-        """Report whether it can take another hold."""
-        return self._loop is asyncio.get_running_loop() and not self._opens.done() and len(self.holds) < MOST
+        """Report whether it can take another hold. With the last one it ends."""
+        return self._loop is asyncio.get_running_loop() and 0 < len(self.holds) < MOST
 
     def add(self, hold: Seen) -> None:
         self.holds.append(hold)
@@ -84,7 +84,7 @@ class Lookout:
                     for hold in self.holds:
                         if key.startswith(hold.watched.key):
                             hold.notice(event)
-        except OSError:
+        except Exception:  # it broke, or says what nobody understands
             self._broken()
 
     @staticmethod

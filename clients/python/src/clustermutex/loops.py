@@ -182,6 +182,8 @@ class Background(AsyncIO):
     async def _work(self) -> None:
         while not self._stopped:
             await self._bell.wait()
+            if self._stopped:
+                return
             await asyncio.sleep(GATHERED)
             self._bell = AsyncFlag()
             self._called = False

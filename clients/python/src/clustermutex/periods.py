@@ -10,11 +10,11 @@ from typing import List, Sequence
 
 from . import record
 from .attempt import Attempt, Call, in_doubt
-from .errors import HeldError, RefusedError, UnavailableError
-from .hold import Handle
+from .errors import HeldError, MutexError, RefusedError, UnavailableError
 from .identity import backtrace
+from .lock import Handle
 from .record import Key
-from .session import PATIENCE, Session
+from .session import PATIENCE, Session, log
 from .transactions import Body, Verdict, keys
 from .transport import Flag, clock
 
@@ -54,11 +54,21 @@ async def take_period(session: Session, lock: Handle, stop: Flag, every: float, 
         taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
         fields = attempt.fields({"period": _instant(start)})
         if await _take(attempt, seen, attempt.txn.acquire_once(fields, seen, taken)):
+            attempt.period = last[0].value.decode(errors="replace") if last else ""
             lock.begin(attempt)
             return True
         await stop.wait(0.05)
         if stop.is_set() or clock() >= call.until:
             raise attempt.over()
+
+
+async def give_period_back(attempt: Attempt) -> None:
+    """Have the next call run the job, after this one failed. While the lock is held, nobody else takes the period."""
+    try:
+        body = attempt.txn.restore_period(attempt.token, attempt.period)
+        await attempt.session.gateway.send("restore_period", body, clock() + PATIENCE)
+    except MutexError as error:
+        log.warning("the period was not given back: %s", error)
 
 
 async def _take(attempt: Attempt, seen: int, body: Body) -> bool:

@@ -7,8 +7,8 @@ from typing import Generic, List, Sequence, TypeVar
 
 from .attempt import Attempt, Call, acquire, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
-from .hold import Handle
 from .identity import backtrace
+from .lock import Handle
 from .session import Session
 from .settings import Settings
 from .transactions import together, verdicts

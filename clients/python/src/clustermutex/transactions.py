@@ -149,6 +149,11 @@ class Transactions:
         body["failure"].append(get(self.period))
         return body
 
+    def restore_period(self, token: int, before: str) -> Body:
+        """Put back what was before this hold took the period, unless somebody changed that since."""
+        return txn(self._mine(token) + [compare(self.period, "MOD", str(token))],
+                   [put(self.period, before) if before else delete(self.period)], [])
+
     def settle(self, lease: str) -> Body:
         """Find out whether a send that got no answer took the lock. No later one can."""
         return txn([], [put(self.cancelled, self.lock, lease)] + self._why(), [])

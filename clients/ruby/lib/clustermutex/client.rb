@@ -52,7 +52,7 @@ module ClusterMutex
         result = yield locks
         done = true
       ensure
-        Thread.handle_interrupt(Object => :never) { locks.all.each { |lock| lock.send(:give_back, nil) } } unless done
+        Thread.handle_interrupt(Object => :never) { locks.all.each { |lock| lock.send(:give_up) } } unless done
       end
       locks.release
       result

@@ -180,9 +180,14 @@ module ClusterMutex
       return if @over || !@session.release_at_exit
 
       @taker.join([Ending.till - Clock.now, 0].max / 2) unless @taker == Thread.main
-      give_back(Ending.till)
+      give_up(Ending.till)
+    end
+
+    # Gives it back where nobody is to be told what comes of that.
+    def give_up(till = nil)
+      give_back(till)
     rescue Error
-      nil # nobody is there to be told
+      nil
     end
 
     # Returns true, or the error that +release+ raises.

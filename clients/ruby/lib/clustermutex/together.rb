@@ -83,7 +83,7 @@ module ClusterMutex
       done = taken
     ensure
       keeper&.kill
-      Threads.to_the_end { taken.each { |lock| lock.send(:give_back, nil) rescue Error } } unless done # rubocop:disable Style/RescueModifier
+      Threads.to_the_end { taken.each { |lock| lock.send(:give_up) } } unless done
     end
 
     def keep(taken, waiter)
