@@ -126,6 +126,7 @@ func golden() []struct {
 }
 
 func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
+	t.Parallel()
 	pages := map[string]string{}
 	for _, g := range golden() {
 		s := g.scene(t)

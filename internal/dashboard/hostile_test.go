@@ -98,6 +98,7 @@ func pages() []string {
 }
 
 func TestHostileTextIsShownAndHarmless(t *testing.T) {
+	t.Parallel()
 	s := infested()
 	d := s.dashboard(t, withAudit)
 	for _, address := range pages() {

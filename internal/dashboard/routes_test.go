@@ -172,6 +172,7 @@ func TestOriginOfTheExternalURLMayPost(t *testing.T) {
 }
 
 func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ external, route, links, arrives string }{
 		"at the root":                   {"", "", "/", "/"},
 		"below a path":                  {"https://ops.example/a/b/", "", "/a/b/", "/a/b/"},

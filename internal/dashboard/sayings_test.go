@@ -26,6 +26,7 @@ type sayings struct {
 
 // TestWordsLookAsTheyDidWhenSomebodyReadThem: see testdata/golden/sayings-*.txt.
 func TestWordsLookAsTheyDidWhenSomebodyReadThem(t *testing.T) {
+	t.Parallel()
 	for name, say := range map[string]func(*sayings){"locks": ofLocks, "ends": ofEnds, "lists": ofLists,
 		"verdicts": ofVerdicts, "clusters": ofClusters, "others": ofOthers} {
 		t.Run(name, func(t *testing.T) {

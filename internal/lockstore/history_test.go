@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -135,5 +136,129 @@ func TestAnnounceFailsInAFullEtcd(t *testing.T) {
 	s.Fill(t, "/fill/")
 	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Errorf("error %v, want that there is no space", err)
+	}
+}
+
+// past is what a read of the past reported: the values of the keys at first, and of those that changed since.
+func (w world) past(most int64) (standing, since []string) {
+	w.Helper()
+	err := w.Past(w.Context(), most, func(kv protocol.KV) { standing = append(standing, string(kv.Value)) },
+		func(_ int64, events []protocol.Event) {
+			for _, e := range events {
+				if e.Deleted {
+					since = append(since, "deleted")
+				} else {
+					since = append(since, string(e.KV.Value))
+				}
+			}
+		})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return standing, since
+}
+
+func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
+	t.Parallel()
+	w := start(t, quick)
+	if standing, since := w.past(100); standing != nil || since != nil {
+		t.Errorf("of an empty etcd: %q, %q", standing, since)
+	}
+	w.put(w.l.Prefix()+"a", "1")
+	w.put(w.l.Prefix()+"b", "2")
+	second := w.put(w.l.Prefix()+"a", "3")
+	w.put("/other", "9")
+	if _, err := w.etcd.Delete(t.Context(), w.l.Prefix()+"b"); err != nil {
+		t.Fatal(err)
+	}
+	w.put("/other", "8") // newer than what is below the prefix
+
+	check := func(most int64, standing, since []string) {
+		t.Helper()
+		if s, c := w.past(most); !slices.Equal(s, standing) || !slices.Equal(c, since) {
+			t.Errorf("%d revisions: at first %q, then %q; want %q, then %q", most, s, c, standing, since)
+		}
+	}
+	check(100, nil, []string{"1", "2", "3", "deleted"})
+	check(3, []string{"3", "2"}, []string{"deleted"})
+	if _, err := w.etcd.Compact(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	check(100, []string{"3", "2"}, []string{"deleted"})
+	check(1, []string{"3"}, nil)
+}
+
+// endings writes n of them and returns their keys, the oldest first.
+func (w world) endings(n int) (keys []string) {
+	w.Helper()
+	for i := range n {
+		key := w.l.History(uuid(n - i)) // the order of keys is not that of time
+		w.put(key, protocol.Marshal(metadata.Ending{Lock: fmt.Sprint(i), UUID: uuid(n - i)}))
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.endings(200)
+	w.hold("a", uuid(1000))
+	if n, err := w.TrimHistory(t.Context(), 200); n != 0 || err != nil {
+		t.Errorf("with as many as may be: %d deleted, %v", n, err)
+	}
+	if n, err := w.TrimHistory(t.Context(), 30); n != 170 || err != nil {
+		t.Fatalf("%d deleted, %v", n, err)
+	}
+	left, err := w.History(t.Context(), 1000)
+	if err != nil || len(left) != 30 || left[0].Lock != "199" || left[29].Lock != "170" {
+		t.Errorf("%d are left, %v", len(left), err)
+	}
+	if w.record("a").UUID != uuid(1000) {
+		t.Error("a lock is gone")
+	}
+	if n, err := w.TrimHistory(t.Context(), 0); n != 30 || err != nil {
+		t.Errorf("without any: %d deleted, %v", n, err)
+	}
+}
+
+func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	var wire wire
+	w := on(t, wire.client(t, s))
+	keys := w.endings(3)
+	other := on(t, s.Client(t))
+	wire.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+		other.put(keys[0], "{}") // between the look and the deletion
+		return send()
+	})
+	if n, err := w.TrimHistory(t.Context(), 2); n != 0 || err != nil {
+		t.Errorf("%d deleted, %v", n, err)
+	}
+	if left := other.keys(w.l.Histories()); len(left) != 3 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	w := on(t, s.Client(t))
+	w.endings(5)
+	s.Fill(t, "/fill/")
+	if n, err := w.TrimHistory(t.Context(), 1); n != 4 || err != nil {
+		t.Errorf("%d deleted, %v", n, err)
+	}
+}
+
+func TestTrimHistoryEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.endings(100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := w.TrimHistory(ctx, 0); n != 0 || err == nil {
+		t.Errorf("%d deleted, %v", n, err)
 	}
 }

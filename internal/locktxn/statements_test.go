@@ -3,6 +3,9 @@ package locktxn_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -106,5 +109,198 @@ func TestALeftoverOfADetachedHoldSaysNothing(t *testing.T) {
 	s.done("prove", locktxn.ProveWitness(s.l, other))
 	if after := strings.Join(s.keys(""), "\n"); after != before {
 		t.Errorf("the proof of the rights changed\n%s\nto\n%s", before, after)
+	}
+}
+
+func request(h locktxn.Hold) metadata.Request {
+	return metadata.Request{UUID: h.UUID, Token: h.Token, By: "ann", Source: "cli", Reason: "the deploy waits"}
+}
+
+func (s store) auditKey() string { return s.l.Audit(time.Unix(1_553_683_000, 0), "1") }
+
+// without returns the transaction with one compare left out.
+func without(t locktxn.Txn, n int) locktxn.Txn {
+	compares := append([]clientv3.Cmp{}, t.If[:n]...)
+	t.If = append(compares, t.If[n+1:]...)
+	return t
+}
+
+// ask is an operator's request, and acknowledge an acknowledgement.
+func (s store) ask(r metadata.Request, also ...clientv3.Op) locktxn.Txn {
+	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}, metadata.FieldAsked,
+		protocol.Marshal(r), clientv3.NoLease, also...)
+}
+
+func (s store) acknowledge(a metadata.Acknowledgement, lease clientv3.LeaseID, audit clientv3.Op) locktxn.Txn {
+	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: a.UUID, Token: a.Token}, metadata.FieldAcknowledged,
+		protocol.Marshal(a), lease, audit)
+}
+
+func TestAskHolder(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	audit := clientv3.OpPut(s.auditKey(), "{}")
+	s.done("ask", s.ask(request(h), audit))
+	want := request(h)
+	want.Revision = s.record("a").Revision
+	if got := s.record("a"); got.Asked == nil || *got.Asked != want || got.Answered() || len(got.Problems) > 0 {
+		t.Errorf("the record has %+v, %v", got.Asked, got.Problems)
+	}
+	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
+	if locktxn.Keys(read, 0).Count != 1 || len(locktxn.Fields(s.l, locktxn.Keys(read, 1))) == 0 {
+		t.Errorf("the completed action is read as %v", read.Responses)
+	}
+	again := request(h)
+	again.By = "bob"
+	s.done("ask again", s.ask(again))
+	if got := s.record("a").Asked; got == nil || got.By != "bob" {
+		t.Errorf("after the second request: %+v", got)
+	}
+	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
+	if !s.record("a").Answered() {
+		t.Error("alive is no answer to the request")
+	}
+}
+
+// A request that is older than the hold does not block a new one.
+func TestAskOnce(t *testing.T) {
+	s := start(t)
+	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
+	h := s.hold("a", mine)
+	s.done("ask", locktxn.AskOnce(s.l, "a", request(h)))
+	again := request(h)
+	again.By = "bob"
+	s.refused("ask once more", locktxn.AskOnce(s.l, "a", again))
+	if got := s.record("a").Asked; got == nil || got.By != "ann" {
+		t.Errorf("the request is %+v", got)
+	}
+	s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", again), 2))
+}
+
+func (s store) extension(to string) locktxn.Extension {
+	s.Helper()
+	r := s.record("a")
+	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
+		By: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
+			Reason: "slow disk", Seconds: 60}),
+		Audit: clientv3.OpPut(s.auditKey(), "{}")}
+}
+
+func TestExtend(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	e := s.extension(last)
+	s.done("extend", locktxn.Extend(s.l, e))
+	r := s.record("a")
+	if metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last || r.Extended == nil ||
+		protocol.Marshal(*r.Extended) != e.By || len(r.Problems) > 0 || len(s.keys(".audit/")) != 1 {
+		t.Errorf("after it: %+v", r)
+	}
+	s.refused("extend from what was shown before", locktxn.Extend(s.l, e))
+	alive := s.done("alive with an earlier deadline", locktxn.Alive(s.l, h, later, later, later))
+	if read, moved := locktxn.AsLate(alive); moved || len(read.Kvs) != 3 { // alert_at, auto_unlock_at, extended
+		t.Errorf("alive moved the deadline: %v, and read %v", moved, read)
+	}
+	if now := s.record("a"); metadata.FormatTime(now.AutoUnlockAt) != last ||
+		metadata.FormatTime(now.AlertAt) != last || now.Alive == nil || now.Alive.Revision != alive.Header.Revision {
+		t.Errorf("after alive: %+v", now)
+	}
+}
+
+// An alive that found its auto-unlock as late already may have moved the alert since the operator saw both.
+func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	e := s.extension(later)
+	s.done("alive with a later alert", locktxn.Alive(s.l, h, last, soon, last))
+	s.done("extend", locktxn.Extend(s.l, e))
+	if r := s.record("a"); metadata.FormatTime(r.AutoUnlockAt) != later || metadata.FormatTime(r.AlertAt) != last {
+		t.Errorf("after it: %+v", r)
+	}
+}
+
+// Each compare is needed: for each there is a hold that only this compare protects.
+func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
+	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
+		"ask":      func(s store, h locktxn.Hold) locktxn.Txn { return s.ask(request(h)) },
+		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
+		"acknowledge": func(s store, h locktxn.Hold) locktxn.Txn {
+			return s.acknowledge(s.acknowledgement(h, "ann"), s.lease(), clientv3.OpPut(s.auditKey(), "{}"))
+		},
+		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
+			e := s.extension(last)
+			e.Record.UUID, e.Record.Token = h.UUID, h.Token
+			return locktxn.Extend(s.l, e)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			for n, wrong := range []func(*locktxn.Hold){
+				func(h *locktxn.Hold) { h.UUID = other }, func(h *locktxn.Hold) { h.Token-- },
+			} {
+				s := start(t)
+				h := s.hold("a", mine)
+				wrong(&h)
+				read := s.refused("of another hold", write(s, h))
+				if what == "ask" && len(locktxn.Keys(read, 0).Kvs) == 0 {
+					t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
+				}
+				s.done("the same without its guard", without(write(s, h), n))
+			}
+			s := start(t)
+			h := s.hold("a", mine)
+			s.done("release", locktxn.Release(s.l, h))
+			s.refused("of a hold that is over", write(s, h))
+		})
+	}
+}
+
+// Each compare is needed: for each there is a deadline that only this compare protects.
+func TestMoreTimeIsForWhatWasShown(t *testing.T) {
+	for n, change := range []func(s store, e *locktxn.Extension){
+		2: func(s store, e *locktxn.Extension) { // it is written meanwhile
+			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
+		},
+		3: func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }, // it would go back
+	} {
+		if change == nil {
+			continue
+		}
+		s := start(t)
+		s.hold("a", mine)
+		e := s.extension(last)
+		change(s, &e)
+		s.refused("extend", locktxn.Extend(s.l, e))
+		s.done("the same without its guard", without(locktxn.Extend(s.l, e), n))
+	}
+}
+
+func (s store) acknowledgement(h locktxn.Hold, by string) metadata.Acknowledgement {
+	return metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
+}
+
+// Each compare is needed: without it, what another person wrote is withdrawn.
+func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	audit := clientv3.OpPut(s.auditKey(), "{}")
+	lease := s.lease()
+	a := s.acknowledgement(h, "ann")
+	s.done("acknowledge", s.acknowledge(a, lease, audit))
+	shown := s.record("a").Acknowledged
+	if shown == nil || shown.By != "ann" {
+		t.Fatalf("the record has %+v", shown)
+	}
+	s.done("acknowledge again", s.acknowledge(s.acknowledgement(h, "bob"), lease, audit))
+	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit)
+	s.refused("withdraw what was replaced", withdraw)
+	if now := s.record("a").Acknowledged; now == nil || now.By != "bob" {
+		t.Errorf("the record has %+v", now)
+	}
+	s.done("the same without its guard", without(withdraw, 2))
+	s.done("acknowledge", s.acknowledge(a, lease, audit))
+	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", s.record("a").Acknowledged, audit))
+	s.done("release", locktxn.Release(s.l, h))
+	if left := s.keys("a/"); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }

@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -105,5 +107,126 @@ func roundTrip[T metadata.Ticket | metadata.Ending | metadata.Presence | protoco
 	again, err := protocol.Unmarshal[T]([]byte(text))
 	if err != nil || protocol.Marshal(again) != text {
 		t.Errorf("%s is read again as %+v, %v", text, again, err)
+	}
+}
+
+func TestALockDelayInWords(t *testing.T) {
+	now := time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC)
+	auto := metadata.Delay{Lock: "a", Owner: "billing", Hostname: "host-3", Ended: metadata.EndedAutoUnlocked,
+		At: metadata.Time{Time: now.Add(-4 * time.Second)}, Seconds: 30, Leased: true}
+	forced := auto
+	forced.Ended = metadata.EndedForced
+	forced.By = "ann"
+	unleased := auto
+	unleased.Leased = false
+	late := auto
+	late.At.Time = now.Add(-31 * time.Second)
+	for want, d := range map[string]metadata.Delay{
+		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, with 0:26 left":         auto,
+		"a lock delay of 30s after the hold of billing on host-3, force-unlocked by ann 4s ago, with 0:26 left": forced,
+		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 31s ago, about to end":          late,
+		"a lock delay after a hold of which nothing is known, without a lease: it stays until somebody ends it": {
+			Unreadable: true},
+		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, without a lease: " +
+			"it stays until somebody ends it": unleased,
+	} {
+		if got := protocol.DelayWords(&d, now); got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+	}
+}
+
+const sweep = `{"clock_skew":5,"min_warning":30.25,"default_alert_after":3600,"default_auto_unlock_after":0,` +
+	`"abandoned":"unlock","abandoned_grace":0.01,"lock_delay":0,"exclude":["db/*"],"later":[{}]}`
+
+// presence is a record that is well but for these members.
+func presence(members string) string {
+	return `{"id":"x","mode":"auto-unlock","now":"1553682600",` + members + `}`
+}
+
+func TestAPresenceRecordIsReadAsFarAsItCanBe(t *testing.T) {
+	want := &metadata.Sweep{ClockSkew: metadata.Seconds(5 * time.Second),
+		MinWarning:        metadata.Seconds(30250 * time.Millisecond),
+		DefaultAlertAfter: metadata.Seconds(time.Hour), Abandoned: metadata.SweepUnlock,
+		AbandonedGrace: metadata.Seconds(10 * time.Millisecond), Exclude: []string{"db/*"}}
+	without := func(old, new string) string { return `"sweep":` + strings.Replace(sweep, old, new, 1) }
+	for name, c := range map[string]struct {
+		value string
+		read  bool
+		sweep *metadata.Sweep
+	}{
+		"what an unlocker publishes":   {presence(`"sweep":` + sweep), true, want},
+		"of an older unlocker":         {presence(`"revision":7`), true, nil},
+		"no object":                    {presence(`"sweep":"none"`), true, nil},
+		"null":                         {presence(`"sweep":null`), true, nil},
+		"a member is missing":          {presence(without(`"clock_skew":5,`, ``)), true, nil},
+		"no list of exclusions":        {presence(without(`,"exclude":["db/*"]`, ``)), true, nil},
+		"a member is null":             {presence(without(`5`, `null`)), true, nil},
+		"a negative number":            {presence(without(`5`, `-5`)), true, nil},
+		"a text":                       {presence(without(`5`, `"5s"`)), true, nil},
+		"more than any time":           {presence(without(`5`, `1e300`)), true, nil},
+		"a word of another version":    {presence(without(`"unlock"`, `"ask"`)), true, nil},
+		"an empty glob":                {presence(without(`"db/*"`, `""`)), true, nil},
+		"a long glob":                  {presence(without(`db/*`, strings.Repeat("x", 257))), true, nil},
+		"many globs":                   {presence(without(`"db/*"`, `"db/*"`+strings.Repeat(`,"x"`, 64))), true, nil},
+		"no time of writing":           {`{"id":"x","mode":"auto-unlock"}`, false, nil},
+		"another member is unreadable": {presence(`"mode":7,"sweep":` + sweep), false, nil},
+		"a megabyte":                   {presence(fmt.Sprintf(`"version":%q`, strings.Repeat("x", 1<<20))), false, nil},
+		"not JSON":                     {"\xff", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := protocol.ReadPresence("eu-1", []byte(c.value))
+			if (p != nil) != c.read {
+				t.Fatalf("read %+v", p)
+			}
+			if p != nil && (p.ID != "eu-1" || !reflect.DeepEqual(p.Sweep, c.sweep)) {
+				t.Errorf("read %+v, with %+v", p, p.Sweep)
+			}
+		})
+	}
+	long := protocol.ReadPresence(strings.Repeat("i", 5000), []byte(presence(`"hostname":"`+strings.Repeat("é", 5000)+
+		`","held_back":["`+strings.Repeat("x", 5000)+`"`+strings.Repeat(`,"gap"`, 100)+`]`)))
+	if len(long.ID) > metadata.MaxTextBytes || len(long.Hostname) > metadata.MaxTextBytes || len(long.HeldBack) != 16 ||
+		len(long.HeldBack[0]) > metadata.MaxTextBytes {
+		t.Errorf("texts are kept whole: %d %d %d", len(long.ID), len(long.Hostname), len(long.HeldBack))
+	}
+}
+
+func TestWhatAWitnessSaysIsOneSentence(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	code := func(n int) *int { return &n }
+	for _, c := range []struct {
+		s    metadata.Statement
+		want string
+	}{
+		{metadata.Statement{Cause: metadata.CauseContainerEnded, EndedAt: metadata.Time{Time: at}, ExitCode: code(137),
+			Detail: "OOMKilled"}, "its container ended 40s ago with exit code 137 (OOMKilled)"},
+		{metadata.Statement{Cause: metadata.CauseProcessEnded, At: metadata.Time{Time: at}, Signal: "SIGKILL"},
+			"its process ended 40s ago by SIGKILL"},
+		{metadata.Statement{Cause: metadata.CausePodEnded, EndedAt: metadata.Time{Time: at}, ExitCode: code(0)},
+			"its pod ended 40s ago with exit code 0"},
+		{metadata.Statement{Cause: metadata.CauseRebooted}, "its machine was rebooted"},
+		{metadata.Statement{Cause: metadata.CauseContainerRestarted, Detail: "Error"},
+			"its container ended and was restarted (Error)"},
+		{metadata.Statement{Cause: metadata.CausePodDeleted}, "its pod was deleted"},
+		{metadata.Statement{Cause: "node_on_fire"}, "node_on_fire"},
+		{metadata.Statement{Cause: "\x1b[2J", Detail: "\u202e" + strings.Repeat("x", 9999)},
+			`\x1b[2J (\u202e` + strings.Repeat("x", 97) + "…)"},
+	} {
+		if got := protocol.HowItEnded(&c.s, at.Add(40*time.Second)); got != c.want {
+			t.Errorf("got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestAStatementThatNamesAnotherHoldThanItsKeyIsNotRead(t *testing.T) {
+	const mine, other = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b12"
+	s := metadata.Statement{Lock: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
+	kv := protocol.KV{Value: []byte(protocol.Marshal(s)), ModRevision: 9}
+	if got := protocol.ReadStatement(mine, kv); got == nil || got.UUID != mine || got.Revision != 9 {
+		t.Errorf("of its own hold: %+v", got)
+	}
+	if got := protocol.ReadStatement(other, kv); got != nil {
+		t.Errorf("below the key of another hold: %+v", got)
 	}
 }

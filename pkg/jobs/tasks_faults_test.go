@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,16 +71,16 @@ func TestLateWorkerIsRefused(t *testing.T) {
 }
 
 func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
-	for name, lost := range map[string]func(n int) bool{
-		"every second answer": func(n int) bool { return n%2 != 0 },
-		"every third":         func(n int) bool { return n%3 == 0 },
+	for name, lost := range map[string]func(n int64) bool{
+		"every second answer": func(n int64) bool { return n%2 != 0 },
+		"every third":         func(n int64) bool { return n%3 == 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, s *locktest.Server, _ *mutex.Client) {
-				n := 0
+				var n atomic.Int64
 				disturb(s, func(send commit) (*clientv3.TxnResponse, error) {
 					r, err := send()
-					if n++; lost(n) {
+					if lost(n.Add(1)) {
 						return nil, context.DeadlineExceeded
 					}
 					return r, err

@@ -7,6 +7,8 @@ import (
 	"log"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -151,5 +153,92 @@ func ExampleReentrant() {
 	// Output:
 	// refused: true
 	// entry added
+	// <nil>
+}
+
+func ExampleLock_Asked() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "search"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+
+	reindex := func(ctx context.Context) error {
+		lock := mutex.FromContext(ctx)
+		for batch := 1; batch <= 10_000; batch++ {
+			select {
+			case <-lock.Asked(): // between two batches is a good moment to stop
+				return lock.AskedError()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(10 * time.Millisecond): // the work
+			}
+		}
+		return nil
+	}
+
+	// Somebody else is in a hurry.
+	time.AfterFunc(100*time.Millisecond, func() {
+		_ = locks.Do(ctx, "search/reindex", func(context.Context) error { return nil },
+			mutex.Urgent("deploy of the fix"), mutex.Owner("deploy"))
+	})
+
+	err = locks.Do(ctx, "search/reindex", reindex)
+	if asked, isAsked := err.(*mutex.AskedError); isAsked {
+		fmt.Printf("%s asked to finish: %s\n", asked.Request.By, asked.Request.Reason)
+	}
+	// Output:
+	// deploy asked to finish: deploy of the fix
+}
+
+func ExampleIf() {
+	etcd := etcd()
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+	etcd.Txn(ctx).Then(clientv3.OpPut("/deploy/version", "7")).Commit()
+
+	// The deployment starts only from the version that it was made for, and is marked in the same transaction.
+	deploy := func() (*mutex.Lock, error) {
+		return locks.TryLock(ctx, "deploy",
+			mutex.If(clientv3.Compare(clientv3.Value("/deploy/version"), "=", "7")),
+			mutex.Then(clientv3.OpPut("/deploy/running", "8")))
+	}
+	l, err := deploy()
+	if err != nil {
+		log.Fatal(err)
+	}
+	// What it did, and the lock, end together as well.
+	err = l.UnlockWith([]clientv3.Op{clientv3.OpPut("/deploy/version", "8"), clientv3.OpDelete("/deploy/running")})
+	fmt.Println("deployed:", err)
+
+	_, err = deploy()
+	fmt.Println(errors.Is(err, mutex.ErrCondition))
+	// Output:
+	// deployed: <nil>
+	// true
+}
+
+func ExampleClient_LockAll() {
+	locks, err := mutex.New(etcd(), mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	both, err := locks.LockAll(context.Background(), []string{"account/7", "account/3"}, mutex.Purpose("transfer"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(both.Names())
+	fmt.Println("still held:", both.Context().Err() == nil)
+	fmt.Println(both.Unlock())
+	// Output:
+	// [account/3 account/7]
+	// still held: true
 	// <nil>
 }

@@ -120,16 +120,6 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 	return waiting
 }
 
-// noTurn checks that w does not get the lock, for nearly the default length of a hold.
-func (q *line) noTurn(w *waiter) {
-	q.Helper()
-	select {
-	case <-w.got:
-		q.Fatal("it got the lock although it was not its turn")
-	case <-time.After(14 * time.Minute):
-	}
-}
-
 // turn waits until w holds the lock, which must not happen before the others have released it.
 func (q *line) turn(w *waiter) *mutex.Lock {
 	q.Helper()

@@ -1,13 +1,16 @@
 package mutex_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -119,5 +122,119 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 			t.Error("close gave back a lock that nobody unlocked")
 		}
 		unlock(t, l)
+	})
+}
+
+// Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
+func TestCloseWhileManyWait(t *testing.T) {
+	t.Parallel()
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			lineInABubble(t, func(t *testing.T, q *line) {
+				var log bytes.Buffer
+				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
+				c := newClient(t, q.connect(t), mutex.Options{Logger: slog.New(warnings)})
+				first := take(t, q.client(), "a", kind[0]...)
+				const waiters = 50
+				ended := make(chan error, waiters)
+				for range waiters {
+					go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
+				}
+				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+				other := q.wait(q.client(), kind[0]...)
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				for range waiters {
+					if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
+						t.Errorf("a wait ended with %v", err)
+					}
+				}
+				if log.Len() > 0 {
+					t.Errorf("Close says:\n%s", log.String())
+				}
+				if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
+					t.Errorf("waiting: %+v", w)
+				}
+				if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+				unlock(t, first)
+				unlock(t, q.turn(other))
+			})
+		})
+	}
+}
+
+func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.away.Store(true)
+		start := time.Now()
+		err := l.Unlock()
+		if d := time.Since(start); d != 15*time.Second || err == nil {
+			t.Errorf("after %v: %v", d, err)
+		}
+		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+			t.Errorf("%v", err)
+		}
+		f.away.Store(false)
+		time.Sleep(time.Minute)
+		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+			t.Error("the record stays")
+		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The record was deleted by hand, without a note, or the release took effect and its answer was lost: nobody can tell.
+func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
+		f.away.Store(true)
+		<-l.Lost()
+		time.AfterFunc(3*time.Second, func() {
+			f.clear()
+			f.away.Store(false)
+		})
+		var lost *mutex.LostError
+		if err := l.Unlock(); !errors.As(err, &lost) || lost.Certain {
+			t.Errorf("unlock: %v", err)
+		}
+	})
+}
+
+func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		time.AfterFunc(time.Second, func() { f.latency.Store(int64(time.Second)) }) // of the second sending
+		time.AfterFunc(2500*time.Millisecond, func() { f.away.Store(true) })        // while it is under way
+		if err := l.Unlock(); err == nil || errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock: %v", err)
+		}
+	})
+}
+
+func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.clear()
+		f.latency.Store(int64(4 * time.Second))
+		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
+		began := time.Now()
+		err := l.Unlock()
+		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
+			t.Errorf("unlock ended after %v with %v", took, err)
+		}
 	})
 }

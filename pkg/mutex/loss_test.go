@@ -136,3 +136,30 @@ func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
 		t.Error("it is not watched")
 	}
 }
+
+func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
+	for name, act := range map[string]func(l *mutex.Lock) error{
+		"alive":  func(l *mutex.Lock) error { return l.Alive(context.Background()) },
+		"unlock": (*mutex.Lock).Unlock,
+	} {
+		t.Run(name, func(t *testing.T) {
+			// In a bubble it is short however busy the machine is, and nobody watches it yet.
+			lineInABubble(t, func(t *testing.T, q *line) {
+				locks := q.client()
+				l := take(t, locks, "a")
+				removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
+				again := take(t, locks, "a", mutex.Owner("another"))
+				err := act(l)
+				lost, ok := errors.AsType[*mutex.LostError](err)
+				if !ok || !lost.Certain {
+					t.Fatalf("got %v", err)
+				}
+				if lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||
+					lost.Holder.Owner != "another" {
+					t.Errorf("ended by %+v, held by %+v", lost.Ending, lost.Holder)
+				}
+				unlock(t, again) // the newer hold stands
+			})
+		})
+	}
+}

@@ -291,55 +291,6 @@ func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	})
 }
 
-func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.away.Store(true)
-		start := time.Now()
-		err := l.Unlock()
-		if d := time.Since(start); d != 15*time.Second || err == nil {
-			t.Errorf("after %v: %v", d, err)
-		}
-		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
-			t.Errorf("%v", err)
-		}
-		f.away.Store(false)
-		time.Sleep(time.Minute)
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
-			t.Error("the record stays")
-		}
-	})
-}
-
-// The record was deleted by hand, without a note, or the release took effect and its answer was lost: nobody can tell.
-func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
-		f.away.Store(true)
-		<-l.Lost()
-		time.AfterFunc(3*time.Second, func() {
-			f.clear()
-			f.away.Store(false)
-		})
-		var lost *mutex.LostError
-		if err := l.Unlock(); !errors.As(err, &lost) || lost.Certain {
-			t.Errorf("unlock: %v", err)
-		}
-	})
-}
-
-func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.loseAnswers.Store(1)
-		time.AfterFunc(time.Second, func() { f.latency.Store(int64(time.Second)) }) // of the second sending
-		time.AfterFunc(2500*time.Millisecond, func() { f.away.Store(true) })        // while it is under way
-		if err := l.Unlock(); err == nil || errors.Is(err, mutex.ErrNotHeld) {
-			t.Errorf("unlock: %v", err)
-		}
-	})
-}
-
 func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -359,30 +310,6 @@ func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 		}
 		if d := time.Since(start); d != 15*time.Second {
 			t.Errorf("close took %v", d)
-		}
-	})
-}
-
-func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
-	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.clear()
-		f.latency.Store(int64(4 * time.Second))
-		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
-		began := time.Now()
-		err := l.Unlock()
-		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
-			t.Errorf("unlock ended after %v with %v", took, err)
-		}
-	})
-}
-
-func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
-		f.loseAnswers.Store(1)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Package sweeper removes locks whose holders are gone, and nothing else.
 //
-// A [Sweeper] gets what it needs as functions: the held locks, a clock, the freshness of the view, announcing itself
-// and removing locks. [Sweeper.Run] does three things concurrently:
+// A [Sweeper] gets what it needs as functions: the held locks, a clock, the freshness of the view, how to announce
+// itself, and how to remove locks. [Sweeper.Run] does three things concurrently:
 //
 //   - It observes itself. Every second it writes its presence to etcd, which proves that holders can write, too. It
 //     compares its wall clock with those of the other unlockers and of etcd's members. And it remembers the last gap:

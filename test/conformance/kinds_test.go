@@ -63,8 +63,7 @@ var (
 func refused(t *testing.T, a answer, holders ...*lock) {
 	t.Helper()
 	if a.Error != "held" || a.Holder == nil {
-		t.Errorf("it was told %s, want held", a.line)
-		return
+		t.Fatalf("it was told %s, want held", a.line)
 	}
 	if !slices.ContainsFunc(holders, func(l *lock) bool { return l.uuid == a.Holder.UUID }) {
 		t.Errorf("it was told %s, which names none of those who hold the lock", a.line)
@@ -180,7 +179,7 @@ func heavyWeight(t *testing.T, w *world, a, b *client) {
 	s.queued(name, 2)
 	for _, newcomer := range []*driver{one, other} {
 		if a := newcomer.do(want{try: true, more: permits(5, 1)}.request(name)); a.Error != "held" {
-			t.Errorf("a newcomer passed the waiters: %s", a.line)
+			t.Fatalf("a newcomer passed the waiters: %s", a.line)
 		}
 	}
 	small.mustRelease()

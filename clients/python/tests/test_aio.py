@@ -128,7 +128,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
 
     async def test_asked_and_heartbeat(self) -> None:
         told: List[clustermutex.Request] = []
-        async with self.client.lock(self.name, heartbeat=60, unlock_after=2, alert_after=2,
+        async with self.client.lock(self.name, heartbeat=60, unlock_after=6, alert_after=6,
                                     on_asked=told.append) as lock:
             first = self.etcd.fields(self.name)["auto_unlock_at"]
             request = {"uuid": lock.uuid, "token": lock.token, "by": "ann", "reason": "the deploy waits"}

@@ -291,7 +291,7 @@ class Leaders(OnEtcd):
     def test_leads(self) -> None:
         self.assertIsNone(self.client.leader(self.name))
         fit = [True]
-        with self.client.campaign(self.name, life=1.5, address="10.0.0.1:80", check=lambda: fit[0]) as leads:
+        with self.client.campaign(self.name, life=4, address="10.0.0.1:80", check=lambda: fit[0]) as leads:
             leader = self.client.leader(self.name)
             assert leader is not None
             self.assertEqual((leader.token, leader.attributes["address"]), (leads.token, "10.0.0.1:80"))

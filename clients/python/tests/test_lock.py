@@ -168,7 +168,7 @@ class Holding(OnEtcd):
         self.assertEqual((work(1), work(2), tokens), (1, 2, [1, 1]))
 
     def test_a_heartbeat_extends_the_life_and_not_the_alert(self) -> None:
-        with self.client.lock(self.name, heartbeat=60, alert_after=50, unlock_after=1.5) as lock:
+        with self.client.lock(self.name, heartbeat=60, alert_after=50, unlock_after=6) as lock:
             lock.alive("step 1")
             first = self.etcd.fields(self.name)
             eventually("a heartbeat", lambda: float(self.etcd.fields(self.name)["auto_unlock_at"])

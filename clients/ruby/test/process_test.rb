@@ -23,25 +23,28 @@ class ProcessTest < LockTest
 
   def test_an_exception_at_any_moment_leaves_nothing
     locks = client
+    interrupted(40) { locks.lock("a", wait: LONG) { |lock| lock.alive!("x") } }
+    interrupted(20) { locks.lock_all("a", "b", wait: LONG) { |both| both.alive!("x") } }
+    eventually("end of the chores") { session(locks).chores.size.zero? }
+    assert_nothing_left
+    assert_nothing_left "b"
+    locks.lock("a", wait: 0).release
+  end
+
+  # Runs the block so many times in a thread that is interrupted at some moment.
+  def interrupted(times, &block)
     delays = Random.new(1)
-    40.times do
-      thread = Thread.new do
-        locks.lock("a", wait: LONG) { |lock| lock.alive!("x") }
-      rescue Interruption
-        nil
-      end
+    times.times do
+      thread = Thread.new(&block)
       thread.report_on_exception = false
       sleep(delays.rand(0.02))
       thread.raise(Interruption)
       begin
         thread.join
       rescue Interruption
-        nil # it came before the block, or after it
+        nil
       end
     end
-    eventually("end of the chores") { session(locks).chores.size.zero? }
-    assert_nothing_left
-    locks.lock("a", wait: 0).release
   end
 
   def test_a_killed_thread_releases
@@ -102,7 +105,8 @@ class ProcessTest < LockTest
   ENDS = { # how a program ends: what it does then, and its status
     "nil" => 0, "exit" => 0, "exit 3" => 3, "raise 'an error'" => 1, "Thread.new { exit 4 }.join" => 4,
     "Process.kill(:TERM, $$); sleep" => 15, "Process.kill(:INT, $$); sleep" => 2, "Process.kill(:HUP, $$); sleep" => 1,
-    "at_exit { lock.alive! }; exit 5" => 5, "trap(:TERM) { exit 6 }; Process.kill(:TERM, $$); sleep" => 6
+    "at_exit { lock.alive! }; exit 5" => 5, "trap(:TERM) { exit 6 }; Process.kill(:TERM, $$); sleep" => 6,
+    "lock.release; Thread.new { LOCKS.lock('a'); raise 'an error' }.join rescue nil" => 0
   }.freeze
 
   def test_a_program_that_ends_in_an_orderly_way_releases_what_it_holds

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -91,18 +90,8 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	for _, c := range change {
 		c(one)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	for _, run := range []func(context.Context) error{view.Run, one.Run} {
-		ended.Go(func() {
-			if err := run(ctx); err != nil {
-				w.Error(err)
-			}
-		})
-	}
-	stop := sync.OnceFunc(func() { cancel(); ended.Wait() })
-	w.Cleanup(stop)
-	return witness{one, log, stop}
+	reads, looks := proctest.Go(w, view.Run), proctest.Go(w, one.Run)
+	return witness{one, log, func() { reads.Stop(w); looks.Stop(w) }}
 }
 
 // child is an idle process that runs until it is killed.

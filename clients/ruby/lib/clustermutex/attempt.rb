@@ -14,6 +14,9 @@ module ClusterMutex
     RIVALS = 3 # how often a share is claimed at once past others who claim one at the same time
     TOMBSTONE = 3600 # seconds after which no send can still be on its way
 
+    # Once it is held.
+    attr_reader :lock
+
     def initialize(session, name, settings, wait)
       @session = session
       @settings = settings
@@ -66,12 +69,12 @@ module ClusterMutex
     def took(found, doubt)
       @doubt = doubt.dup
       hold(found)
-      @lock
     end
 
-    def gave_up(doubt)
+    # refused: no send of it can have taken the lock, but for those in doubt.
+    def gave_up(doubt, refused)
       @doubt = doubt.dup
-      @claimed = false
+      @claimed = !refused
       give_up(Clock.now)
     end
 

@@ -44,18 +44,9 @@ module ClusterMutex
 
     # Takes several locks, all or none, and returns them as Locks, or runs the block with them and gives them back. They
     # are taken in one transaction, or else in the order of their names. The options are those of +lock+.
-    def lock_all(*names, wait: nil, **options)
-      locks = Together.new(@session, names, Settings.new(**options), wait).acquire
-      return locks unless block_given?
-
-      begin
-        result = yield locks
-        done = true
-      ensure
-        Thread.handle_interrupt(Object => :never) { locks.all.each { |lock| lock.send(:give_up) } } unless done
-      end
-      locks.release
-      result
+    def lock_all(*names, wait: nil, **options, &block)
+      together = Together.new(@session, names, Settings.new(**options), wait)
+      block ? together.run(&block) : together.acquire
     end
 
     # Runs the block under the lock once in each period of so many seconds over all replicas; whether this call did.

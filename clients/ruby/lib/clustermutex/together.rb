@@ -15,12 +15,7 @@ module ClusterMutex
 
     # Gives all of them back. The error is the first that there was.
     def release
-      errors = @all.filter_map do |lock|
-        lock.release
-        nil
-      rescue Error => e
-        e
-      end
+      errors = Thread.handle_interrupt(Object => :never) { @all.filter_map { |lock| lock.send(:give_up) } }
       raise errors.first if errors.any?
     end
 
@@ -44,52 +39,75 @@ module ClusterMutex
       @attempts = @names.map { |name| Attempt.new(session, name, settings.beside(@names - [name]), 0) }
     end
 
+    # Runs the block with them, and gives them back.
+    def run
+      locks = acquire
+      result = yield locks
+      locks.release
+      done = true
+      result
+    ensure
+      give_up unless done
+    end
+
     # Takes them.
     def acquire
-      till = Clock.now + @wait if @wait
-      Locks.new(at_once)
-    rescue HeldError, UnavailableError
-      raise if @wait&.zero?
-
-      Locks.new(in_order(till))
+      take(@wait && (Clock.now + @wait))
+      done = Locks.new(held)
+    ensure
+      give_up unless done
     end
 
     private
 
+    def held = @attempts.filter_map(&:lock)
+
+    # Gives back what it has, whenever an exception of another thread came.
+    def give_up = Threads.to_the_end { held.each { |lock| lock.send(:give_up) } }
+
+    def take(till)
+      at_once
+    rescue HeldError, UnavailableError
+      raise if @wait&.zero?
+
+      in_order(till)
+    end
+
     def at_once
       till = Clock.now + @session.gateway.timeout
       doubt = Gateway::Doubt.new(false)
-      inputs = @attempts.map(&:bid)
-      found = @session.settle(:acquire_all, { locks: inputs }, till:, doubt:)
-      return @attempts.map { |attempt| attempt.took(found, doubt) } if found[:token]
+      found = @session.settle(:acquire_all, { locks: @attempts.map(&:bid) }, till:, doubt:)
+      return @attempts.each { |attempt| attempt.took(found, doubt) } if found[:token]
 
       raise HeldError.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
+    rescue Error
+      refused = true
+      raise
     ensure
-      @attempts.each { |attempt| attempt.gave_up(doubt) } unless found && found[:token]
+      @attempts.each { |attempt| attempt.gave_up(doubt, refused) unless attempt.lock }
     end
 
-    # Holds what it has while it waits for the next; all or none in the end.
+    # Holds what it has while it waits for the next.
     def in_order(till)
-      taken = []
+      @attempts = []
       waiter = Thread.current
-      keeper = Threads.start { keep(taken, waiter) }
+      keeper = Threads.start { keep(waiter) }
       @names.each_with_index do |name, number|
         left = till && [till - Clock.now, 0.01].max
-        taken << Attempt.new(@session, name, @settings.beside(@names - [name]), left).acquire
-        taken.each { |lock| lock.send(:waits_for, @names[number + 1]) }
+        @attempts << Attempt.new(@session, name, @settings.beside(@names - [name]), left)
+        @attempts.last.acquire
+        held.each { |lock| lock.send(:waits_for, @names[number + 1]) }
       end
       Threads.to_the_end { keeper.kill.join } if keeper
-      taken.each(&:alive!)
-      done = taken
+      held.each(&:alive!)
     ensure
       keeper&.kill
-      Threads.to_the_end { taken.each { |lock| lock.send(:give_up) } } unless done
     end
 
-    def keep(taken, waiter)
+    def keep(waiter)
       loop do
         sleep([@settings.unlock_after / 4, 2].min)
-        taken.dup.each do |lock|
+        held.each do |lock|
           lock.send(:stay)
         rescue UnavailableError
           next
