@@ -192,8 +192,8 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 			w.pusher.Ended(r, &ending)
 			got := w.take()
 			w.wants(got, "warning UnlockerLockAutoUnlocked a +15m0s")
-			if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" ||
-				n["purpose"] != "nightly invoices" {
+			if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" ||
+				n["owner"] != "billing" || n["purpose"] != "nightly invoices" {
 				w.Errorf("annotations %q", n)
 			}
 			if told := w.after(time.Hour); len(told) != 15 || !told[14].EndsAt.Equal(got[0].EndsAt) {
@@ -297,9 +297,9 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 		for _, m := range families["unlocker_alert_pushes_total"].GetMetric() {
 			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
 		}
-		if want := map[string]float64{"http://hangs:9093 success": 0, "http://hangs:9093 error": 1,
-			"http://alertmanager:9093/prefix/ success": 1, "http://alertmanager:9093/prefix/ error": 0}; !maps.Equal(got,
-			want) {
+		want := map[string]float64{"http://hangs:9093 success": 0, "http://hangs:9093 error": 1,
+			"http://alertmanager:9093/prefix/ success": 1, "http://alertmanager:9093/prefix/ error": 0}
+		if !maps.Equal(got, want) {
 			w.Errorf("counted are %v, want %v", got, want)
 		}
 	})

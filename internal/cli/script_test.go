@@ -64,7 +64,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("ENDPOINT", server.Endpoint())
 			e.Setenv("MUTEXCTL_LOCKS_PREFIX", w.layout.Prefix())
 			e.Setenv("USER", "ann")
-			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each command of a test with the race detector takes a second more
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second with the race detector
 			e.Setenv("FAULT", os.Getenv("FAULT"))   // see test/mutants
 			e.Defer(w.end)
 			return nil

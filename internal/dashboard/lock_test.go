@@ -199,7 +199,8 @@ func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
 }
 
 func TestAHiddenBacktraceCannotBeCopied(t *testing.T) {
-	page := ok(t, settling().dashboard(t, func(c *setup.Config) { c.HideBacktraces = true }), "/lock?name=orders/settle")
+	d := settling().dashboard(t, func(c *setup.Config) { c.HideBacktraces = true })
+	page := ok(t, d, "/lock?name=orders/settle")
 	if strings.Contains(page, "invoice_run.rb") {
 		t.Error("the page has the backtrace")
 	}

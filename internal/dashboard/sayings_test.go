@@ -271,8 +271,8 @@ func ofEnds(say *sayings) {
 	minute := metadata.Time{Time: s.now.Add(-time.Minute)}
 	s.endings["x"] = &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedAbandoned,
 		EndedAt: minute, By: "eu-1", Why: "its container ended 40s ago with exit code 137 (OOMKilled)"}
-	s.endings[uuid("asked")] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6, Ended: metadata.EndedForced,
-		EndedAt: minute, By: "bob", Why: "it hangs",
+	s.endings[uuid("asked")] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6,
+		Ended: metadata.EndedForced, EndedAt: minute, By: "bob", Why: "it hangs",
 		Asked: &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits",
 			At: metadata.Time{Time: s.now.Add(-3 * time.Minute)}},
 		Extended: &metadata.Extension{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,

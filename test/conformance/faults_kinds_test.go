@@ -13,8 +13,8 @@ import (
 // kindFaults break the rules of docs/protocol/kinds.md.
 func kindFaults() []*fault {
 	return []*fault{
-		{name: "limit", about: "there is a permit more than the limit says", check: "semaphore", behind: true,
-			says: "want held", short: true, request: func(r *goRequest) {
+		{name: "limit", about: "there is a permit more than the limit says", check: "semaphore",
+			behind: true, says: "want held", short: true, request: func(r *goRequest) {
 				if r.Limit > 0 {
 					r.Limit++
 				}

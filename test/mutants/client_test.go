@@ -220,7 +220,8 @@ func tasks() []fault {
 			"TestTaskThatFailedIsTriedAgainUpToTheMaximum"},
 		{"task-lost", "task.go", `s.holder(t.name, r).Token != t.lock.Token()`, `false`, "TestLateWorkerIsRefused"},
 		{"task-anew", "task.go", `now.created != t.created`, `false`, "TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain"},
-		{"task-data", "tasks.go", `len(data) > protocol.MaxDataBytes`, `false`, "TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
+		{"task-data", "tasks.go", `len(data) > protocol.MaxDataBytes`, `false`,
+			"TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
 		{"task-page", "tasks.go", `!read.More`, `true`, "TestLargeSetsAreReadInPages"},
 	}
 }

@@ -35,8 +35,8 @@ func TestCycles(t *testing.T) {
 			"a>lc:c c>lb:b b>ld:d d>la:a @10", nil},
 		"nobody can give a permit": {"pool%a@1 pool%b@2 x=c@1 a>x@3 c>pool@4 b>x@6", "a>x:c c>pool:a+b b>x:c @6",
 			nil},
-		"neighbours in the order of names": {"pool=a@1 pool!=b@1 pool&c@1 pool#=b@1 pool#:=b@1 poor=b@1 b>pool@2 x=b@1 " +
-			"c>x@3", "b>pool:c c>x:b @3", nil},
+		"neighbours in the order of names": {"pool=a@1 pool!=b@1 pool&c@1 pool#=b@1 pool#:=b@1 poor=b@1 b>pool@2 " +
+			"x=b@1 c>x@3", "b>pool:c c>x:b @3", nil},
 		"somebody unknown can give a permit": {"pool%a@1 pool%?@1 x=b@1 a>x@2 b>pool@2", "",
 			func(w *world) { w.locks[1].Hostname = "" }},
 		"they do not say their process": {pair, "", func(w *world) { w.locks[0].PID, w.locks[1].PID = 0, 0 }},
