@@ -19,8 +19,8 @@ func kindFaults() []*fault {
 					r.Limit++
 				}
 			}},
-		{name: "compare of shares", about: "a claim does not compare the other shares", check: "semaphore", behind: true,
-			says: "want held", short: true, txn: dropRangeCompares},
+		{name: "compare of shares", about: "a claim does not compare the other shares", check: "semaphore",
+			behind: true, says: "want held", short: true, txn: dropRangeCompares},
 		{name: "weight", about: "a heavy weight takes one permit", check: "a heavy weight", behind: true,
 			says: "1 tickets for", request: func(r *goRequest) { r.Weight = min(r.Weight, 1) }},
 		{name: "newcomers for permits", about: "a claim of permits passes those who wait", check: "a heavy weight",
