@@ -225,7 +225,7 @@ func hosts() []fault {
 	return []fault{
 		{"host-reused", "processes.go", `(«s.Start != w.start» || s.Ended())`, `false`,
 			"TestAnotherProcessWithTheIDProvesTheEnd"},
-		{"host-boot", "follow.go", `if «l.holder.boot == h.holder.boot» {`, `true`,
+		{"host-boot", "follow.go", `return «boot == h.holder.boot»`, `false`,
 			"TestAnEarlierBootThatStillTakesLocksIsAnotherMachines"},
 		{"host-renamed", "follow.go", `case «old.holder != h.holder»:`, `false`,
 			"TestAHoldWhoseProcessIsNamedAnewIsLeftAlone"},

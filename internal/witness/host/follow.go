@@ -96,11 +96,6 @@ func (w *Witness) fails(trouble *string, what string, err error) {
 func (w *Witness) duplicate(h hold) {
 	w.cfg.Machine.Earlier = slices.DeleteFunc(slices.Clone(w.cfg.Machine.Earlier),
 		func(boot string) bool { return boot == h.holder.boot })
-	for lock, l := range w.locks {
-		if l.holder.boot == h.holder.boot {
-			w.gone(lock)
-		}
-	}
 	w.cfg.Log.Error().Str("lock", h.lock).Str("boot_id", h.holder.boot).
 		Msg("a lock was taken under a boot id that this machine had before its last reboot: another machine has a " +
 			"copy of the state directory, and reboots prove nothing about that boot any more")

@@ -43,11 +43,16 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 	w := newWorld(t)
 	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
 	w.machine.Earlier = []string{before.BootID}
+	old := w.hold("old", 17, before)
 	one := w.witness()
-	w.silent()
+	w.death(old)
 	first := w.hold("first", 17, before)
 	second := w.hold("second", 17, before)
 	w.silent(first, second)
+	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(old.UUID)); err != nil { // its lease ended
+		t.Fatal(err)
+	}
+	w.silent(old)
 	if n := strings.Count(one.log.String(), "another machine has a copy of the state directory"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, one.log)
 	}
