@@ -339,7 +339,7 @@ func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
 func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.witness()
+	w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
 	c := w.sleeper()
 	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
 	_ = c.Process.Kill()
