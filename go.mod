@@ -2,7 +2,7 @@ module github.com/clustermutex/unlocker
 
 go 1.26.0
 
-ignore ./clients/typescript/node_modules
+ignore node_modules
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0
