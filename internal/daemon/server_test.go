@@ -372,8 +372,8 @@ func TestATakenAddressIsWaitedFor(t *testing.T) {
 	})
 }
 
-// calls calls a server until it answers. It is for a server in a bubble, whose clock stands still while the server waits
-// for callers: whoever slept in there until the server listens might sleep for ever.
+// calls calls a server until it answers. In a bubble, the clock may stand still while the server waits for callers:
+// whoever slept until it listens might never wake up.
 func calls(ctx context.Context, url string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
 	for ctx.Err() == nil {
