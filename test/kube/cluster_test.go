@@ -37,6 +37,10 @@ func startCluster(t *testing.T) *cluster {
 		}
 	})
 	proctest.Eventually(t, "the API server", server.Ready)
+	proctest.Eventually(t, "the API server's own service, which it makes when it is ready", func() error {
+		_, err := server.Ask("GET", "/api/v1/namespaces/default/services/kubernetes", "", nil)
+		return err
+	})
 	return &cluster{server, etcd}
 }
 
