@@ -263,8 +263,9 @@ func (a access) connect(options ...grpc.DialOption) (*clientv3.Client, error) {
 // client is one of the run's own, which recovers quickly after a fault.
 func (s *stage) client(endpoints []string) *clientv3.Client {
 	c, err := s.access(endpoints).connect(grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond},
 		MinConnectTimeout: time.Second,
+		Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5,
+			MaxDelay: 500 * time.Millisecond},
 	}))
 	proctest.Must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
