@@ -28,6 +28,7 @@ func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mu
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
 }
 
@@ -158,13 +159,13 @@ func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
-		alert := read(t, f.operator, "a").AlertAt
+		alert := read(t, f.etcd, "a").AlertAt
 		time.Sleep(3 * time.Hour)
 		child := adopt(t, locks, parent.UUID())
-		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != time.Hour {
+		if d := time.Until(read(t, f.etcd, "a").AutoUnlockAt); d != time.Hour {
 			t.Errorf("auto-unlock in %v", d)
 		}
-		if at := read(t, f.operator, "a").AlertAt; !at.Equal(alert) {
+		if at := read(t, f.etcd, "a").AlertAt; !at.Equal(alert) {
 			t.Errorf("the adoption moved the alert to %v", at)
 		}
 		unlock(t, child)
@@ -189,7 +190,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Errorf("unlock: %v", err)
 		}
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
 	})
@@ -204,13 +205,13 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 		script := adopt(t, locks, l.UUID(), mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
 		alive(t, script, "3 of 12")
 		script.Detach()
-		said := read(t, f.operator, "a").AlertAt
+		said := read(t, f.etcd, "a").AlertAt
 		if d := time.Until(said); d != 10*time.Minute {
 			t.Fatalf("the script put the alert off by %v", d)
 		}
 		for range 20 {
 			time.Sleep(20 * time.Second)
-			doc := read(t, f.operator, "a")
+			doc := read(t, f.etcd, "a")
 			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
 				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q",
 					time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
@@ -220,11 +221,11 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		if at := read(t, f.operator, "a").AlertAt; !at.Equal(said) {
+		if at := read(t, f.etcd, "a").AlertAt; !at.Equal(said) {
 			t.Errorf("the heartbeat put off the alert to %v, the script wanted %v", at, said)
 		}
 		alive(t, l, "done")
-		if doc := read(t, f.operator, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
+		if doc := read(t, f.etcd, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
 			t.Errorf("then the process itself says: alert in %v, %q", time.Until(doc.AlertAt), doc.Alive.Progress)
 		}
 		l.Unlock()
@@ -239,7 +240,7 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
 		time.Sleep(30 * time.Minute)
-		if at := read(t, f.operator, "a").AlertAt; at.After(alert) {
+		if at := read(t, f.etcd, "a").AlertAt; at.After(alert) {
 			t.Errorf("the alert is put off to %v, want %v", at, alert)
 		}
 		if err := context.Cause(child.Context()); err != nil {
@@ -264,7 +265,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		now := read(t, f.operator, "db")
+		now := read(t, f.etcd, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
 			time.Until(r.Until) != time.Hour {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
@@ -283,7 +284,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Unlock(); err != nil || read(t, f.operator, "db").Token != 0 {
+		if err := l.Unlock(); err != nil || read(t, f.etcd, "db").Token != 0 {
 			t.Errorf("released: %v", err)
 		}
 		if err := later.Close(); err != nil {

@@ -23,7 +23,7 @@ func request(doc metadata.Document, by, reason string) metadata.Request {
 // ask asks the holder of a record as an operator does.
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
-	r := request(read(t, f.operator, record), by, reason)
+	r := request(read(t, f.etcd, record), by, reason)
 	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(r))
 }
 
@@ -117,7 +117,7 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 				l := take(t, locks, "a")
 				time.Sleep(time.Second)
-				r := request(read(t, f.operator, "a"), "ann", "now")
+				r := request(read(t, f.etcd, "a"), "ann", "now")
 				change(&r)
 				f.put("/mutexes/a/asked", protocol.Marshal(r))
 				if isAsked(l.Asked()) {

@@ -38,7 +38,7 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 					t.Errorf("the work ended: %v", err)
 				}
 				for _, lock := range []string{"a", "b"} {
-					if doc := read(t, f.operator, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
+					if doc := read(t, f.etcd, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
 						t.Errorf("lock %s says %+v", lock, doc.Alive)
 					}
 				}

@@ -121,13 +121,13 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if read(t, f.operator, "a").Token == 0 {
+		if read(t, f.etcd, "a").Token == 0 {
 			t.Error("the record is gone already: then it should have been known")
 		}
 		f.loseAnswers.Store(0)
 		f.away.Store(false)
 		time.Sleep(30 * time.Second)
-		if read(t, f.operator, "a").Token != 0 {
+		if read(t, f.etcd, "a").Token != 0 {
 			t.Error("the abandoned acquisition is still held")
 		}
 	})
@@ -139,7 +139,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 		time.AfterFunc(6*time.Second, func() { f.away.Store(false) })
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
 			mutex.Then(clientv3.OpPut("/state", "running")))
-		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 5*time.Second {
+		if d := time.Until(read(t, f.etcd, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}
 		l.Unlock()

@@ -41,13 +41,13 @@ func delayOver(t testing.TB, etcd *clientv3.Client, name string) {
 }
 
 func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
 		if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
 			t.Errorf("the record says %+v", d.Record)
 		}
-		waiters := []*waiter{q.wait(q.client()), q.wait(c), q.wait(q.client())}
+		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
 		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked)
 
 		_, err := c.TryLock(context.Background(), "a")
@@ -89,11 +89,11 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 		"a writer": {mutex.Exclusive()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
+			queue(t, func(t *testing.T, q *fake) {
+				take(t, q.locks(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
 				endHold(t, q.etcd, "a", metadata.EndedForced)
 				told := make(chan mutex.Waiting, 100)
-				got := waits(t, q.client(), append(opts, mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
+				got := waits(t, q.locks(), append(opts, mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
 				if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
 					w.Holder.Token != 0 {
 					t.Errorf("it waits for %+v", w)
@@ -108,8 +108,8 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 }
 
 func TestPermitsInTheirDelayAreTaken(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		semaphore := mutex.Semaphore(4)
 		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
 		second := take(t, c, "a", semaphore)
@@ -127,7 +127,7 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 			!strings.Contains(text, "a lock delay after") {
 			t.Errorf("the error is %q", err)
 		}
-		w := q.wait(q.client(), semaphore, mutex.Weight(2))
+		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
 		delayOver(t, q.etcd, "a#1")
 		l := q.turn(w)
 		if l.Name() != "a#1" {
@@ -140,20 +140,20 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 }
 
 func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
 		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
 		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); !errors.Is(err, mutex.ErrHeld) ||
 			!strings.HasPrefix(err.Error(), `nobody holds lock "a"; a lock delay`) {
 			t.Errorf("a writer: %v", err)
 		}
-		reader := take(t, q.client(), "a", mutex.Shared())
+		reader := take(t, q.locks(), "a", mutex.Shared())
 		if reader.Name() != "a#2" {
 			t.Errorf("a reader has %s", reader.Name())
 		}
 		unlock(t, reader)
-		w := q.wait(q.client(), mutex.Exclusive())
+		w := q.wait(q.locks(), mutex.Exclusive())
 		delayOver(t, q.etcd, "a#1")
 		unlock(t, q.turn(w))
 	})
@@ -162,11 +162,11 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 // What is written there does not matter, only that it is.
 func TestADelayThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
 			key := layout(t).Delay("a")
-			etcdtest.Put(t, q.etcd, key, value)
+			q.put(key, value)
 			_, err := c.TryLock(context.Background(), "a")
 			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Delay == nil || !held.Delay.Unreadable {
 				t.Errorf("value %d: %+v", i, err)

@@ -38,25 +38,25 @@ func (s *stalled) arrive(t *testing.T) {
 }
 
 func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
-	remove := func(q *line, l *mutex.Lock) { q.delete(layout(q).Record(l.Name())) }
+	remove := func(q *fake, l *mutex.Lock) { q.delete(layout(q).Record(l.Name())) }
 	kinds := map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}}
-	for name, end := range map[string]func(q *line, c *mutex.Client, l *mutex.Lock) error{
-		"given back":             func(_ *line, _ *mutex.Client, l *mutex.Lock) error { return l.Unlock() },
-		"given back with writes": func(_ *line, _ *mutex.Client, l *mutex.Lock) error { return l.UnlockWith(nil) },
-		"removed, and unlock found out": func(q *line, _ *mutex.Client, l *mutex.Lock) error {
+	for name, end := range map[string]func(q *fake, c *mutex.Client, l *mutex.Lock) error{
+		"given back":             func(_ *fake, _ *mutex.Client, l *mutex.Lock) error { return l.Unlock() },
+		"given back with writes": func(_ *fake, _ *mutex.Client, l *mutex.Lock) error { return l.UnlockWith(nil) },
+		"removed, and unlock found out": func(q *fake, _ *mutex.Client, l *mutex.Lock) error {
 			remove(q, l)
 			return l.Unlock()
 		},
-		"removed, and the watch found out": func(q *line, c *mutex.Client, l *mutex.Lock) error {
+		"removed, and the watch found out": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
 			remove(q, l)
 			<-l.Lost()
 			return errors.Join(l.Unlock(), c.Close()) // Close waits for what goes on in the background
 		},
-		"removed, and nobody unlocked it": func(q *line, c *mutex.Client, l *mutex.Lock) error {
+		"removed, and nobody unlocked it": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
 			remove(q, l)
 			return errors.Join(l.Alive(context.Background()), c.Close())
 		},
-		"detached, and given back by another": func(q *line, c *mutex.Client, l *mutex.Lock) error {
+		"detached, and given back by another": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
 			l.Detach()
 			err := c.Close()
 			remove(q, l)
@@ -65,8 +65,8 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 	} {
 		for kind, options := range kinds {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				lineInABubble(t, func(t *testing.T, q *line) {
-					etcd := q.connect(t)
+				queue(t, func(t *testing.T, q *fake) {
+					etcd := q.client()
 					first := stallFirst(etcd)
 					locks := unhurried(t, etcd)
 					l := take(t, locks, "a", options...)
@@ -92,9 +92,9 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				holder := take(t, q.client(), "a", kind[0]...)
-				etcd := q.connect(t)
+			queue(t, func(t *testing.T, q *fake) {
+				holder := take(t, q.locks(), "a", kind[0]...)
+				etcd := q.client()
 				first := stallFirst(etcd)
 				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
 					t.Fatalf("want a refusal, got %v", err)
@@ -125,9 +125,9 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
 	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()} {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				other := take(t, q.client(), "a", o)
-				etcd := q.connect(t)
+			queue(t, func(t *testing.T, q *fake) {
+				other := take(t, q.locks(), "a", o)
+				etcd := q.client()
 				first := stallFirst(etcd)
 				l, err := newClient(t, etcd).Lock(t.Context(), "a", o)
 				if err != nil {
@@ -154,16 +154,16 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 		time.Sleep(time.Second)
 		l := layout(t)
 		f.deaf.Store(true)
-		uuid, _ := value(t, f.operator, l.Tail("a"))
+		uuid, _ := value(t, f.etcd, l.Tail("a"))
 		hour := metadata.FormatTime(time.Now().Add(time.Hour))
-		f.clearRecord("a")
+		f.delete(layout(t).Record("a"))
 		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
 			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
 			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
 		f.deaf.Store(false)
 		select {
 		case hold := <-got:
-			if doc := read(t, f.operator, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+			if doc := read(t, f.etcd, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
 				t.Errorf("the handle says %s token %d, the record %s token %d",
 					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
 			}
@@ -177,7 +177,7 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 // Leftovers of a record that only lost its uuid, deleted or leased, do not become part of the next hold.
 func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		etcd := q.etcd
 		for field, value := range map[string]string{
 			"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",

@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"testing"
@@ -51,13 +52,31 @@ func unconnected(t testing.TB) *mutex.Client {
 	return newClient(t, clientv3.NewCtxClient(context.Background()))
 }
 
+// take takes a lock, which is given back when the test ends, if it was not before.
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
+}
+
+type held interface {
+	Context() context.Context
+	Unlock() error
+}
+
+func giveBack(t testing.TB, l held) {
+	t.Cleanup(func() {
+		if l.Context().Err() != nil {
+			return
+		}
+		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
+			t.Error(err)
+		}
+	})
 }
 
 func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option) *mutex.Locks {
@@ -66,6 +85,7 @@ func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, all)
 	return all
 }
 
@@ -76,6 +96,7 @@ func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
 }
 
@@ -87,6 +108,7 @@ func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lo
 		if err != nil {
 			t.Error(err)
 		}
+		giveBack(t, l)
 		got <- l
 	}()
 	return got
@@ -135,6 +157,13 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 		t.Fatal(err)
 	}
 	return metadata.Decode(lock, locktxn.Fields(l, r))
+}
+
+// within returns a context that ends after this time.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // untilThen returns a context that ends when this condition holds, however long that takes.

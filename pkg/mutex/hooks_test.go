@@ -82,7 +82,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
 			"a lost after 4s: removed, certain true")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 
 		l = take(t, locks, "b", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Second))
 		f.away.Store(true)
@@ -140,7 +140,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
 		locks = c
 		l := take(t, locks, "a")
-		if p := read(t, f.operator, "a").Alive.Progress; p != "acquired" {
+		if p := read(t, f.etcd, "a").Alive.Progress; p != "acquired" {
 			t.Errorf("progress is %q", p)
 		}
 		time.Sleep(time.Second)
@@ -185,7 +185,7 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 						t.Error("the panic went elsewhere")
 					}
 					for _, name := range []string{"a", "b", "a#1", "b#1"} {
-						if read(t, f.operator, name).Token != 0 {
+						if read(t, f.etcd, name).Token != 0 {
 							t.Errorf("%s is held, and nobody knows", name)
 						}
 					}

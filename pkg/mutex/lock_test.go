@@ -58,12 +58,12 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 func TestLockEndsWithItsContext(t *testing.T) {
 	for name, o := range map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()} {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				l := take(t, q.client(), "a")
+			queue(t, func(t *testing.T, q *fake) {
+				l := take(t, q.locks(), "a")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				began := time.Now()
-				_, err := q.client().Lock(ctx, "a", o)
+				_, err := q.locks().Lock(ctx, "a", o)
 				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
 					t.Errorf("want the holder, got %v", err)
 				}
@@ -118,7 +118,7 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 		if cause := context.Cause(l.Context()); cause != mutex.ErrClosed {
 			t.Errorf("the hold's context ended with %v", cause)
 		}
-		if read(t, f.operator, "a").UUID != l.UUID() {
+		if read(t, f.etcd, "a").UUID != l.UUID() {
 			t.Error("close gave back a lock that nobody unlocked")
 		}
 		unlock(t, l)
@@ -130,18 +130,18 @@ func TestCloseWhileManyWait(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
+			queue(t, func(t *testing.T, q *fake) {
 				var log bytes.Buffer
 				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
-				c := newClient(t, q.connect(t), mutex.Options{Logger: slog.New(warnings)})
-				first := take(t, q.client(), "a", kind[0]...)
+				c := newClient(t, q.client(), mutex.Options{Logger: slog.New(warnings)})
+				first := take(t, q.locks(), "a", kind[0]...)
 				const waiters = 50
 				ended := make(chan error, waiters)
 				for range waiters {
 					go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
 				}
 				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-				other := q.wait(q.client(), kind[0]...)
+				other := q.wait(q.locks(), kind[0]...)
 				if err := c.Close(); err != nil {
 					t.Error(err)
 				}
@@ -180,7 +180,7 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		}
 		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
 		}
 	})
@@ -203,7 +203,7 @@ func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 		f.away.Store(true)
 		<-l.Lost()
 		time.AfterFunc(3*time.Second, func() {
-			f.clear()
+			f.delete(mutex.DefaultPrefix)
 			f.away.Store(false)
 		})
 		var lost *mutex.LostError
@@ -228,7 +228,7 @@ func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 		f.latency.Store(int64(4 * time.Second))
 		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
 		began := time.Now()

@@ -45,8 +45,8 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// In a bubble, because a holder on a busy machine does not wait for the note.
-			lineInABubble(t, func(t *testing.T, q *line) {
-				etcd := q.connect(t)
+			queue(t, func(t *testing.T, q *fake) {
+				etcd := q.client()
 				watches := spyOnWatches(etcd)
 				l := take(t, newClient(t, etcd), "a")
 				<-watches
@@ -144,8 +144,8 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// In a bubble it is short however busy the machine is, and nobody watches it yet.
-			lineInABubble(t, func(t *testing.T, q *line) {
-				locks := q.client()
+			queue(t, func(t *testing.T, q *fake) {
+				locks := q.locks()
 				l := take(t, locks, "a")
 				removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
 				again := take(t, locks, "a", mutex.Owner("another"))

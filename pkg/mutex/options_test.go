@@ -28,7 +28,7 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 			bubbleWith(t, mutex.Options{Defaults: c.defaults}, func(t *testing.T, f *fake, locks *mutex.Client) {
 				now := time.Now()
 				l := take(t, locks, "a", c.call...)
-				doc := read(t, f.operator, "a")
+				doc := read(t, f.etcd, "a")
 				if d := doc.AlertAt.Sub(now); d != c.alert {
 					t.Errorf("people are alerted after %v, want %v", d, c.alert)
 				}
@@ -53,12 +53,12 @@ func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
 			l = take(t, locks, "a", mutex.BacktraceDepth(1000))
 		}
 		dive(500)
-		doc := read(t, f.operator, "a")
+		doc := read(t, f.etcd, "a")
 		if n := len(doc.Backtrace); n > 16<<10 || n < 8<<10 || !strings.HasSuffix(doc.Backtrace, "\n... cut\n") {
 			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
 		}
 		l.Unlock()
-		if l = take(t, locks, "a", mutex.BacktraceDepth(0)); read(t, f.operator, "a").Backtrace != "" {
+		if l = take(t, locks, "a", mutex.BacktraceDepth(0)); read(t, f.etcd, "a").Backtrace != "" {
 			t.Error("a backtrace that nobody wanted")
 		}
 		l.Unlock()

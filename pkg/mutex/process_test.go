@@ -112,7 +112,7 @@ func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
 		l.Detach()
 		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if p := read(t, f.operator, "a").Process; p == nil || !p.Detached {
+		if p := read(t, f.etcd, "a").Process; p == nil || !p.Detached {
 			t.Errorf("the record says %+v", p)
 		}
 		if err := locks.Close(); err != nil {

@@ -22,20 +22,20 @@ import (
 
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		foreign := layout(t).Field("a", metadata.FieldUUID)
-		etcdtest.Put(t, q.etcd, foreign, "x")
+		q.put(foreign, "x")
 		w := q.wait(c)
-		_, err := q.client().TryLock(context.Background(), "a")
+		_, err := q.locks().TryLock(context.Background(), "a")
 		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != "x" {
 			t.Errorf("while it is held: %v", err)
 		}
 		w.cancel()
 		<-w.got
 		// A ticket and a tail of another client in another language, which is slow to take its turn.
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+		q.put(layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
+		q.put(layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
 		q.delete(foreign)
 		_, err = c.TryLock(context.Background(), "a")
 		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
@@ -52,16 +52,16 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 
 func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
-				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
+				q.put(layout(t).Tail("a"), value)
 				unlock(t, take(t, c, "a", o))
 				if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
 					t.Errorf("%d keys are left by TryLock", n)
 				}
-				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
+				q.put(layout(t).Tail("a"), value)
 				l, err := c.Lock(context.Background(), "a", o)
 				if err != nil {
 					t.Fatal(err)
@@ -74,11 +74,11 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 
 func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		first := take(t, c, "a")
 		one := q.wait(c)
-		dead := q.wait(q.client())
+		dead := q.wait(q.locks())
 		two := q.wait(c)
 		three := q.wait(c)
 		lease, err := q.etcd.TimeToLive(context.Background(), q.leaseOf(dead))
@@ -105,8 +105,8 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 
 func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		first := take(t, c, "a")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		done := make(chan error)
@@ -130,9 +130,9 @@ func TestLateJoinLeavesNothing(t *testing.T) {
 }
 
 func lateJoinLeavesNothing(t *testing.T, leased bool) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
-		etcd := q.connect(t)
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
+		etcd := q.client()
 		var late atomic.Pointer[heldTxn]
 		armed := !leased
 		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
@@ -192,11 +192,11 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, waiters := range []int{2, 10, 100} {
 		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
+			queue(t, func(t *testing.T, q *fake) {
 				var requests atomic.Int64
 				var clients []*mutex.Client
 				for range min(waiters, 10) {
-					etcd := q.connect(t)
+					etcd := q.client()
 					etcd.KV = &txns{KV: etcd.KV,
 						commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 							requests.Add(1)
@@ -204,7 +204,7 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 						}}
 					clients = append(clients, unhurried(t, etcd))
 				}
-				patient := unhurried(t, q.connect(t))
+				patient := unhurried(t, q.client())
 				round := func() (requestsOf, commits float64, order []int64) {
 					first := take(t, patient, "a")
 					began := requests.Load()
@@ -261,12 +261,12 @@ func watched(spies ...<-chan string) (n int) {
 
 // A waiter behind one of another client watches one key.
 func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
 		var waiters []*waiter
 		var spies []<-chan string
 		for range 5 {
-			etcd := q.connect(t)
+			etcd := q.client()
 			spies = append(spies, spyOnWatches(etcd))
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
@@ -282,10 +282,10 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 
 // The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
 func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
-		one := q.wait(q.client())
-		two := q.wait(q.client())
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
+		one := q.wait(q.locks())
+		two := q.wait(q.locks())
 		unlock(t, first)
 		q.turn(one)
 		q.delete(layout(t).Record("a"))

@@ -85,10 +85,10 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if err := inner.Alive(context.Background()); !errors.Is(err, mutex.ErrUnlocked) {
 			t.Errorf("alive through an unlocked handle: %v", err)
 		}
-		if err := outer.Unlock(); err != nil || read(t, f.operator, "a").Token == 0 || outer.Context().Err() != nil {
+		if err := outer.Unlock(); err != nil || read(t, f.etcd, "a").Token == 0 || outer.Context().Err() != nil {
 			t.Errorf("unlock of the outer handle gave the lock back, which another one still has: %v", err)
 		}
-		if err := third.Unlock(); err != nil || read(t, f.operator, "a").Token != 0 || outer.Context().Err() == nil {
+		if err := third.Unlock(); err != nil || read(t, f.etcd, "a").Token != 0 || outer.Context().Err() == nil {
 			t.Errorf("the last unlock: %v", err)
 		}
 		reader := take(t, locks, "b", mutex.Shared())

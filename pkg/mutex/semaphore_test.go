@@ -15,8 +15,8 @@ import (
 )
 
 func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		var permits []*mutex.Lock
 		for i := range 3 {
 			l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
@@ -64,11 +64,11 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				locks := q.client()
+			queue(t, func(t *testing.T, q *fake) {
+				locks := q.locks()
 				uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
 				for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
-					etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
+					q.put(mutex.DefaultPrefix+key, c.keys[key])
 				}
 				for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
 					l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
@@ -108,8 +108,8 @@ func BenchmarkPermitBesideOthers(b *testing.B) {
 }
 
 func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		clients := []*mutex.Client{q.client(), q.client(), q.client()}
+	queue(t, func(t *testing.T, q *fake) {
+		clients := []*mutex.Client{q.locks(), q.locks(), q.locks()}
 		kinds := [][]mutex.Option{
 			{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()},
 			{mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
@@ -133,8 +133,8 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 }
 
 func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
 		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
@@ -152,8 +152,8 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 }
 
 func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		two := take(t, c, "a", mutex.Semaphore(2))
 		told := make(chan mutex.Waiting, 100)

@@ -19,8 +19,8 @@ import (
 
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		for name, takeAll := range map[string]func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error){
 			"TryLockAll": c.TryLockAll, "LockAll": c.LockAll,
 		} {
@@ -39,8 +39,8 @@ func TestAllOrNothing(t *testing.T) {
 				return withoutTombstones(t, q.etcd) == 0 // giving up while a request is under way leaves one
 			})
 		}
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("b", foreignUUID), "{}")
-		etcdtest.Put(t, q.etcd, layout(t).Tail("b"), foreignUUID)
+		q.put(layout(t).Ticket("b", foreignUUID), "{}")
+		q.put(layout(t).Tail("b"), foreignUUID)
 		_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
 			t.Errorf("while others queue for one of them: %v", err)
@@ -93,7 +93,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			got <- g
 		}()
 		time.Sleep(time.Hour)
-		a := read(t, f.operator, "a")
+		a := read(t, f.etcd, "a")
 		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
 			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt,
 				time.Now())
@@ -113,7 +113,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 			t.Error("the first lock was taken twice")
 		}
 		for _, name := range g.Names() {
-			if d := time.Until(read(t, f.operator, name).AlertAt); d != time.Minute {
+			if d := time.Until(read(t, f.etcd, name).AlertAt); d != time.Minute {
 				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
 			}
 		}
@@ -123,8 +123,8 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 
 func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		watches := spyOnWatches(q.etcd)
 		waiting := newClient(t, q.etcd)
 		b := take(t, c, "b")
@@ -170,13 +170,13 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 					lost <- err
 				}()
 				synctest.Wait()
-				taken := read(t, f.operator, c.lock)
+				taken := read(t, f.etcd, c.lock)
 				if c.forced {
 					f.put(layout(t).History(taken.UUID),
 						protocol.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
 							time.Now())))
 				}
-				f.clearRecord(c.lock)
+				f.delete(layout(t).Record(c.lock))
 				f.do(c.then...)
 				err := <-lost
 				why, isLost := errors.AsType[*mutex.LostError](err)
@@ -185,10 +185,10 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				other := map[string]string{"a": "b", "b": "a"}[c.lock]
-				if held := read(t, f.operator, other); held.Token != 0 {
+				if held := read(t, f.etcd, other); held.Token != 0 {
 					t.Errorf("%s is still held", other)
 				}
-				if now := read(t, f.operator, c.lock).UUID; (now != "") != (c.then != nil) {
+				if now := read(t, f.etcd, c.lock).UUID; (now != "") != (c.then != nil) {
 					t.Errorf("%s is held as %q", c.lock, now)
 				}
 			})
@@ -210,7 +210,7 @@ func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := read(t, f.operator, "b"); both.Tokens()["b"] != now.Token {
+		if now := read(t, f.etcd, "b"); both.Tokens()["b"] != now.Token {
 			t.Errorf("it holds b with token %d, etcd has %d", both.Tokens()["b"], now.Token)
 		}
 		unlock(t, both)

@@ -22,7 +22,7 @@ const foreignUUID = "00000000-0000-4000-8000-000000000001"
 
 // standIn puts a ticket and the tail of another client, which does nothing by itself, with a lease that is never
 // extended.
-func (q *line) standIn() clientv3.LeaseID {
+func (q *fake) standIn() clientv3.LeaseID {
 	q.Helper()
 	ctx := context.Background()
 	lease, err := q.etcd.Grant(ctx, 600)
@@ -41,7 +41,7 @@ func (q *line) standIn() clientv3.LeaseID {
 }
 
 // tail returns whose ticket the tail names, and its lease; both are empty without a tail.
-func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
+func (q *fake) tail() (uuid string, lease clientv3.LeaseID) {
 	q.Helper()
 	r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
 }
 
 // tailIs waits until the tail names this ticket, with its lease.
-func (q *line) tailIs(want string, with clientv3.LeaseID) {
+func (q *fake) tailIs(want string, with clientv3.LeaseID) {
 	q.Helper()
 	etcdtest.Eventually(q, fmt.Sprintf("a tail that names %q with lease %x", want, with), func() bool {
 		uuid, lease := q.tail()
@@ -77,15 +77,15 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[1]...)
-				one := q.wait(q.client(), kind[0]...)
+			queue(t, func(t *testing.T, q *fake) {
+				first := take(t, q.locks(), "a", kind[1]...)
+				one := q.wait(q.locks(), kind[0]...)
 				lease := q.standIn()
 				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 					t.Fatal(err)
 				}
 				q.tailIs(one.ticket.UUID, q.leaseOf(one))
-				if _, err := q.client().TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
+				if _, err := q.locks().TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
 					t.Errorf("a newcomer: %v", err)
 				}
 				unlock(t, first)
@@ -131,9 +131,9 @@ func puts(ops []clientv3.Op) bool {
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		var full atomic.Bool
-		client := func() *mutex.Client { return newClient(t, withoutSpace(q.connect(t), &full)) }
+		client := func() *mutex.Client { return newClient(t, withoutSpace(q.client(), &full)) }
 		first := take(t, client(), "a")
 		one := q.wait(client())
 		two := q.wait(client())
@@ -160,9 +160,9 @@ func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
+			queue(t, func(t *testing.T, q *fake) {
 				var full, taken atomic.Bool
-				etcd := withoutSpace(q.connect(t), &full)
+				etcd := withoutSpace(q.client(), &full)
 				lost := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 					r, err := txn.send(ctx)
 					if taken.CompareAndSwap(false, true) {

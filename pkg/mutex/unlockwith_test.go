@@ -55,8 +55,8 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 
 // The watch hears of the release before the caller does.
 func TestReleaseIsNoLossToTheWatch(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		etcd := q.connect(t)
+	queue(t, func(t *testing.T, q *fake) {
+		etcd := q.client()
 		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 			r, err := txn.send(ctx)
 			if txn.writes("/x") {
@@ -145,7 +145,7 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 		if err := l.UnlockWith(done); err != nil {
 			t.Errorf("it had been done: %v", err)
 		}
-		if err := l.Unlock(); err != nil || read(t, f.operator, "a").Token != 0 {
+		if err := l.Unlock(); err != nil || read(t, f.etcd, "a").Token != 0 {
 			t.Errorf("unlock afterwards: %v", err)
 		}
 	})
@@ -200,9 +200,9 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		var full atomic.Bool
-		l := take(t, newClient(t, withoutSpace(q.connect(t), &full)), "a")
+		l := take(t, newClient(t, withoutSpace(q.client(), &full)), "a")
 		full.Store(true)
 		began := time.Now()
 		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})

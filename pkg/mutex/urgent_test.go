@@ -68,7 +68,7 @@ func TestWhoeverDoesNotWaitAsksNobody(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(5 * time.Second)
-		if read(t, f.operator, "a").Asked != nil {
+		if read(t, f.etcd, "a").Asked != nil {
 			t.Error("TryLock asks")
 		}
 		l.Unlock()

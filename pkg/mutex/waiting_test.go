@@ -147,9 +147,9 @@ func TestReportersReadTheQueueTogether(t *testing.T) {
 	const waiters = 200
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[0]...)
-				etcd := q.connect(t)
+			queue(t, func(t *testing.T, q *fake) {
+				first := take(t, q.locks(), "a", kind[0]...)
+				etcd := q.client()
 				reads := countReads(etcd, layout(t).Queue("a")+"/")
 				c := newClient(t, etcd)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -196,10 +196,10 @@ func TestManyGiveUpTogether(t *testing.T) {
 	const waiters = 200
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[0]...)
-				before := q.wait(q.client(), kind[0]...)
-				etcd := q.connect(t)
+			queue(t, func(t *testing.T, q *fake) {
+				first := take(t, q.locks(), "a", kind[0]...)
+				before := q.wait(q.locks(), kind[0]...)
+				etcd := q.client()
 				var requests atomic.Int64
 				commit := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 					requests.Add(1)
@@ -214,7 +214,7 @@ func TestManyGiveUpTogether(t *testing.T) {
 					go func() { _, err := c.Lock(ctx, "a", kind[0]...); ended <- err }()
 				}
 				time.Sleep(time.Second)
-				behind := q.wait(q.client(), kind[0]...)
+				behind := q.wait(q.locks(), kind[0]...)
 				requests.Store(0)
 				cancel()
 				for range waiters {
@@ -247,7 +247,7 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 		"all but some are ahead": {200, 3, 150, 204},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
+			queue(t, func(t *testing.T, q *fake) {
 				put := func(key, value string) {
 					if _, err := q.etcd.Put(t.Context(), key, value); err != nil {
 						t.Fatal(err)
@@ -260,11 +260,11 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 						put(layout(t).Tail("a"), id)
 					}
 				}
-				first := take(t, q.client(), "a")
+				first := take(t, q.locks(), "a")
 				join(test.ahead)
 				ctx, cancel := context.WithCancel(context.Background())
 				ended := make(chan error)
-				c := q.client()
+				c := q.locks()
 				go func() { _, err := c.Lock(ctx, "a"); ended <- err }()
 				synctest.Wait()
 				join(test.behind)
