@@ -159,6 +159,16 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(l, r))
 }
 
+// holds reports whether a transaction with these compares takes effect.
+func holds(t testing.TB, etcd *clientv3.Client, guards ...clientv3.Cmp) bool {
+	t.Helper()
+	r, err := etcd.Txn(context.Background()).If(guards...).Then(clientv3.OpPut("/mine", "1")).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Succeeded
+}
+
 // within returns a context that ends after this time.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -218,10 +228,18 @@ func (s *watchSpy) Watch(ctx context.Context, key string, opts ...clientv3.OpOpt
 // txns stands between a client and etcd's transactions.
 type txns struct {
 	clientv3.KV
-	commit func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
+	commit commit
 }
 
 func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx: ctx} }
+
+type commit = func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
+
+// onTxn has each transaction of a client done by a function.
+func onTxn(etcd *clientv3.Client, f commit) *clientv3.Client {
+	etcd.KV = &txns{KV: etcd.KV, commit: f}
+	return etcd
+}
 
 // heldTxn is a transaction that is not sent yet.
 type heldTxn struct {
