@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -174,55 +173,6 @@ func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// untilThen returns a context that ends when this condition holds, however long that takes.
-func untilThen(t testing.TB, f func() bool) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for !f() && pauseFor(ctx, 5*time.Millisecond) {
-		}
-	}()
-	return ctx
-}
-
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// queued reports whether somebody waits for the lock.
-func queued(etcd *clientv3.Client, l protocol.Layout, lock string) bool {
-	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	return err == nil && r.Count > 0
-}
-
-// justNow replaces "seconds ago" with "just now", because a busy machine may take seconds.
-func justNow(text string) string {
-	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")
-}
-
-// spyOnWatches reports the key of each of the client's watches once etcd has confirmed it.
-func spyOnWatches(etcd *clientv3.Client) <-chan string {
-	s := &watchSpy{Watcher: etcd.Watcher, opened: make(chan string, 1000)}
-	etcd.Watcher = s
-	return s.opened
-}
-
-type watchSpy struct {
-	clientv3.Watcher
-	opened chan string
-}
-
-func (s *watchSpy) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	events := s.Watcher.Watch(ctx, key, opts...)
-	s.opened <- key
-	return events
 }
 
 // txns stands between a client and etcd's transactions.

@@ -35,30 +35,25 @@ func state(t testing.TB, etcd *clientv3.Client) error {
 }
 
 func TestTheRecordIdentifiesTheProcess(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
-		Container: "c"}
-	for about, c := range map[string]struct {
+	type identity struct {
 		given *metadata.Process
 		want  metadata.Process
-	}{
-		"as this process is": {nil, holderproc.Self(holderproc.System())},
-		"as it is told to":   {&given, given},
-		"not at all":         {&metadata.Process{}, metadata.Process{}},
-	} {
-		locks := newClient(t, etcd, mutex.Options{Process: c.given})
-		l := take(t, locks, "a")
-		if got := process(t, etcd); got != c.want {
-			t.Errorf("%s: %+v, want %+v", about, got, c.want)
+	}
+	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
+		Container: "c"}
+	self := holderproc.Self(holderproc.System())
+	queues(t, map[string]identity{
+		"as this process is": {nil, self}, "as it is told to": {&given, given}, "not at all": {given: &metadata.Process{}},
+	}, func(t *testing.T, q *fake, c identity) {
+		take(t, newClient(t, q.client(), mutex.Options{Process: c.given}), "a")
+		if got := process(t, q.etcd); got != c.want {
+			t.Errorf("got %+v, want %+v", got, c.want)
 		}
-		if pid := read(t, etcd, "a").PID; pid != int64(os.Getpid()) {
+		if pid := read(t, q.etcd, "a").PID; pid != int64(os.Getpid()) {
 			t.Errorf("the process id is %d", pid)
 		}
-		l.Unlock()
-		locks.Close()
-	}
-	if self := holderproc.Self(holderproc.System()); runtime.GOOS == "linux" && self.Start == 0 {
+	})
+	if runtime.GOOS == "linux" && self.Start == 0 {
 		t.Errorf("nothing identifies this process: %+v", self)
 	}
 }

@@ -104,7 +104,10 @@ func lateJoinLeavesNothing(t *testing.T, q *fake, leased bool) {
 		return txn.send(ctx)
 	}))
 	giveUp := func(then func() bool) {
-		if _, err := c.Lock(untilThen(t, then), "a"); !errors.Is(err, context.Canceled) {
+		end, ended := queueUp(c, 1)
+		etcdtest.Eventually(t, "the join", then)
+		end()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatalf("want the end of the context, got %v", err)
 		}
 	}
@@ -178,16 +181,15 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	})
 }
 
-// watched returns how many watches were opened since the last call.
-func watched(spies ...<-chan string) (n int) {
-	synctest.Wait()
-	for _, opened := range spies {
-		for len(opened) > 0 {
-			<-opened
-			n++
-		}
-	}
-	return n
+// watches counts those that a client opens.
+type watches struct {
+	clientv3.Watcher
+	opened *atomic.Int64
+}
+
+func (w watches) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.opened.Add(1)
+	return w.Watcher.Watch(ctx, key, opts...)
 }
 
 // A waiter behind one of another client watches one key.
@@ -195,17 +197,18 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
 		var waiters []*waiter
-		var spies []<-chan string
+		var opened atomic.Int64
 		for range 5 {
 			etcd := q.client()
-			spies = append(spies, spyOnWatches(etcd))
+			etcd.Watcher = watches{etcd.Watcher, &opened}
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
 		unlock(t, first)
 		for _, w := range waiters {
 			unlock(t, q.turn(w))
 		}
-		if n := watched(spies...); n != 5 {
+		synctest.Wait()
+		if n := opened.Load(); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
 		}
 	})
