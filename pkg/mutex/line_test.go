@@ -125,6 +125,20 @@ func (q *fake) turn(w *waiter) *mutex.Lock {
 	return nil
 }
 
+// turns has the waiters hold the lock in this order, with greater and greater tokens.
+func (q *fake) turns(waiters ...*waiter) {
+	q.Helper()
+	last := int64(0)
+	for i, w := range waiters {
+		l := q.turn(w)
+		if l.Token() <= last {
+			q.Errorf("turn %d: token %d after %d", i, l.Token(), last)
+		}
+		last = l.Token()
+		unlock(q, l)
+	}
+}
+
 // leaseOf is the lease of a ticket.
 func (q *fake) leaseOf(w *waiter) clientv3.LeaseID {
 	q.Helper()

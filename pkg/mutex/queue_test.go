@@ -79,9 +79,7 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 			t.Error("a uuid is used for two tickets")
 		}
 		unlock(t, first)
-		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
-			unlock(t, q.turn(w))
-		}
+		q.turns(one, two, three, dead) // who lost its place got in line again, at the end
 	})
 }
 
@@ -204,9 +202,7 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
 		unlock(t, first)
-		for _, w := range waiters {
-			unlock(t, q.turn(w))
-		}
+		q.turns(waiters...)
 		synctest.Wait()
 		if n := opened.Load(); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
@@ -223,6 +219,6 @@ func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
 		unlock(t, first)
 		q.turn(one)
 		q.delete(layout(t).Record("a"))
-		unlock(t, q.turn(two))
+		q.turns(two)
 	})
 }

@@ -190,30 +190,19 @@ func TestLockerIsRefusedWhenItCouldNeverWork(t *testing.T) {
 }
 
 func TestClientThatCannotWorkIsRefused(t *testing.T) {
-	etcd := clientv3.NewCtxClient(context.Background())
-	for _, c := range []struct {
-		name string
-		etcd *clientv3.Client
-		opts mutex.Options
-		want string
-	}{
-		{"no etcd", nil, mutex.Options{}, "mutex: no etcd client was given"},
-		{"all of etcd as prefix", etcd, mutex.Options{Prefix: "/"}, "mutex: the lock prefix is empty"},
-		{"an attempt timeout without reason", etcd, mutex.Options{AttemptTimeout: time.Hour},
-			"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not " +
-				"sent again before"},
-		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1},
-			"mutex: the request timeout is -1ns, it must be positive"},
-		{"a default that cannot work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
-			"mutex: options: the time until auto-unlock is -1s, it must be positive"},
-		{"a process that is no text", etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}},
-			"mutex: options: boot_id is not valid UTF-8"},
-		{"an owner that is no text", etcd, mutex.Options{Owner: "\xff"}, "mutex: options: owner is not valid UTF-8"},
+	_, noEtcd := mutex.New(nil, mutex.Options{})
+	refusedWith(t, noEtcd, "mutex: no etcd client was given")
+	for want, o := range map[string]mutex.Options{
+		"mutex: the lock prefix is empty": {Prefix: "/"},
+		"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not sent " +
+			"again before": {AttemptTimeout: time.Hour},
+		"mutex: the request timeout is -1ns, it must be positive": {RequestTimeout: -1},
+		"mutex: options: the time until auto-unlock is -1s, it must be positive": {
+			Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
+		"mutex: options: boot_id is not valid UTF-8": {Process: &metadata.Process{BootID: "a\xffb"}},
+		"mutex: options: owner is not valid UTF-8":   {Owner: "\xff"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := mutex.New(c.etcd, c.opts); err == nil || err.Error() != c.want {
-				t.Errorf("got %v, want %s", err, c.want)
-			}
-		})
+		_, err := mutex.New(clientv3.NewCtxClient(t.Context()), o)
+		refusedWith(t, err, want)
 	}
 }

@@ -107,15 +107,7 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 			waiters = append(waiters, q.wait(clients[i%3], kinds[i%5]...))
 		}
 		unlock(t, first)
-		token := first.Token()
-		for i, w := range waiters {
-			l := q.turn(w)
-			if l.Token() <= token {
-				t.Errorf("turn %d: token %d after %d", i, l.Token(), token)
-			}
-			token = l.Token()
-			unlock(t, l)
-		}
+		q.turns(waiters...)
 	})
 }
 
@@ -134,7 +126,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 		three := <-got
 		unlock(t, two)
 		unlock(t, three)
-		unlock(t, q.turn(heavy))
+		q.turns(heavy)
 	})
 }
 
@@ -153,6 +145,6 @@ func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
 			t.Errorf("then told %+v", w)
 		}
 		unlock(t, two)
-		unlock(t, q.turn(w))
+		q.turns(w)
 	})
 }
