@@ -79,11 +79,9 @@ func TestFenceLetsTheNewestHolderIn(t *testing.T) {
 func TestFenceThatDoesNotKnowStaysClosed(t *testing.T) {
 	for name, store := range map[string]fencing.Store{
 		"a store that fails": enter(func(context.Context) (func(), error) {
-			return nil,
-				errors.New("disk of host-7 is full")
+			return nil, errors.New("disk of host-7 is full")
 		}),
-		"a write before it that does not end": enter(func(ctx context.Context) (func(),
-			error) {
+		"a write before it that does not end": enter(func(ctx context.Context) (func(), error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}),
@@ -132,10 +130,6 @@ func (f enter) Enter(ctx context.Context, _ string, _ int64) (func(), error) { r
 func full(t *testing.T) *fencing.Memory {
 	t.Helper()
 	m := fencing.NewMemory(1)
-	leave, err := m.Enter(t.Context(), "another", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
+	enters(t, m, "another", 1)()
 	return m
 }

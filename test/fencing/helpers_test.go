@@ -11,12 +11,8 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/fencing"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -93,43 +89,11 @@ func putPage(url string, token int64, text string) error {
 }
 
 // take is a lock of a client of its own.
-func take(t testing.TB, etcd *clientv3.Client, owner, name string) *mutex.Lock {
+func take(t testing.TB, s *locktest.Server, owner, name string) *mutex.Lock {
 	t.Helper()
-	locks, err := mutex.New(etcd, mutex.Options{Owner: owner, Hostname: "host-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	l, err := locks.TryLock(context.Background(), name)
+	l, err := s.Client(mutex.Options{Owner: owner}).TryLock(context.Background(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
-}
-
-// forceUnlock does what an operator does about a holder that seems dead. It stands in for an auto-unlock, which the
-// tests would have to wait for.
-func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := lockstore.New(etcd, l)
-	now := time.Now()
-	doc, _, err := store.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const why = "its machine does not answer"
-	_, err = store.Do(t.Context(), protocol.ActionForceUnlock, protocol.Subject{Hold: &doc.Record},
-		protocol.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Lock: name, UUID: doc.UUID,
-			Token: doc.Token, Reason: why, Result: "success"})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -3,41 +3,32 @@
 package fencing_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 )
 
 // A real process is stopped between its last check of the lock and its write: until an operator takes the lock away, or
 // until after its deadline.
 func TestLateWriteOfAStoppedProcess(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		life     time.Duration
-		takeAway func(testing.TB, *clientv3.Client, string)
-		lost     string
+		name string
+		life time.Duration
+		lost string
 	}{
-		{"until somebody takes the lock away", time.Hour, forceUnlock, `lock "page" was lost: force-unlocked by ann`},
+		{"until somebody takes the lock away", time.Hour, `lock "page" was lost: force-unlocked by operator`},
 		// its own clock tells it first, or etcd
-		{"for longer than its deadline", time.Second, autoUnlock, `lock "page" `},
+		{"for longer than its deadline", time.Second, `lock "page" `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := etcdtest.Start(t)
 			s := serve(t)
-			etcd := server.Client(t)
-			h := startHolder(t, server.Endpoint(), s.url, c.life)
+			locks := locktest.New(t)
+			h := startHolder(t, locks.Endpoint(), s.url, c.life)
 			var token int64
 			if _, err := fmt.Sscanf(h.NextLine(t), "held %d", &token); err != nil {
 				t.Fatal(err)
@@ -46,8 +37,13 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.tell(t, "write\n") // it would, if it could
-			c.takeAway(t, etcd, "page")
-			next := take(t, etcd, "next", "page")
+			if c.life == time.Hour {
+				locks.ForceUnlock("page", "its machine does not answer")
+			} else {
+				<-time.After(time.Until(locks.AssertHeld("page").AutoUnlockAt)) // real time: the process has no other
+				locks.Expire("page")
+			}
+			next := take(t, locks, "next", "page")
 			for _, name := range []string{"open", "fenced"} {
 				if err := putPage(s.url+"/"+name, next.Token(), "next"); err != nil {
 					t.Fatal(err)
@@ -69,26 +65,6 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// autoUnlock removes a lock as soon as its time is up, as an unlocker would.
-func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := lockstore.New(etcd, l)
-	doc, _, err := store.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-time.After(time.Until(doc.AutoUnlockAt)) // the process that stands still has no clock to be wound
-	ending := metadata.NewEnding(&doc.Record, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up", time.Now())
-	if err := errors.Join(store.AutoUnlock(t.Context(),
-		[]metadata.Removal{{Record: &doc.Record, Ending: ending}})...); err != nil {
-		t.Fatal(err)
 	}
 }
 
