@@ -96,7 +96,7 @@ func TestMetricsTellTheStoryOfLocks(t *testing.T) {
 
 		l := w.take("a", mutex.AutoUnlockAfter(time.Hour))
 		w.locks.TryLock(context.Background(), "a")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		go w.locks.Lock(ctx, "a")
 		time.Sleep(30 * time.Second)
@@ -119,6 +119,12 @@ func TestMetricsTellTheStoryOfLocks(t *testing.T) {
 			mutex_releases_total released 1
 			mutex_waiting 0
 			mutex_held 0`)
+
+		w.take("handed on").Detach() // which calls no hook, as closing the client
+		w.take("kept")
+		w.want(`mutex_held 1`)
+		w.locks.Close()
+		w.want(`mutex_held 0`)
 	})
 }
 
@@ -158,7 +164,7 @@ func TestMetricsTellThatHoldersAreAskedAndGivenTime(t *testing.T) {
 		w.want(`
 			mutex_asked_total 0
 			mutex_given_time_total 0`)
-		l := w.take("a")
+		w.take("a")
 		time.Sleep(time.Second)
 		w.server.Ask("a", "ann", "the deploy waits")
 		w.server.Extend("a", time.Hour)
@@ -167,25 +173,12 @@ func TestMetricsTellThatHoldersAreAskedAndGivenTime(t *testing.T) {
 			mutex_asked_total 1
 			mutex_given_time_total 1
 			mutex_extensions_total extended 0`)
-		l.Unlock()
-	})
-}
-
-// Detaching a hold or closing its client calls no hook.
-func TestHeldLocksAreThoseWithALiveHandle(t *testing.T) {
-	bubble(t, mutexmetrics.Options{}, func(w *world) {
-		w.take("handed on").Detach()
-		w.take("kept")
-		w.want(`mutex_held 1`)
-		w.locks.Close()
-		w.want(`mutex_held 0`)
 	})
 }
 
 func TestGroupsAreBounded(t *testing.T) {
 	o := mutexmetrics.Options{MaxGroups: 2, Group: func(lock string) string {
-		kind, _,
-			_ := strings.Cut(lock, "/")
+		kind, _, _ := strings.Cut(lock, "/")
 		return kind
 	}}
 	bubble(t, o, func(w *world) {
@@ -194,8 +187,7 @@ func TestGroupsAreBounded(t *testing.T) {
 				l.Unlock()
 			}
 		}
-		pool := w.take("invoices/pool", mutex.Semaphore(2))
-		pool.Unlock()
+		w.take("invoices/pool", mutex.Semaphore(2)).Unlock()
 		w.want(`
 			mutex_acquisitions_total invoices acquired 3
 			mutex_releases_total invoices released 3
@@ -219,21 +211,4 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestUsersHooksAreCalledToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		metrics := mutexmetrics.New(mutexmetrics.Options{})
-		told := 0
-		mine := mutex.Hooks{Acquired: func(mutex.Acquired) { told++ }}
-		locks := s.Client(mutex.Options{Hooks: metrics.Hooks().And(mine)})
-		if l, err := locks.TryLock(context.Background(), "a"); err == nil {
-			l.Unlock()
-		}
-		(&world{T: t, metrics: metrics}).want(`mutex_releases_total released 1`)
-		if told != 1 {
-			t.Errorf("the hook was called %d times", told)
-		}
-	})
 }
