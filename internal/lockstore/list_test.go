@@ -211,7 +211,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 	for name, older := range map[string]bool{"of a server that streams": false, "of an older server": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
+				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, protocol.DefaultLayout())
 				_, err := store.List(t.Context(), func(protocol.KV) {})
 				if err == nil || !strings.Contains(err.Error(), "no data for 15s") ||
 					!errors.Is(err, context.DeadlineExceeded) {
@@ -226,7 +226,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silentKV{older: true}
-		store := lockstore.New(&clientv3.Client{KV: server}, newLayout(t))
+		store := lockstore.New(&clientv3.Client{KV: server}, protocol.DefaultLayout())
 		for n, seconds := range []int{15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30} {
 			want := time.Duration(seconds) * time.Second
 			server.speaks = want == 0

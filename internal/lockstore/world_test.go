@@ -29,15 +29,6 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 var at = time.Unix(1_553_682_600, 0).UTC()
 
-func newLayout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 // world is an etcd, a store on it, and another client beside it.
 type world struct {
 	testing.TB
@@ -52,7 +43,7 @@ func start(t testing.TB, opts ...lockstore.Option) world {
 }
 
 func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
-	l := newLayout(t)
+	l := protocol.DefaultLayout()
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
