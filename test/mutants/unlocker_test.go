@@ -198,7 +198,7 @@ func stores() []fault {
 			"TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands"},
 		{"store-full", "forceunlock.go", `err == unknown && locktxn.NoSpace(unknown)`, `false`,
 			"TestForceUnlockInAFullEtcd"},
-		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestForceUnlockOfAHoldThatIsOver"},
+		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestWhatOperatorsDoToAHoldThatIsOver"},
 		{"store-possible", "operators.go", `possible(&now.Record)`, `true`,
 			"TestALostExtensionThatCannotHappenIsNoDoubt"},
 		{"store-ranges", "ranges.go", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
