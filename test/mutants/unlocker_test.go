@@ -166,7 +166,7 @@ func views() []fault {
 		{"view-foreign", "foreign.go", `len(f.sample) < maxForeignSample`, `true`,
 			"TestForeignKeysAreSampledAndCounted"},
 		{"view-foreign-locks", "foreign.go", `len(f.in) >= maxForeignLocks`, `false`,
-			"TestALockAmongTooManyForeignKeysDoesNotCountAsHealed"},
+			"TestForeignKeysAreSampledAndCounted"},
 		{"view-misplaced", "foreign.go", `len(a.byPrefix) >= maxMisplaced`, `false`,
 			"TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-fields", "irregular.go", `len(o.fields) >= maxFields`, `false`,
