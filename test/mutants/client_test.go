@@ -103,7 +103,7 @@ var clientSuites = []suite{
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},
 		{"queue-timeout", "queue.go", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`,
-			"TestWaiterSaysWhenItGivesUp"},
+			"TestLockEndsWithItsContext"},
 		{"queue-tail", "queue.go", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`,
 			"TestDeathAtTheEndStarvesNobody"},
 		{"queue-lease", "loss.go", `cause != ErrUnlocked`, `false`,
