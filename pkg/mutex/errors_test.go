@@ -17,7 +17,8 @@ func TestRefusalsInWords(t *testing.T) {
 			AlertAt: now.Add(alert), AutoUnlockAt: now.Add(autoUnlock)}}
 	}
 	told := by("a", 10*time.Minute, 2*time.Hour)
-	told.Hostname, told.PID, told.Purpose, told.LockedAt = "h", 7, "x", now.Add(-10*time.Minute)
+	told.Hostname, told.PID = "h", 7
+	told.Purpose, told.LockedAt = "x", now.Add(-10*time.Minute)
 	reader := by("r", time.Minute, 2*time.Minute)
 	reader.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
 	several := []metadata.Document{by("a", time.Hour, 3*time.Hour), by("b", time.Hour, 2*time.Hour),

@@ -138,14 +138,7 @@ func wantEmpty(t testing.TB, etcd *clientv3.Client) {
 	}
 }
 
-func layout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
+func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
 // read is the record of a lock as etcd has it.
 func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
