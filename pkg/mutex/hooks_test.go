@@ -182,7 +182,7 @@ func TestLossIsLogged(t *testing.T) {
 		synctest.Wait() // for those who log
 		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` +
 			fmt.Sprint(l.Token()) + ` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
-			if told, _ := log.with(want); len(told) == 0 {
+			if told := log.with(want); len(told) == 0 {
 				t.Errorf("the log has no %s in %q", want, log.text)
 			}
 		}

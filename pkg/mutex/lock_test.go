@@ -117,7 +117,7 @@ func TestCloseWhileManyWait(t *testing.T) {
 				t.Errorf("a wait ended with %v", err)
 			}
 		}
-		if said, _ := log.with("WARN"); len(said) > 0 {
+		if said := log.with("WARN"); len(said) > 0 {
 			t.Errorf("Close says %q", said)
 		}
 		if w := q.waiting(); len(w) != 1 || w[0].ID != other.ticket.ID {

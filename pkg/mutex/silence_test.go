@@ -3,6 +3,7 @@ package mutex_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,11 +19,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// lines are what a client logs, with the time of each.
+// lines are what a client logs.
 type lines struct {
 	mu   sync.Mutex
 	text []string
-	at   []time.Time
 }
 
 // options have a client log there.
@@ -33,54 +33,36 @@ func (l *lines) options() mutex.Options {
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text, l.at = append(l.text, string(p)), append(l.at, time.Now())
+	l.text = append(l.text, string(p))
 	return len(p), nil
 }
 
 // with are the lines that contain something.
-func (l *lines) with(what string) (found []string, first time.Time) {
+func (l *lines) with(what string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, text := range l.text {
-		if strings.Contains(text, what) {
-			if found = append(found, text); len(found) == 1 {
-				first = l.at[i]
-			}
-		}
-	}
-	return found, first
+	return slices.DeleteFunc(slices.Clone(l.text), func(line string) bool { return !strings.Contains(line, what) })
 }
 
 func TestSilentEtcdIsToldOnce(t *testing.T) {
 	var log lines
 	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
-		for range 2 {
-			log.set()
+		for round := range 2 {
 			f.away.Store(true)
-			began := time.Now()
 			got := waits(t, locks)
-			time.Sleep(5 * time.Minute)
-			told, at := log.with("etcd does not answer")
-			if len(told) != 1 || at.Sub(began) > 8*time.Second {
-				t.Errorf("after %v the log says: %q", at.Sub(began), told)
+			for _, later := range []time.Duration{8 * time.Second, 5 * time.Minute} {
+				time.Sleep(later)
+				if told := log.with("etcd does not answer"); len(told) != round+1 {
+					t.Errorf("after %v the log says: %q", later, told)
+				}
 			}
 			f.away.Store(false)
-			if err := (<-got).Unlock(); err != nil {
-				t.Error(err)
-			}
-			if told, _ := log.with("etcd answers again"); len(told) != 1 {
+			unlock(t, <-got)
+			if told := log.with("etcd answers again"); len(told) != round+1 {
 				t.Errorf("the log says: %q", told)
 			}
 		}
 	})
-}
-
-// set forgets all lines.
-func (l *lines) set() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = nil
-	l.at = nil
 }
 
 func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
@@ -88,22 +70,18 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	var log lines
-	locks := newClient(t, server.Through(t, proxy.Endpoint()), mutex.Options{
-		AttemptTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	l := take(t, locks, "a")
+	o := log.options()
+	o.AttemptTimeout = 500 * time.Millisecond
+	l := take(t, newClient(t, server.Through(t, proxy.Endpoint()), o), "a")
 	proxy.Stall()
-	ctx, cancel := context.WithCancel(context.Background())
-	alive := make(chan error)
-	go func() { alive <- l.Alive(ctx) }()
+	told := make(chan error)
+	go func() { told <- l.Alive(context.Background()) }()
 	etcdtest.Eventually(t, "the line", func() bool {
-		told, _ := log.with("on a connection that is open; without DialKeepAliveTime")
+		told := log.with("on a connection that is open; without DialKeepAliveTime")
 		return len(told) == 1 && strings.Contains(told[0], "endpoints=")
 	})
-	cancel()
-	<-alive
 	proxy.Heal()
-	unlock(t, l)
+	<-told
 }
 
 // After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
@@ -119,7 +97,7 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer etcd.Close()
+	t.Cleanup(func() { etcd.Close() })
 	locks := newClient(t, etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
 	l := take(t, locks, "a")
 	server.Stop()
@@ -128,10 +106,7 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 		return etcd.ActiveConnection().GetState() == connectivity.TransientFailure
 	})
 	server.Restart(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := l.Alive(ctx); err != nil {
+	if err := l.Alive(within(t, 20*time.Second)); err != nil {
 		t.Error(err)
 	}
-	unlock(t, l)
 }

@@ -112,24 +112,6 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 	})
 }
 
-// The time counts from before the first sending.
-func TestAliveWithoutAnAnswer(t *testing.T) {
-	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
-		time.Sleep(5 * time.Minute)
-		f.loseAnswers.Store(1)
-		alive(t, l)
-		if passed() < 5*time.Minute+2*time.Second {
-			t.Error("no answer was lost")
-		}
-		f.away.Store(true)
-		if err := l.Alive(within(t, 5*time.Second)); !errors.Is(err, context.DeadlineExceeded) ||
-			errors.Is(err, mutex.ErrNotHeld) || l.Context().Err() != nil {
-			t.Errorf("alive: %v, context: %v", err, context.Cause(l.Context()))
-		}
-		ends(t, l, 14*time.Minute)
-	})
-}
-
 func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(5 * time.Minute)
@@ -244,7 +226,7 @@ func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
 		for want, after := range []time.Duration{protocol.CancelledTTL - time.Minute, 2 * time.Minute} {
 			time.Sleep(after)
 			synctest.Wait()
-			if told, _ := log.with("not cleaned up"); len(told) != want {
+			if told := log.with("not cleaned up"); len(told) != want {
 				t.Errorf("it is given up in %q, want %d lines", told, want)
 			}
 		}
