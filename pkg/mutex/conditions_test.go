@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,13 +303,12 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 
 func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
-		var full atomic.Bool
-		l := take(t, newClient(t, withoutSpace(q.client(), &full)), "a")
-		full.Store(true)
+		l := take(t, q.locks(), "a")
+		q.full.Store(true)
 		if err := l.UnlockWith(done()); !locktxn.NoSpace(err) || l.Context().Err() != nil || passed() > time.Second {
 			t.Errorf("after %v: %v, context: %v", passed(), err, context.Cause(l.Context()))
 		}
 		unlock(t, l)
-		full.Store(false)
+		q.full.Store(false)
 	})
 }

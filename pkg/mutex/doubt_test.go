@@ -78,7 +78,7 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 				if doc := read(t, q.etcd, l.Name()); len(doc.Fields) > 0 {
 					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
 				}
-				if life := lifeOf(t, q.etcd, layout(t).Cancelled(l.UUID())); life < 30*time.Minute {
+				if life := q.life(layout(t).Cancelled(l.UUID())); life < 30*time.Minute {
 					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
 				}
 			})
@@ -99,20 +99,6 @@ func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
 		unlock(t, holder)
 		first.arrive(t)
 	})
-}
-
-// lifeOf is how long the lease of a key was granted for.
-func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
-	t.Helper()
-	r, err := etcd.Get(context.Background(), key)
-	if err != nil || len(r.Kvs) != 1 {
-		t.Fatalf("key %s: %v, %v", key, r, err)
-	}
-	lease, err := etcd.TimeToLive(context.Background(), clientv3.LeaseID(r.Kvs[0].Lease))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
 // A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.

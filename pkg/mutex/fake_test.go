@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -28,6 +30,7 @@ type fake struct {
 	deaf        atomic.Bool  // watches are silent
 	loseAnswers atomic.Int64 // how many of the next transactions are committed, but not answered
 	latency     atomic.Int64 // of every transaction
+	full        atomic.Bool  // leases and all transactions with a put are refused, as when its space is used up
 
 	mu   sync.Mutex
 	sent []time.Time // transactions, as clients sent them
@@ -60,6 +63,9 @@ func (f *fake) commit(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, e
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	if f.full.Load() && puts(slices.Concat(t.thenOps, t.elseOps)) {
+		return nil, rpctypes.ErrNoSpace
+	}
 	time.Sleep(time.Duration(f.latency.Load()))
 	r, err := t.send(context.WithoutCancel(ctx))
 	if f.loseAnswers.Add(-1) >= 0 {
@@ -69,13 +75,21 @@ func (f *fake) commit(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, e
 	return r, err
 }
 
+// puts reports whether one of the operations may put a key.
+func puts(ops []clientv3.Op) bool {
+	return slices.ContainsFunc(ops, func(op clientv3.Op) bool {
+		_, thenOps, elseOps := op.Txn()
+		return op.IsPut() || puts(slices.Concat(thenOps, elseOps))
+	})
+}
+
 func (f *fake) sendings() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.sent)
 }
 
-// leases are granted unless etcd is away.
+// leases are granted unless etcd is away or full.
 type leases struct {
 	clientv3.Lease
 	f *fake
@@ -85,6 +99,9 @@ func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 	if l.f.away.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if l.f.full.Load() {
+		return nil, rpctypes.ErrNoSpace
 	}
 	return l.Lease.Grant(ctx, ttl)
 }
@@ -152,12 +169,6 @@ func (q *fake) nothingLeft() {
 			q.Errorf("a lease is left: %x, %d of %d s", l.ID, ttl.TTL, ttl.GrantedTTL)
 		}
 	}
-}
-
-// withoutTombstones counts the keys of all locks and queues.
-func withoutTombstones(t testing.TB, etcd *clientv3.Client) int64 {
-	t.Helper()
-	return etcdtest.Count(t, etcd, mutex.DefaultPrefix) - etcdtest.Count(t, etcd, layout(t).Cancelled(""))
 }
 
 // locks is one more client, with an etcd client of its own.
@@ -234,12 +245,30 @@ func (q *fake) turns(waiters ...*waiter) {
 	}
 }
 
-// leaseOf is the lease of a ticket.
-func (q *fake) leaseOf(w *waiter) clientv3.LeaseID {
+// lease is that of a key.
+func (q *fake) lease(key string) clientv3.LeaseID {
 	q.Helper()
-	r, err := q.etcd.Get(context.Background(), layout(q).Ticket("a", w.ticket.ID))
-	if err != nil || len(r.Kvs) != 1 {
-		q.Fatal("the ticket is gone", err)
+	r, err := q.etcd.Get(context.Background(), key)
+	if err != nil || len(r.Kvs) != 1 || r.Kvs[0].Lease == 0 {
+		q.Fatalf("no %s with a lease: %v, %v", key, r, err)
 	}
 	return clientv3.LeaseID(r.Kvs[0].Lease)
+}
+
+// life is how long the lease of a key was granted for.
+func (q *fake) life(key string) time.Duration {
+	q.Helper()
+	lease, err := q.etcd.TimeToLive(context.Background(), q.lease(key))
+	if err != nil {
+		q.Fatal(err)
+	}
+	return time.Duration(lease.GrantedTTL) * time.Second
+}
+
+// revoke ends the lease of a key.
+func (q *fake) revoke(key string) {
+	q.Helper()
+	if _, err := q.etcd.Revoke(context.Background(), q.lease(key)); err != nil {
+		q.Fatal(err)
+	}
 }

@@ -120,11 +120,7 @@ func unlock(t testing.TB, l interface{ Unlock() error }) {
 	}
 }
 
-type aliver interface {
-	Alive(ctx context.Context, progress ...string) error
-}
-
-func alive(t testing.TB, l aliver, progress ...string) {
+func alive(t testing.TB, l *mutex.Lock, progress ...string) {
 	t.Helper()
 	if err := l.Alive(context.Background(), progress...); err != nil {
 		t.Fatal(err)

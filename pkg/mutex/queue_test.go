@@ -66,11 +66,11 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 		dead := q.wait(q.locks())
 		two := q.wait(c)
 		three := q.wait(c)
-		lease, err := q.etcd.TimeToLive(t.Context(), q.leaseOf(dead))
-		if err != nil || lease.GrantedTTL != 10 {
-			t.Errorf("a ticket outlives its waiter by %+v, want 10 s: %v", lease, err)
+		ticket := layout(t).Ticket("a", dead.ticket.ID)
+		if life := q.life(ticket); life != 10*time.Second {
+			t.Errorf("a ticket outlives its waiter by %v, want 10 s", life)
 		}
-		q.revoke(q.leaseOf(dead))
+		q.revoke(ticket)
 		etcdtest.Eventually(t, "the new position", func() bool {
 			w := q.waiting()
 			return len(w) == 4 && w[3].Revision > three.ticket.Revision
