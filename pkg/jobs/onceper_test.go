@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -271,50 +270,35 @@ func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 
 // The backtrace in a job's lock should start with the user's own code.
 func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{})
-		invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
-		if err != nil {
-			t.Fatal(err)
+	s, tasks := tasks(t, jobs.TaskOptions{})
+	locks := s.Client(mutex.Options{})
+	var seen []string
+	look := func(context.Context) error {
+		seen = append(seen, s.Holder("a").Backtrace)
+		return nil
+	}
+	jobs.OncePer(t.Context(), locks, "a", time.Hour, look)
+	jobs.Pipeline(t.Context(), locks, "a", []jobs.Step{{"one", look}})
+	one(t, tasks, 1, "new")
+	for _, trace := range append(seen, s.Holder("invoices/1").Backtrace) {
+		if first, _, _ := strings.Cut(trace, "\n"); !strings.Contains(first, "/pkg/jobs_test.") {
+			t.Errorf("it begins with %s", first)
 		}
-		add(t, invoices, "1", "")
-		var seen []string
-		look := func(context.Context) error {
-			seen = append(seen, s.Holder("a").Backtrace)
-			return nil
-		}
-		jobs.OncePer(context.Background(), locks, "a", time.Hour, look)
-		jobs.Pipeline(context.Background(), locks, "a", []jobs.Step{{"one", look}})
-		task := capture(t, invoices, 1)[0]
-		seen = append(seen, s.Holder("invoices/1").Backtrace)
-		task.Release()
-		for _, trace := range seen {
-			if first, _, _ := strings.Cut(trace, "\n"); !strings.Contains(first, "/pkg/jobs_test.") {
-				t.Errorf("it begins with %s", first)
-			}
-		}
-		if len(seen) != 3 {
-			t.Errorf("%d locks were looked at", len(seen))
-		}
-	})
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d jobs were looked at", len(seen))
+	}
 }
 
 func TestLockAroundAJobIsFoundInside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locks := locktest.NewInMemory(t).Client(mutex.Options{})
-		err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
-			_, err := jobs.OncePer(ctx, locks, "b", time.Hour, func(ctx context.Context) error {
-				inner, err := locks.TryLock(ctx, "a", mutex.Reentrant())
-				if err != nil {
-					return err
-				}
-				return inner.Unlock()
-			})
-			return err
+	locks := locktest.NewInMemory(t).Client(mutex.Options{})
+	err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
+		_, err := jobs.OncePer(ctx, locks, "b", time.Hour, func(ctx context.Context) error {
+			return locks.Do(ctx, "a", new(job).run, mutex.Reentrant())
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		return err
 	})
+	if err != nil {
+		t.Error(err)
+	}
 }

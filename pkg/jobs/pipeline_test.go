@@ -100,6 +100,12 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 			func(w world) error { w.ForceUnlock("deploy", "it hung"); return nil }, true, jobs.StopLost, 3, forced},
 		{"it hangs for longer than the lock lives", func(w world) error { return sleeping(time.Hour)(w) }, false,
 			jobs.StopLost, 1, ranOut},
+		{"somebody asks it to finish", func(w world) error {
+			time.Sleep(time.Second)
+			w.Ask("deploy", "ann", "the fix has to go out first")
+			return sleeping(time.Minute)(w)
+		}, false, jobs.StopAsked, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
+			`the fix has to go out first`},
 		{"etcd is away between steps", func(w world) error { w.Cut(); return nil }, false, jobs.StopLost, 2, ranOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,6 +133,9 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 				if p, ok := errors.AsType[*jobs.PanicError](err); ok && !strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
+				if asked, ok := errors.AsType[*mutex.AskedError](err); ok != (c.stop == jobs.StopAsked) {
+					t.Errorf("asked: %v", asked)
+				}
 				if last := report.Steps[2]; !c.last && last.State != jobs.StepNotRun {
 					t.Errorf("the last step is %s", last.State)
 				}
@@ -150,30 +159,5 @@ func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 			report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
 			t.Errorf("%v: %s", err, report)
 		}
-	})
-}
-
-func TestPipelineStopsBeforeItsNextStepWhenItIsAsked(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
-		asked := func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			s.Ask("deploy", "ann", "the fix has to go out first")
-			return sleeping(time.Minute)(ctx)
-		}
-		report, err := jobs.Pipeline(context.Background(), locks, "deploy",
-			[]jobs.Step{{"fetch", asked}, {"build", sleeping(time.Minute)}})
-		e, isAsked := errors.AsType[*mutex.AskedError](err)
-		if !isAsked || e.Request.By != "ann" || report.Stop != jobs.StopAsked || report.Err != err {
-			t.Errorf("stopped %q because of %v", report.Stop, err)
-		}
-		const says = `asked: the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
-			`the fix has to go out first`
-		if !strings.Contains(report.String(), says) {
-			t.Errorf("the report says\n%v", report)
-		}
-		if report.Steps[0].State != jobs.StepDone || report.Steps[1].State != jobs.StepNotRun {
-			t.Errorf("the steps are %+v", report.Steps)
-		}
-		s.AssertFree("deploy")
 	})
 }

@@ -76,10 +76,18 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		_, err := c.Adopt(ctx, name, uuid, opts...)
 		return err
 	}
+	locker := func(name string, lost func(error), opts ...mutex.Option) error {
+		_, err := c.Locker(ctx, name, lost, opts...)
+		return err
+	}
 	for _, r := range []struct {
 		want string
 		err  error
 	}{
+		{"mutex: a Locker needs a function to call when the lock is lost", locker("a", nil)},
+		{"the lock name is empty", locker("", notLost(t))},
+		{"it must be positive", locker("a", notLost(t), mutex.AlertAfter(-1))},
+		{"it takes no If and no Then", locker("a", notLost(t), write)},
 		{`lock "": the lock name is empty`, try("")},
 		{`lock "` + long + `": the lock name has 257 bytes, at most 256 are allowed`, try(long)},
 		{"the time until alert is 0s, it must be positive", try("a", mutex.AlertAfter(0))},
@@ -212,20 +220,6 @@ func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		refusedWith(t, waits, r.want)
 		refusedWith(t, tries, r.want)
 	}
-}
-
-func TestLockerIsRefusedWhenItCouldNeverWork(t *testing.T) {
-	c := unconnected(t)
-	ctx := context.Background()
-	lost := func(error) {}
-	locker := func(name string, lost func(error), opt ...mutex.Option) error {
-		_, err := c.Locker(ctx, name, lost, opt...)
-		return err
-	}
-	refusedWith(t, locker("a", nil), "")
-	refusedWith(t, locker("", lost), "the lock name is empty")
-	refusedWith(t, locker("a", lost, mutex.AlertAfter(-1)), "it must be positive")
-	refusedWith(t, locker("a", lost, mutex.Then(clientv3.OpDelete("key"))), "it takes no If and no Then")
 }
 
 func TestClientThatCannotWorkIsRefused(t *testing.T) {

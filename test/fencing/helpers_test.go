@@ -10,7 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +66,7 @@ func hold(endpoint, url string, life time.Duration) error {
 		return err
 	}
 	for _, name := range []string{"open", "fenced"} {
-		status, err := put(url+"/"+name, l.Token(), "late")
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stdout, name, status)
+		fmt.Fprintln(os.Stdout, name, put(url+"/"+name, l.Token(), "late"))
 	}
 	select {
 	case <-l.Lost():
@@ -83,27 +79,14 @@ func hold(endpoint, url string, life time.Duration) error {
 }
 
 // page is a resource that keeps the last write.
-type page struct {
-	mu   sync.Mutex
-	text string
+type page struct{ text atomic.Value }
+
+func (p *page) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	p.text.Store(string(text))
 }
 
-func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.text = string(text)
-}
-
-func (p *page) read() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text
-}
+func (p *page) read() string { return fmt.Sprint(p.text.Load()) }
 
 // site serves one page that anybody writes, and one behind a fence.
 type site struct {
@@ -125,33 +108,24 @@ func serve(t testing.TB) *site {
 }
 
 // put writes a page as the holder of the lock, who does not look at the lock any more.
-func put(url string, token int64, text string) (status int, err error) {
+func put(url string, token int64, text string) error {
 	ctx, cancel := context.WithTimeout(fencing.NewContext(context.Background(), token), 30*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(text))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	client := &http.Client{Transport: &fencing.Transport{}}
 	answer, err := client.Do(r)
 	if err != nil {
-		return 0, err
-	}
-	return answer.StatusCode, answer.Body.Close()
-}
-
-// putPage is put with the answer as an error.
-func putPage(url string, token int64, text string) error {
-	status, err := put(url, token, text)
-	switch {
-	case err != nil:
 		return err
-	case status == http.StatusPreconditionFailed:
-		return fencing.ErrRefused
-	case status != http.StatusOK:
-		return fmt.Errorf("status %d", status)
 	}
-	return nil
+	if answer.StatusCode == http.StatusPreconditionFailed {
+		err = fencing.ErrRefused
+	} else if answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return errors.Join(err, answer.Body.Close())
 }
 
 // take is a lock of a client of its own.

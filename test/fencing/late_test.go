@@ -69,9 +69,9 @@ func resources(t *testing.T, etcd *clientv3.Client) []resource {
 	db := notes(t)
 	return []resource{
 		{"a page without a fence", false,
-			func(l *mutex.Lock, text string) error { return putPage(s.url+"/open", l.Token(), text) }, s.open.read},
+			func(l *mutex.Lock, text string) error { return put(s.url+"/open", l.Token(), text) }, s.open.read},
 		{"a page behind a fence", true,
-			func(l *mutex.Lock, text string) error { return putPage(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
+			func(l *mutex.Lock, text string) error { return put(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
 		{"a row without a fence", false, func(_ *mutex.Lock, text string) error {
 			_, err := db.ExecContext(context.Background(), `UPDATE notes SET text = ? WHERE id = 1`, text)
 			return err

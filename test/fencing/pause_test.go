@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 )
 
@@ -45,7 +46,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			}
 			next := take(t, locks, "next", "page")
 			for _, name := range []string{"open", "fenced"} {
-				if err := putPage(s.url+"/"+name, next.Token(), "next"); err != nil {
+				if err := put(s.url+"/"+name, next.Token(), "next"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -53,7 +54,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 				t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
 			}
 			h.Resume()
-			for _, want := range []string{"open 200", "fenced 412", c.lost, "not held any more: true"} {
+			for _, want := range []string{"open <nil>", "fenced " + fencing.ErrRefused.Error(), c.lost, "not held any more: true"} {
 				if got := h.NextLine(t); !strings.HasPrefix(got, want) {
 					t.Errorf("the holder says %q, want %q", got, want)
 				}
