@@ -67,7 +67,7 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 			{"it has another uuid", foreignUUID, notHeld + "; it is held by billing on host-1", func() {}},
 			{"a person removed it", parent.UUID(),
 				`: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
-				func() { removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake") }},
+				func() { endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake") }},
 			{"nobody holds the lock", foreignUUID, notHeld + "; nobody holds it", func() {}},
 		} {
 			c.change()

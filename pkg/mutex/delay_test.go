@@ -3,29 +3,13 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-// endHold ends a hold as an unlocker does, with the delay that its record asks for.
-func endHold(t testing.TB, etcd *clientv3.Client, name, how string) {
-	t.Helper()
-	store := lockstore.New(etcd, layout(t))
-	doc := read(t, etcd, name)
-	ending := metadata.NewEnding(&doc.Record, how, "unlocker-1", "a test", time.Now())
-	removal := metadata.Removal{Record: &doc.Record, Ending: ending, Delay: doc.DelayOf(0)}
-	if errs := store.AutoUnlock(context.Background(), []metadata.Removal{removal}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
-}
 
 // delayOver lets etcd end a delay, as it does when the lease ends.
 func (q *fake) delayOver(name string) {
@@ -41,13 +25,11 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 			t.Errorf("the record says %+v", d.Record)
 		}
 		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
-		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked)
+		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
 
-		_, err := c.TryLock(context.Background(), "a")
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || held.Holder.Token != 0 || held.Delay == nil || held.Delay.UUID != former.UUID() ||
-			held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
-			t.Fatalf("a newcomer is told %+v", err)
+		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
+			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
+			t.Errorf("a newcomer is told %+v", held)
 		}
 		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
 			t.Errorf("several locks, one of them in its delay: %v", err)
@@ -69,7 +51,7 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 		"a writer": mutex.Exclusive(),
 	}, func(t *testing.T, q *fake, o mutex.Option) {
 		take(t, q.locks(), "a", mutex.LockDelay(time.Hour), mutex.Exclusive())
-		endHold(t, q.etcd, "a", metadata.EndedForced)
+		endHold(t, q.etcd, "a", metadata.EndedForced, "unlocker-1", "a test")
 		told := make(chan mutex.Waiting, 100)
 		got := waits(t, q.locks(), o, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
 		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
@@ -87,19 +69,14 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 		semaphore := mutex.Semaphore(4)
 		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
 		take(t, c, "a", semaphore)
-		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
 		third := take(t, c, "a", semaphore)
 		if third.Name() != "a#3" {
 			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
 		}
-		_, err := c.TryLock(context.Background(), "a", semaphore)
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
-			t.Fatalf("told %+v", err)
-		}
-		if text := err.Error(); !strings.Contains(text, "0 of 4 permits free") ||
-			!strings.Contains(text, "a lock delay after") {
-			t.Errorf("the error is %q", err)
+		if held := refused(t, c, "a", semaphore); held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 ||
+			held.Delay.Lock != "a#1" {
+			t.Errorf("told %+v", held)
 		}
 		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
 		q.delayOver("a#1")
@@ -115,10 +92,9 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
-		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
-		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); !errors.Is(err, mutex.ErrHeld) ||
-			!strings.HasPrefix(err.Error(), `nobody holds lock "a"; a lock delay`) {
-			t.Errorf("a writer: %v", err)
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		if held := refused(t, c, "a", mutex.Exclusive()); held.Delay == nil || held.Holder.Token != 0 {
+			t.Errorf("a writer is told %v", held)
 		}
 		reader := take(t, q.locks(), "a", mutex.Shared())
 		if reader.Name() != "a#2" {
@@ -138,16 +114,10 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
 			key := layout(t).Delay("a")
 			q.put(key, value)
-			_, err := c.TryLock(context.Background(), "a")
-			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Delay == nil || !held.Delay.Unreadable {
-				t.Errorf("value %d: %+v", i, err)
+			if held := refused(t, c, "a"); held.Delay == nil || !held.Delay.Unreadable {
+				t.Errorf("value %d: %+v", i, held)
 			}
-			if want := `nobody holds lock "a"; a lock delay stands until somebody ends it`; fmt.Sprint(err) != want {
-				t.Errorf("value %d: %v, want %s", i, err, want)
-			}
-			if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(1)); !errors.Is(err, mutex.ErrHeld) {
-				t.Errorf("value %d: a permit: %v", i, err)
-			}
+			refused(t, c, "a", mutex.Semaphore(1))
 			q.delete(key)
 			unlock(t, take(t, c, "a"))
 		}

@@ -25,10 +25,8 @@ func TestRecord(t *testing.T) {
 		!strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
-	_, err := locks.TryLock(t.Context(), "billing/42")
-	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || !errors.Is(err, mutex.ErrHeld) ||
-		!reflect.DeepEqual(held.Holder.Record, doc.Record) {
-		t.Errorf("want the record in the error, got %+v", err)
+	if held := refused(t, locks, "billing/42"); !reflect.DeepEqual(held.Holder.Record, doc.Record) {
+		t.Errorf("want the record in the error, got %+v", held)
 	}
 	unlock(t, l)
 	unlock(t, l) // which does nothing

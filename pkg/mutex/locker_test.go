@@ -83,7 +83,7 @@ func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client
 
 func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
-		removeWith(t, q.etcd, metadata.EndedForced, "ann", "it is stuck")
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
 		if err := <-told; !errors.As(err, &lost) || lost.Ending.Why != "it is stuck" {
 			t.Fatalf("it told %v", err)
@@ -107,7 +107,7 @@ func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 
 func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
-		removeWith(t, q.etcd, metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
 		l.Unlock()
 		select {
 		case err := <-told:

@@ -9,7 +9,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -21,7 +20,7 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 		want string
 	}
 	removed := func(ended, by, why string) func(*testing.T, *clientv3.Client) {
-		return func(t *testing.T, etcd *clientv3.Client) { removeWith(t, etcd, ended, by, why) }
+		return func(t *testing.T, etcd *clientv3.Client) { endHold(t, etcd, "a", ended, by, why) }
 	}
 	queues(t, map[string]end{
 		"a person with a reason": {removed(metadata.EndedForced, "ann", "the host is on fire"),
@@ -72,7 +71,7 @@ func TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss(t *testing.T) {
 func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		err := q.locks().Do(t.Context(), "a", func(ctx context.Context) error {
-			removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
+			endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), mutex.ErrNotHeld) {
 				t.Errorf("the cause is %v", context.Cause(ctx))
@@ -83,23 +82,6 @@ func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-// removeWith ends the hold of lock "a" as an unlocker or a person does.
-func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
-	t.Helper()
-	doc := read(t, etcd, "a")
-	lease, err := etcd.Grant(context.Background(), 60)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := locktxn.ForceUnlock(layout(t), &locktxn.Removal{
-		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why,
-			time.Now())}, Lease: lease.ID,
-	}).Commit(context.Background(), etcd)
-	if err != nil || !r.Succeeded {
-		t.Fatal(err, r)
-	}
 }
 
 func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
@@ -118,7 +100,7 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 	}, func(t *testing.T, q *fake, act func(*mutex.Lock) error) { // it is so short that nobody watches it yet
 		locks := q.locks()
 		l := take(t, locks, "a")
-		removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
 		take(t, locks, "a", mutex.Owner("another"))
 		lost, ok := errors.AsType[*mutex.LostError](act(l))
 		if !ok || !lost.Certain || lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||

@@ -149,9 +149,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 		q.standIn()
 		q.revoke(layout(t).Tail("a"))
 		q.tailIs(one)
-		if _, err := q.locks().TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("a newcomer: %v", err)
-		}
+		refused(t, q.locks(), "a", kind[1]...)
 		unlock(t, first)
 		q.turns(one)
 	})

@@ -121,15 +121,13 @@ func TestInnerHandleIsLostWithItsHold(t *testing.T) {
 func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
-		_, err := locks.TryLock(context.Background(), "a")
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(),
-			"; this very process took it at "+held.Where) {
-			t.Errorf("the other goroutine got %v", err)
+		held := refused(t, locks, "a")
+		if !strings.Contains(held.Where, "helpers_test.go:") ||
+			!strings.Contains(held.Error(), "; this very process took it at "+held.Where) {
+			t.Errorf("the other goroutine got %v", held)
 		}
-		_, err = newClient(t, f.client()).TryLock(context.Background(), "a")
-		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
-			t.Errorf("another client got %v", err)
+		if held = refused(t, newClient(t, f.client()), "a"); held.Where != "" {
+			t.Errorf("another client got %v", held)
 		}
 	})
 }
