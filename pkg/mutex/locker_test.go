@@ -122,6 +122,7 @@ func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
 
 func TestLockerPanicsInsteadOfRunningCodeWithoutTheLock(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
+		q.cutShort = true
 		c := q.locks()
 		take(t, q.locks(), "a")
 		l, err := c.Locker(within(t, time.Minute), "a", notLost(t))

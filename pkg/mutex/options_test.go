@@ -2,7 +2,6 @@ package mutex_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +75,12 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		_, err := c.Adopt(ctx, name, uuid, opts...)
 		return err
 	}
+	all := func(names []string, opts ...mutex.Option) error { _, err := c.LockAll(ctx, names, opts...); return err }
+	together := func(names []string, opts ...mutex.Option) error {
+		_, err := c.TryLockAll(ctx, names, opts...)
+		return err
+	}
+	many := strings.Fields("00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24")
 	locker := func(name string, lost func(error), opts ...mutex.Option) error {
 		_, err := c.Locker(ctx, name, lost, opts...)
 		return err
@@ -152,35 +157,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			try("a#7", mutex.Shared())},
 		{"the lock name has 256 bytes, at most 253 leave room for the numbers of its shares",
 			wait(long[:256], mutex.Semaphore(99))},
-	} {
-		refusedWith(t, r.err, r.want)
-	}
-}
 
-func refusedWith(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-}
-
-func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	c := unconnected(t)
-	ctx := context.Background()
-	all := func(names []string, opts ...mutex.Option) error { _, err := c.LockAll(ctx, names, opts...); return err }
-	together := func(names []string, opts ...mutex.Option) error {
-		_, err := c.TryLockAll(ctx, names, opts...)
-		return err
-	}
-	var many []string
-	for i := range 25 {
-		many = append(many, fmt.Sprintf("%02d", i))
-	}
-	put := clientv3.OpPut("/x", "")
-	for _, r := range []struct {
-		want string
-		err  error
-	}{
 		{"no lock is named", all(nil)},
 		{"no lock is named", together([]string{})},
 		{`lock "b", "a", "b": a name is given twice`, all([]string{"b", "a", "b"})},
@@ -191,10 +168,17 @@ func TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			together(many)},
 		{"8 conditions or writes, at most 7 fit into the transaction",
 			together(many[:24], mutex.Then(slices.Repeat([]clientv3.Op{put}, 8)...))},
-		{"If and Then go with TryLock and TryLockAll", all([]string{"a"}, mutex.Then(put))},
+		{"If and Then go with TryLock and TryLockAll", all([]string{"a"}, write)},
 		{"TryLockAll takes plain locks only: use LockAll", together([]string{"a"}, mutex.Semaphore(3))},
 	} {
 		refusedWith(t, r.err, r.want)
+	}
+}
+
+func refusedWith(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
