@@ -11,9 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -136,26 +134,6 @@ func TestOtherPrefixesAreOtherLocks(t *testing.T) {
 			t.Error("no token")
 		}
 	})
-}
-
-func TestProgramsMakeTheirOwnConnection(t *testing.T) {
-	s := locktest.New(t)
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, MaxUnaryRetries: 1,
-		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
-	for _, c := range []*clientv3.Client{etcd, s.Etcd()} {
-		locks, err := mutex.New(c, mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := take(t, locks, "a")
-		s.AssertHeld("a")
-		l.Unlock()
-		locks.Close()
-	}
 }
 
 func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {

@@ -245,12 +245,9 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		time.Sleep(time.Hour)
 		now := read(t, q.etcd, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
-			time.Until(r.Until) != time.Hour {
+			time.Until(r.Until) != time.Hour || now.Purpose != "maintenance, OPS-12" ||
+			now.Attributes["reserved"] != true || !now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
-		}
-		if now.Purpose != "maintenance, OPS-12" || now.Attributes["reserved"] != true ||
-			!now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
-			t.Errorf("the record is %+v", now.Record)
 		}
 		l, err := q.locks().Adopt(t.Context(), r.Lock, r.UUID)
 		if err != nil {

@@ -73,19 +73,10 @@ func TestQueueInDisorder(t *testing.T) {
 func TestIdleLeasesAreGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a")
-		done := make(chan error)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a")
-			if err == nil {
-				err = l.Unlock()
-			}
-			done <- err
-		}()
+		got := waits(t, locks)
 		time.Sleep(time.Second)
 		unlock(t, first)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		unlock(t, <-got)
 		if n := leased(t, f); n != 1 {
 			t.Errorf("%d leases after the wait, want one for the next", n)
 		}

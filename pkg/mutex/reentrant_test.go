@@ -22,14 +22,6 @@ func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
 			"Do within the hold of another lock": func(ctx context.Context) error {
 				return locks.Do(ctx, "b", func(ctx context.Context) error { return locks.Do(ctx, "a", nothing) })
 			},
-			"Lock under the context of another handle": func(ctx context.Context) error {
-				b, err := locks.Lock(ctx, "b")
-				if err != nil {
-					return err
-				}
-				defer b.Unlock()
-				return locks.Do(b.Context(), "a", nothing)
-			},
 		} {
 			for _, opts := range [][]mutex.Option{nil, {mutex.BacktraceDepth(0)}} {
 				start := time.Now()

@@ -37,7 +37,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			if err := h.Pause(); err != nil {
 				t.Fatal(err)
 			}
-			h.tell(t, "write\n") // it would, if it could
+			fmt.Fprintln(h.in, "write") // it would, if it could
 			if c.life == time.Hour {
 				locks.ForceUnlock("page", "its machine does not answer")
 			} else {
@@ -83,11 +83,4 @@ func startHolder(t *testing.T, endpoint, url string, life time.Duration) *holder
 		t.Fatal(err)
 	}
 	return &holder{Process: proctest.Start(t, cmd), in: in}
-}
-
-func (h *holder) tell(t *testing.T, line string) {
-	t.Helper()
-	if _, err := io.WriteString(h.in, line); err != nil {
-		t.Fatal(err)
-	}
 }
