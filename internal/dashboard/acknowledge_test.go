@@ -12,43 +12,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestAnAcknowledgementIsOverAtItsEnd(t *testing.T) {
-	s := acknowledged(t)
-	d := s.dashboard(t)
-	before := get(d, "/")
-	s.change(func() {
-		s.now = s.now.Add(31 * time.Minute)
-		s.fresh.Heard = s.now
-	})
-	after := get(d, "/", "If-None-Match", before.Header().Get("ETag"))
-	if after.Code != http.StatusOK || strings.Contains(words(after.Body.String()), "ann until") {
-		t.Errorf("after its end, the list answers %d %s", after.Code, words(after.Body.String()))
-	}
-	if page := words(ok(t, d, "/lock?name="+stuck)); strings.Contains(page, "looks at it") {
-		t.Errorf("after its end, the page says %s", page)
-	}
-}
-
-func TestAcknowledgedLocksAreFound(t *testing.T) {
-	s := acknowledged(t)
-	d := s.dashboard(t)
-	for query, found := range map[string]bool{
-		"acknowledged:yes": true, "acknowledged:no": false, "-acknowledged:no": true, "acknowledged-by:an": true,
-		"acknowledged-by:=ann": true, "acknowledged-by:bob": false, "-acknowledged-by:ann": false,
-	} {
-		page := words(ok(t, d, "/?q="+query))
-		if got := strings.Contains(page, "ann until"); got != found {
-			t.Errorf("%s: %t, want %t: %s", query, got, found, page)
-		}
-	}
-	wantWords(t, ok(t, d, "/?q=acknowledged:perhaps"), "wants yes or no")
-	wantWords(t, ok(t, d, "/?q=acknowledged-by:"), "the key acknowledged-by wants a value")
-}
-
 func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
-	d := s.dashboard(t, marking(t, s, &done))
+	var fails error
+	d := operators(t, s, &done, &fails)
 	link := actionLink(s, "acknowledge", stuck)
 	page := get(d, link, "X-Forwarded-User", "chief").Body.String()
 	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw that by ann",
@@ -73,36 +41,18 @@ func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	if !strings.Contains(s.log.String(), `"audit":"withdraw-acknowledgement","result":"success"`) {
 		t.Errorf("the log does not show it: %s", &s.log)
 	}
+	fails = metadata.ErrChanged
+	w = post(d, "chief", link, form)
+	wantWords(t, w.Body.String(), "Nothing was done: somebody else has acknowledged the lock just now.")
+	if w.Code != http.StatusConflict {
+		t.Errorf("one that was replaced is withdrawn: %d", w.Code)
+	}
+	fails = nil
 	r := s.documents[stuck]
 	w = send(d, "chief", "/api/v1/lock/acknowledge", "application/json",
 		fmt.Sprintf(`{"name":%q,"uuid":%q,"token":"%d","withdraw":true}`, stuck, r.UUID, r.Token))
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result":"withdrawn"`) || len(done) != 2 {
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result":"withdrawn"`) || len(done) != 3 {
 		t.Errorf("by the API: %d %s", w.Code, w.Body)
-	}
-}
-
-func TestAReplacedAcknowledgementIsNotWithdrawn(t *testing.T) {
-	s := acknowledged(t)
-	var done []protocol.Action
-	d := s.dashboard(t, marking(t, s, &done, metadata.ErrChanged))
-	form := s.form(stuck, "", "")
-	form.Set("withdraw", fmt.Sprint(s.documents[stuck].Acknowledged.Revision))
-	w := post(d, "chief", actionLink(s, "acknowledge", stuck), form)
-	if w.Code != http.StatusConflict {
-		t.Errorf("the answer is %d", w.Code)
-	}
-	wantWords(t, w.Body.String(), "Nothing was done: somebody else has acknowledged the lock just now.")
-}
-
-func TestTheHistoryTellsWhoLookedAtAHold(t *testing.T) {
-	s := acknowledged(t)
-	d := s.dashboard(t)
-	record := s.documents[stuck].Record
-	delete(s.documents, stuck)
-	d.Ended(&record, nil)
-	wantWords(t, ok(t, d, "/history?q=acknowledged-by:ann"), `acknowledged by ann 5m ago: "looking at the <disk>"`)
-	if page := words(ok(t, d, "/history?q=acknowledged-by:bob")); strings.Contains(page, "acknowledged by ann") {
-		t.Errorf("bob's are %s", page)
 	}
 }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestPageSaysHowFreshItIs(t *testing.T) {
@@ -97,6 +99,11 @@ func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 		`"code":"not_loaded"`) {
 		t.Errorf("the API answers %d %s", w.Code, w.Body)
 	}
+	for _, path := range []string{"/waiting", "/owners", "/timeline", "/timeline.csv"} {
+		if w := get(d, path); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s answers %d", path, w.Code)
+		}
+	}
 	ok(t, d, "/help")
 	wantWords(t, ok(t, d, "/status"), "no data", "watch broken: connection refused")
 
@@ -151,21 +158,29 @@ func TestChangesAreSent(t *testing.T) {
 			s.locks[2] = &r
 		},
 		"a state changes by itself": func(s *scene) {
-			s.now = s.now.Add(2 * time.Minute)
-			s.fresh.Heard = s.now
+			s.tick(2 * time.Minute)
 		},
 		"somebody waits": func(s *scene) { s.wait("drm/rotate-keys", "ops", 0) },
 		"the picture becomes stale": func(s *scene) {
 			s.now = s.now.Add(time.Minute)
+		},
+		"a lock turns expiring": func(s *scene) { s.tick(time.Second) },
+		"nobody takes a lock": func(s *scene) {
+			s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now, Waiters: 3}}
+		},
+		"unlockers unlock those of the dead": func(s *scene) {
+			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].Arrived)}
+			s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
 		},
 		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },
 		"the unlocker dies":      func(s *scene) { s.unlockers = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
+			beating(s, "search/reindex", 47*time.Second)
 			d := s.dashboard(t)
 			before := get(d, "/").Header().Get("ETag")
-			s.now, s.fresh.Heard = s.now.Add(time.Second), s.fresh.Heard.Add(time.Second)
+			s.tick(time.Second)
 			change(s)
 			if w := get(d, "/", "If-None-Match", before); w.Code != http.StatusOK {
 				t.Errorf("it answers %d", w.Code)

@@ -39,6 +39,7 @@ func golden() []struct {
 	empty := func(testing.TB) *scene { return newScene() }
 	shared := func(testing.TB) *scene { return pool() }
 	dead := func(testing.TB) *scene { return mourning() }
+	unheld := func(testing.TB) *scene { return neglected() }
 	odd := func(testing.TB) *scene {
 		s := newScene()
 		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b",
@@ -85,17 +86,14 @@ func golden() []struct {
 		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck), "extend"},
 		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron"), ""},
 		{"lock-not-held", lived, "/lock?name=nobody", ""},
-		{"lock-unclaimed", func(t testing.TB) *scene {
-			s, _ := neglected()
-			return s
-		}, "/lock?name=" + settle, ""},
+		{"lock-unclaimed", unheld, "/lock?name=" + settle, ""},
 		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E", "lock-malformed"},
 		{"lock-shared", shared, "/lock?name=pool", ""},
 		{"lock-share", shared, "/lock?name=pool%2310", "lock-malformed"},
 		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
 		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>"), "unlock"},
 		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
-		{"waiting", lived, "/waiting", ""},
+		{"waiting", unheld, "/waiting", ""},
 		{"timeline", lived, "/timeline?window=6h", ""},
 		{"timeline-stale", awhile(4 * time.Minute), "/timeline?window=15m", "timeline"},
 		{"timeline-hostile", odd, "/timeline", "timeline"},

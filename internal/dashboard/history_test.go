@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -232,49 +231,6 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	if ok(t, d, "/history"); asked != 2 {
 		t.Errorf("six seconds later etcd was asked %d times in all", asked)
 	}
-}
-
-func TestNothingIsShownBeforeAnythingWasLoaded(t *testing.T) {
-	for _, path := range []string{"/waiting", "/owners", "/timeline", "/timeline.csv"} {
-		unloaded := newScene()
-		unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
-		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
-		}
-	}
-}
-
-func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
-	s := lived(t)
-	d := s.dashboard(t)
-	ok(t, d, "/history")
-	for i := range 8 {
-		name := "job/" + string(rune('a'+i))
-		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1),
-			Holder:   metadata.Holder{Owner: "jobs"},
-			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
-	}
-	page := ok(t, d, "/history")
-	rows := func(path string) int { return strings.Count(ok(t, d, path), `<th scope="row">`) }
-	for _, c := range []struct {
-		chip string
-		want int
-	}{{"auto-unlocked", 1}, {"force-unlocked", 1}, {"released", 8}, {"had alerted", 3}} {
-		link := regexp.MustCompile(`<a class="count[^"]*" href="([^"]*)"[^>]*>(?:<svg.*?</svg>)<b>(\d+)</b> ` +
-			c.chip).FindStringSubmatch(page)
-		if link == nil {
-			t.Fatalf("there is no chip for %s", c.chip)
-		}
-		if n := rows(strings.ReplaceAll(link[1], "&amp;", "&")); n != c.want || link[2] != string(rune('0'+c.want)) {
-			t.Errorf("%s: the chip says %s, %s finds %d, want %d", c.chip, link[2], link[1], n, c.want)
-		}
-	}
-	on := regexp.MustCompile(`href="/history" aria-current="true"><svg[^>]*>.*?</svg><b>8</b> released`)
-	if !on.MatchString(ok(t, d, "/history?q=ended:released")) {
-		t.Error("a chip that is on does not say so, or does not lead back")
-	}
-	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 yielded 0 auto-unlocked",
-		"1 hold of 10")
 }
 
 func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {

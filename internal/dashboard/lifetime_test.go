@@ -12,37 +12,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func TestAnOpenListLearnsThatALockIsUnclaimed(t *testing.T) {
-	s, free := neglected()
-	known := false
-	d := s.dashboard(t, free, func(c *setup.Config) {
-		all := c.Unclaimed
-		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			if !known {
-				return nil, time.Second
-			}
-			return all()
-		}
-	})
-	before := get(d, "/").Header().Get("ETag")
-	if same := get(d, "/", "If-None-Match", before); same.Code != 304 {
-		t.Errorf("nothing has changed: %d", same.Code)
-	}
-	known = true
-	if after := get(d, "/", "If-None-Match", before); after.Code != 200 {
-		t.Errorf("an open list does not learn that nobody takes a lock: %d", after.Code)
-	}
-	for lock, other := range map[string]string{"drm/rotate-keys": "drm-10", "drm/rotate-keys-2": "drm-9"} {
-		s.queues[lock] = []metadata.Waiter{s.waiter(lock, "drm", other, 17)}
-	}
-	wantWords(t, ok(t, s.dashboard(t, free), "/"), "have waited for each other for 0s.",
-		"Also: 1 unclaimed, 1 silent, 1 late, 1 malformed.")
-}
 
 func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
@@ -108,27 +79,4 @@ func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
 			t.Error("it is asked for what the dashboard saw itself")
 		}
 	})
-}
-
-func TestTheListFollowsWhatTheUnlockersDecide(t *testing.T) {
-	s := mourning()
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/"), "Unlockers only report it.")
-	version := get(d, "/").Header().Get("ETag")
-	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now)}
-	s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
-	if get(d, "/").Header().Get("ETag") == version {
-		t.Error("the version of the list is the same")
-	}
-	s.now = s.now.Add(2 * time.Second) // no lock has changed since: what goes by itself needs nobody
-	wantWords(t, ok(t, d, "/"), "catalog/sync/eu is 3m late")
-}
-
-func TestAListTurnsExpiringWithoutAChange(t *testing.T) {
-	s := newScene()
-	beating(s, "search/reindex", 47*time.Second)
-	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/"), "held search/reindex")
-	s.now, s.fresh.Heard = s.now.Add(2*time.Second), s.now.Add(2*time.Second)
-	wantWords(t, ok(t, d, "/"), "expiring search/reindex")
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -165,43 +163,5 @@ func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
 		if strings.Contains(link, "from=") {
 			t.Errorf("the list as it always is makes the longer link %s", link)
 		}
-	}
-}
-
-func TestActionsStandBelowTheHeadlineForThoseWhoMay(t *testing.T) {
-	s := settling()
-	link, err := setup.ParseLink("logs=https://logs.example/{host}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	links := func(c *setup.Config) { c.Links = []setup.Link{link} }
-	d, _ := operated(t, s, marking(t, s, nil), links)
-	bar := func(user string) (texts []string) {
-		page := get(d, "/lock?name=orders/settle", "X-Forwarded-User", user).Body.String()
-		head, rest, found := strings.Cut(page, `<div class="actions"`)
-		if !found || !strings.HasSuffix(strings.TrimSpace(head), "</header>") {
-			t.Fatalf("%s: no actions follow the headline: %s", user, words(page))
-		}
-		rest, _, _ = strings.Cut(rest, "</div>")
-		for _, m := range regexp.MustCompile(`(?s)<(?:a|button)[^>]*>([^<]*)<`).FindAllStringSubmatch(rest, -1) {
-			texts = append(texts, m[1])
-		}
-		return texts
-	}
-	helpful := []string{"logs", "copy kubectl logs", "copy for the incident"}
-	want := append([]string{"Give more time…", "Ask to finish…", "Acknowledge…", "Force unlock…"}, helpful...)
-	if got := bar("chief"); !slices.Equal(got, want) {
-		t.Errorf("who may everything sees %q, want %q", got, want)
-	}
-	if got := bar("viewer"); !slices.Equal(got, helpful) {
-		t.Errorf("who may only look sees %q, want %q", got, helpful)
-	}
-}
-
-func TestAHiddenBacktraceCannotBeCopied(t *testing.T) {
-	d := settling().dashboard(t, func(c *setup.Config) { c.HideBacktraces = true })
-	page := ok(t, d, "/lock?name=orders/settle")
-	if strings.Contains(page, "invoice_run.rb") {
-		t.Error("the page has the backtrace")
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -100,22 +98,5 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 			wantWords(t, w.Body.String(),
 				"mutexctl "+cmp.Or(command, c.what)+" --uuid "+uuid(stuck)+" "+c.says+" "+stuck)
 		})
-	}
-}
-
-func TestAHoldThatEndsOnRequestIsYielded(t *testing.T) {
-	s := asked(t)
-	d := s.dashboard(t)
-	record := s.documents[stuck].Record
-	delete(s.documents, stuck)
-	d.Ended(&record, nil)
-	wantWords(t, ok(t, d, "/history?q=ended:yielded"), "yielded", "asked by ann: the <deploy> waits")
-}
-
-func TestMarksHaveCountersFromTheBeginning(t *testing.T) {
-	d := busy().dashboard(t)
-	if n := testutil.CollectAndCount(d, "mutexdash_asks_total", "mutexdash_extensions_total",
-		"mutexdash_acknowledgements_total"); n != 12 {
-		t.Errorf("%d series", n)
 	}
 }

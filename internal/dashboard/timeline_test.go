@@ -118,13 +118,6 @@ func TestThePictureStaysWithinItsBudget(t *testing.T) {
 	}
 }
 
-func BenchmarkTimeline(b *testing.B) {
-	_, d := eventful(b, 10_000)
-	for b.Loop() {
-		ok(b, d, "/timeline?window=24h")
-	}
-}
-
 // A bar is named by its parts from left to right, each with the place where it begins; n is what is to come, and m the
 // mark of the alert.
 func TestBarsOfHolds(t *testing.T) {

@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -33,61 +31,37 @@ func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
 	}
 }
 
-func TestARowWithoutBadgeKeepsItsColumn(t *testing.T) {
-	s := newScene()
-	s.wait("free", "w", time.Minute)
-	if page := ok(t, s.dashboard(t), "/waiting"); !strings.Contains(page,
-		`<th scope="row"><span class="state"></span> <a class="mono" href="/lock?name=free">`) {
-		t.Error("the name of a lock that nobody holds stands where the badges are")
-	}
-}
-
-func TestForceUnlockWhileStaleLooksAgain(t *testing.T) {
-	s := lived(t)
-	s.fresh.Heard = s.now.Add(-4 * time.Minute)
-	d, _ := operated(t, s)
-	path := "/unlock?name=" + stuck + "&hold=" + uuid(stuck)
-	for w, refresh := range map[*httptest.ResponseRecorder]string{get(d, path, "X-Forwarded-User", "chief"): "5",
-		post(d, "chief", path, s.wanted(stuck)): ""} {
-		if w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != refresh {
-			t.Errorf("it answers %d, and looks again after %q s", w.Code, w.Header().Get("Refresh"))
-		}
-	}
-}
-
 func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
-	s := lived(t)
-	s.away = errAway // and the silence is too short to be noticed
-	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
-		d, _ := operated(t, s, marking(t, s, &[]protocol.Action{}), func(c *setup.Config) {
-			operates(c, func(protocol.Subject, protocol.Action) error { return errAway }, protocol.ActionForceUnlock)
-		})
-		w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", "chief")
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "5" {
-			t.Errorf("%s answers %d, and looks again after %q s", form, w.Code, w.Header().Get("Refresh"))
-		}
-		wantWords(t, w.Body.String(), "Not now The form cannot be shown: timeout.", "Back to the lock "+stuck,
-			"This page looks again every 5 seconds.", "From a host that reaches etcd: mutexctl ")
-		if !strings.Contains(w.Body.String(),
-			`href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
-			t.Errorf("%s: there is no way back to the lock", form)
-		}
-	}
-}
-
-func TestARefusedFormLeadsBack(t *testing.T) {
-	s := lived(t)
-	d, _ := operated(t, s, marking(t, s, &[]protocol.Action{}))
+	silent := lived(t)
+	silent.away = errAway // and the silence is too short to be noticed
+	stale := lived(t)
+	stale.fresh.Heard = stale.now.Add(-4 * time.Minute)
 	unknown := newScene()
 	unknown.fresh = protocol.Freshness{Cause: "connection refused"}
-	away, _ := operated(t, unknown, marking(t, unknown, &[]protocol.Action{}))
-	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
-		for name, w := range map[string]*httptest.ResponseRecorder{
-			"somebody who may not": get(d, "/"+form+"?name="+stuck+"&hold=1", "X-Forwarded-User", "viewer"),
-			"nothing is known":     get(away, "/"+form+"?name="+stuck+"&hold=1", "X-Forwarded-User", "chief"),
-		} {
-			if !slices.Contains(attributes(w.Body.String(), "href"), "/lock?name="+stuck+"&hold=1") {
-				t.Errorf("%s, %s: there is no way back to the lock: %s", form, name, words(w.Body.String()))
+	for name, c := range map[string]struct {
+		s                  *scene
+		who                string
+		status             int
+		refresh, say, back string
+	}{
+		"etcd is silent": {silent, "chief", http.StatusServiceUnavailable, "5", "The form cannot be shown: timeout. " +
+			"Nothing was done. This page looks again every 5 seconds. From a host that reaches etcd: mutexctl ",
+			"&from=q=billing"},
+		"the data is stale": {stale, "chief", http.StatusPreconditionFailed, "5",
+			"From a host that reaches etcd: mutexctl ", "&from=q=billing"},
+		"nothing is known":     {unknown, "chief", http.StatusServiceUnavailable, "5", "every 5 seconds.", ""},
+		"somebody who may not": {lived(t), "viewer", http.StatusForbidden, "", "needs the permission", ""},
+	} {
+		d := operators(t, c.s, new([]protocol.Action), new(error))
+		for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+			w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", c.who)
+			if w.Code != c.status || w.Header().Get("Refresh") != c.refresh {
+				t.Errorf("%s: %s answers %d, and looks again after %q s", name, form, w.Code, w.Header().Get("Refresh"))
+			}
+			wantWords(t, w.Body.String(), c.say)
+			back := "/lock?name=" + stuck + "&hold=" + uuid(stuck) + c.back
+			if !slices.Contains(attributes(w.Body.String(), "href"), back) {
+				t.Errorf("%s: there is no way back from %s to the lock", name, form)
 			}
 		}
 	}

@@ -206,7 +206,7 @@ func lists() []fault {
 			"TestGlobsFindWhatTheySay"},
 		{"bar-grown", "pages/list_bar.go", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", "pages/list_bar.go", `staleness.KeptAlive(r.Record)`, `true`, "TestBarsOfHolds"},
-		{"form-back", "answer.go", `p = «d.wayBack(r, p)»`, `p`, "TestARefusedFormLeadsBack"},
+		{"form-back", "answer.go", `p = «d.wayBack(r, p)»`, `p`, "TestAFormThatCannotBeShownLeadsBack"},
 		{"unknown-first", "../lockorder/lockorder.go", `o.unknown(&p)`, `false`, "TestOrders"},
 		{"digits", "../lockorder/lockorder.go", `natural(text)`, `text`, "TestOrders"},
 		{"by-waiters", "../lockorder/lockorder.go", `(l.urgency()+1)<<waitersBits - l.waiters()`,
@@ -214,9 +214,9 @@ func lists() []fault {
 			"TestLocksThatBlockMostComeFirstInEveryOrderByImpact"},
 		{"version", "locks/row.go", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
 		{"version-unlocker", "pages/list.go", `fmt.Sprintf("%+v", u.Sweep)`, `""`,
-			"TestTheListFollowsWhatTheUnlockersDecide"},
+			"TestChangesAreSent"},
 		{"version-unclaimed", "pages/list.go", `range «unclaimedIn(r)» { // time`, `nil`,
-			"TestAnOpenListLearnsThatALockIsUnclaimed"},
+			"TestChangesAreSent"},
 		{"metrics-name", "metrics.go", `route := «"none"»`, `r.URL.Path`, "TestMetricsCountByRouteAndNeverByName"},
 	}
 }
