@@ -69,7 +69,6 @@ func TestAPageThatWasStaleIsLiveAgain(t *testing.T) {
 	s.fresh.Cause = "etcd has no leader, says etcd-0:2379"
 	s.now = s.now.Add(4*time.Minute + 32*time.Second)
 	page := ok(t, d, "/")
-	wantWords(t, page, "etcd has not answered for 4m: no leader. What you see is from 03:12:39 UTC.")
 	if strings.Contains(page, "says etcd-0:2379") || !strings.Contains(page, `look=stale`) {
 		t.Error("a page for everybody names the address of etcd, or the icon of the tab does not say that it is stale")
 	}
@@ -168,7 +167,7 @@ func TestChangesAreSent(t *testing.T) {
 		"the picture becomes stale": func(s *scene) {
 			s.now = s.now.Add(time.Minute)
 		},
-		"a lock turns expiring": func(s *scene) { s.tick(time.Second) },
+		"a lock turns expiring": func(s *scene) { s.tick(2 * time.Second) },
 		"nobody takes a lock": func(s *scene) {
 			s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now, Waiters: 3}}
 		},
@@ -181,10 +180,13 @@ func TestChangesAreSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
-			beating(s, "search/reindex", 47*time.Second)
+			beating(s, "search/reindex", 46*time.Second)
 			d := s.dashboard(t)
 			before := get(d, "/").Header().Get("ETag")
 			s.tick(time.Second)
+			if w := get(d, "/", "If-None-Match", before); w.Code != http.StatusNotModified {
+				t.Errorf("before that it answers %d", w.Code)
+			}
 			change(s)
 			if w := get(d, "/", "If-None-Match", before); w.Code != http.StatusOK {
 				t.Errorf("it answers %d", w.Code)

@@ -191,41 +191,6 @@ func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
 	}
 }
 
-func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
-	s := newScene()
-	for i := range 160 {
-		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour,
-			unlock: time.Duration(2+i%3) * time.Hour})
-	}
-	all := s.locks
-	for _, by := range []string{"urgency", "name", "-unlock"} {
-		s.locks = all
-		d := s.dashboard(t)
-		seen := map[string]int{}
-		gone := map[string]bool{}
-		for address := "/?limit=50&sort=" + by; address != ""; {
-			page := ok(t, d, address)
-			for _, m := range regexp.MustCompile(`class="name" href="[^"]*">([^<]*)<`).FindAllStringSubmatch(page, -1) {
-				seen[m[1]]++
-			}
-			address = link(page, "next")
-			last := s.locks[min(50, len(s.locks)-1)].Name // goes before the next page is asked for
-			gone[last] = true
-			s.locks = slices.DeleteFunc(slices.Clone(s.locks), func(r *metadata.Record) bool { return r.Name == last })
-			s.now = s.now.Add(5 * time.Second)
-			s.fresh.Heard = s.now
-		}
-		for _, r := range all {
-			if n := seen[r.Name]; n != 1 && !gone[r.Name] || n > 1 {
-				t.Errorf("by %s: %s was shown %d times", by, r.Name, n)
-			}
-		}
-		if len(gone) < 3 {
-			t.Errorf("by %s: only %d pages", by, len(gone))
-		}
-	}
-}
-
 // link is the address behind rel="next" or rel="prev"; empty at the ends.
 func link(page, rel string) string {
 	m := regexp.MustCompile(`rel="` + rel + `" href="([^"]*)"`).FindStringSubmatch(page)
