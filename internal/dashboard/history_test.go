@@ -161,40 +161,27 @@ func TestOnlyThoseWhoMayAreLedToTheAuditTrail(t *testing.T) {
 	}
 }
 
-func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
-	s := infested()
-	s.add(hold{name: "=HYPERLINK(\"http://evil\")", owner: "+1", host: "@sum", purpose: "-2", held: time.Minute,
-		alert: time.Hour, unlock: 2 * time.Hour})
-	w := get(s.dashboard(t), "/locks.csv")
-	rows, err := csv.NewReader(w.Body).ReadAll()
-	if err != nil || len(rows) != len(s.locks)+1 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
-		t.Fatalf("%d rows of %s: %v", len(rows), w.Header().Get("Content-Type"), err)
-	}
-	for _, row := range rows {
-		for _, text := range row {
-			if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) || deceptive(text) >= 0 {
-				t.Errorf("a cell holds %.60q", text)
-			}
-		}
-	}
-	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
-	if want := `"drm/rotate-keys","held","drm","drm-9","17","",`; strings.Count(plain, "\n") != 3 ||
-		!strings.Contains(plain, want) {
-		t.Errorf("the CSV is %s, want %s", plain, want)
-	}
-}
-
 func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
-	s := newScene()
+	s := infested()
 	formulas := []string{"=1+1", "+1", "-1", "@SUM(1)", "＝1+1", "＋1", "－1", "＠SUM(1)", "﹦1"}
 	for i, formula := range formulas {
 		for j, text := range []string{formula, "h;" + formula, "h; " + formula, `h;"` + formula, `h"; "` + formula,
 			"a;b;" + formula} {
-			s.add(hold{name: fmt.Sprint("n", i, j), owner: text, host: text, purpose: text, held: time.Minute,
+			s.add(hold{name: text, owner: text, host: text, purpose: text, held: time.Duration(i*j) * time.Minute,
 				alert: time.Hour, unlock: 2 * time.Hour})
 		}
 	}
-	table := get(s.dashboard(t), "/locks.csv").Body.String()
+	w := get(s.dashboard(t), "/locks.csv")
+	table := w.Body.String()
+	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	if err != nil || len(rows) != len(s.locks)+1 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
+		t.Fatalf("%d rows of %s: %v", len(rows), w.Header().Get("Content-Type"), err)
+	}
+	for _, text := range slices.Concat(rows...) {
+		if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) || deceptive(text) >= 0 {
+			t.Errorf("a cell holds %.60q", text)
+		}
+	}
 	for line := range strings.Lines(table) {
 		if quoted := strings.Split(strings.TrimSuffix(line, "\n"), `","`); len(quoted) != 13 ||
 			!strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, "\"\n") {
@@ -209,6 +196,11 @@ func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
 				}
 			}
 		}
+	}
+	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
+	if want := `"drm/rotate-keys","held","drm","drm-9","17","",`; strings.Count(plain, "\n") != 3 ||
+		!strings.Contains(plain, want) {
+		t.Errorf("the CSV is %s, want %s", plain, want)
 	}
 }
 

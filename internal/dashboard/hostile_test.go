@@ -191,35 +191,14 @@ func deceptive(text string) rune {
 	return -1
 }
 
-func TestEveryHostileNameLeadsToItsLock(t *testing.T) {
-	s := infested()
-	d := s.dashboard(t)
-	found := map[string]bool{}
-	for _, link := range attributes(ok(t, d, "/?limit=250"), "href") {
-		if strings.HasPrefix(link, "/lock?") {
-			ok(t, d, link)
-			u, err := url.Parse(link)
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := u.Query().Get("name")
-			if encoded := u.Query().Get("name_b64"); encoded != "" {
-				b, _ := base64.RawURLEncoding.DecodeString(encoded)
-				name = string(b)
-			}
-			found[name] = true
-		}
-	}
-	for name := range s.documents {
-		if len(name) < 8<<10 && !found[name] {
-			t.Errorf("no link leads to the lock %.40q", name)
-		}
-	}
-}
-
 func TestHostileTextIsExactInTheAPI(t *testing.T) {
 	s := infested()
 	d := s.dashboard(t)
+	listed := map[string]bool{}
+	for _, link := range attributes(ok(t, d, "/?limit=250"), "href") {
+		link, _, _ = strings.Cut(link, "&hold=")
+		listed[link] = true
+	}
 	data, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000")
 	if len(data) != len(s.documents) {
 		t.Errorf("the API lists %d of %d locks", len(data), len(s.documents))
@@ -239,6 +218,9 @@ func TestHostileTextIsExactInTheAPI(t *testing.T) {
 			continue
 		}
 		url, _ := l["url"].(string) // absent for a name that no page can be asked for
+		if short, _, _ := strings.Cut(url, "&hold="); len(name) < 8<<10 && !listed[short] {
+			t.Errorf("the list does not lead to the lock %.40q at %q", name, url)
+		}
 		if parameters, is := strings.CutPrefix(url, "/lock?"); is {
 			checkFields(t, document, ok(t, d, "/api/v1/lock?include=fields&"+parameters))
 		}
