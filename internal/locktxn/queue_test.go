@@ -103,7 +103,7 @@ func TestLookAhead(t *testing.T) {
 	three := s.queued("a", attempt(5), attempt(2), lease)
 
 	keys := func(resp *clientv3.TxnResponse, n int) (keys []string) {
-		for _, kv := range resp.Responses[n].GetResponseRange().Kvs {
+		for _, kv := range locktxn.Keys(resp, n).Kvs {
 			keys = append(keys, strings.TrimPrefix(string(kv.Key), s.l.Prefix()))
 		}
 		return keys
@@ -132,7 +132,7 @@ func TestLookAhead(t *testing.T) {
 	resp = s.commit(locktxn.Standing(s.l, locktxn.Sole("a")))
 	want("the tickets", resp, 2, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.QueueLength(s.l, "a"))
-	if n := resp.Responses[0].GetResponseRange().Count; n != 2 {
+	if n := locktxn.Keys(resp, 0).Count; n != 2 {
 		t.Errorf("%d tickets", n)
 	}
 	want("the tail after the number", resp, 1, ".queue/a/.tail")
@@ -148,16 +148,15 @@ func TestTailIsPutBack(t *testing.T) {
 	s.queued("a", attempt(9), "", other)
 	s.queued("a", attempt(2), attempt(9), lease)
 	s.queued("a", attempt(5), attempt(2), lease)
-	tail := func() (string, clientv3.LeaseID) {
+	isTail := func(uuid string, lease clientv3.LeaseID) {
 		t.Helper()
-		r, err := s.etcd.Get(t.Context(), s.l.Tail("a"))
-		if err != nil || len(r.Kvs) != 1 {
-			t.Fatal("the tail", r, err)
+		kv := s.get(s.l.Tail("a")).Kvs[0]
+		if string(kv.Value) != uuid || kv.Lease != int64(lease) {
+			t.Errorf("the tail is %v", kv)
 		}
-		return string(r.Kvs[0].Value), clientv3.LeaseID(r.Kvs[0].Lease)
 	}
 	before := func(resp *clientv3.TxnResponse, op int, but string) locktxn.Last {
-		return locktxn.Newest(s.l, resp.Responses[op].GetResponseRange().Kvs, but)
+		return locktxn.Newest(s.l, locktxn.Keys(resp, op).Kvs, but)
 	}
 
 	resp := s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5), locktxn.ReadTail(s.l, "a").Then[0]))
@@ -171,18 +170,14 @@ func TestTailIsPutBack(t *testing.T) {
 	nine := before(resp, 0, attempt(5))
 	s.done("put the tail back", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
 	s.refused("put it back again", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
-	if uuid, of := tail(); uuid != attempt(9) || of != other {
-		t.Errorf("the tail is %s with lease %x", uuid, of)
-	}
+	isTail(attempt(9), other)
 
 	s.refused("restore a tail that is there", locktxn.RestoreTail(s.l, "a", nine))
 	s.commit(locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(s.l.Tail("a"))}})
 	seen := before(s.commit(locktxn.ReadTail(s.l, "a")), 1, "")
 	s.refused("restore the tail of a ticket that is gone", locktxn.RestoreTail(s.l, "a", two))
 	s.done("restore the tail", locktxn.RestoreTail(s.l, "a", seen))
-	if uuid, of := tail(); uuid != attempt(9) || of != other {
-		t.Errorf("the tail is %s with lease %x", uuid, of)
-	}
+	isTail(attempt(9), other)
 	s.done("leave as the only one", locktxn.LeaveAsTail(s.l, "a", attempt(9), locktxn.Last{}))
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -192,7 +187,7 @@ func TestTailIsPutBack(t *testing.T) {
 func TestTailBehindWhichNobodyQueues(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Tail("a"), mine)
-	tail := s.commit(locktxn.Queue(s.l, "a")).Responses[1].GetResponseRange().Kvs[0].ModRevision
+	tail := locktxn.Keys(s.commit(locktxn.Queue(s.l, "a")), 1).Kvs[0].ModRevision
 	s.put(s.l.Tail("a"), other)
 	past := func(tail int64) locktxn.Txn {
 		return locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail)

@@ -3,8 +3,6 @@ package locktxn_test
 import (
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -47,7 +45,7 @@ func TestClaimOfWhatWasCounted(t *testing.T) {
 	s.refused("a permit by a count from before the first alive call", s.permit(4, attempt(5), two+3))
 
 	resp := s.refused("another lock", s.permit(4, attempt(5), 0))
-	if n := len(resp.Responses[1].GetResponseRange().Kvs); n != 8 {
+	if n := len(locktxn.Keys(resp, 1).Kvs); n != 8 {
 		t.Errorf("the else branch reads %d keys of shares, want 8", n)
 	}
 }
@@ -110,18 +108,14 @@ func TestCancelOfAShareReadsWhatIsToBeTakenBack(t *testing.T) {
 	lease := s.lease()
 	s.done("a permit", s.permit(3, attempt(1), 0))
 	r := s.done("cancel", locktxn.Cancel(s.l, reader(3), attempt(1), lease))
-	if kvs := r.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 || string(kvs[len(kvs)-1].Value) != attempt(1) {
+	if kvs := locktxn.Keys(r, 1).Kvs; len(kvs) == 0 || string(kvs[len(kvs)-1].Value) != attempt(1) {
 		t.Errorf("it does not read the record: %v", kvs)
 	}
 	s.done("take back", locktxn.Withdraw(s.l, locktxn.Sole("a#3"), attempt(1)))
 	s.refused("a late claim", s.permit(3, attempt(1), 1<<40))
 	s.refused("a late claim of another share", s.claim(reader(1), attempt(1)))
-	s.done("a claim past a dead tail", func() locktxn.Txn {
-		s.done("a dead tail", locktxn.Txn{Then: []clientv3.Op{clientv3.OpPut(s.l.Tail("a"), "x")}})
-		r := s.done("look", locktxn.Queue(s.l, "a"))
-		return locktxn.AcquirePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)),
-			r.Responses[1].GetResponseRange().Kvs[0].ModRevision)
-	}())
+	tail := s.put(s.l.Tail("a"), "x")
+	s.done("a claim past a dead tail", locktxn.AcquirePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)), tail))
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("the queue has %v", left)
 	}

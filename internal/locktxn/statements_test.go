@@ -27,12 +27,9 @@ func TestADeathIsStatedOnceInPlaceOfASuspicion(t *testing.T) {
 	if got := s.keys(".suspicions/"); len(got) > 0 {
 		t.Errorf("left of the suspicion: %v", got)
 	}
-	resp, err := s.etcd.Get(t.Context(), s.l.Death(mine))
-	if err != nil || len(resp.Kvs) != 1 || resp.Kvs[0].Lease == 0 {
-		t.Fatalf("%v, %v", resp, err)
-	}
-	if got, err := protocol.Unmarshal[metadata.Statement](resp.Kvs[0].Value); err != nil || got != death {
-		t.Errorf("stated is %+v, %v", got, err)
+	kv := s.get(s.l.Death(mine)).Kvs[0]
+	if got, err := protocol.Unmarshal[metadata.Statement](kv.Value); err != nil || got != death || kv.Lease == 0 {
+		t.Errorf("stated is %+v, %v", kv, err)
 	}
 	for what, txn := range map[string]locktxn.Txn{"state": locktxn.State(s.l, death, s.lease()),
 		"suspect": locktxn.Suspect(s.l, suspicion, s.lease())} {
@@ -118,6 +115,8 @@ func request(h locktxn.Hold) metadata.Request {
 
 func (s store) auditKey() string { return s.l.Audit(time.Unix(1_553_683_000, 0), "1") }
 
+func (s store) audit() clientv3.Op { return clientv3.OpPut(s.auditKey(), "{}") }
+
 // without returns the transaction with one compare left out.
 func without(t locktxn.Txn, n int) locktxn.Txn {
 	compares := append([]clientv3.Cmp{}, t.If[:n]...)
@@ -139,11 +138,8 @@ func (s store) acknowledge(a metadata.Acknowledgement, lease clientv3.LeaseID, a
 func TestAskHolder(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
-	audit := clientv3.OpPut(s.auditKey(), "{}")
-	s.done("ask", s.ask(request(h), audit))
-	want := request(h)
-	want.Revision = s.record("a").Revision
-	if got := s.record("a"); got.Asked == nil || *got.Asked != want || got.Answered() || len(got.Problems) > 0 {
+	s.done("ask", s.ask(request(h), s.audit()))
+	if got := s.record("a"); got.Asked == nil || got.Asked.By != "ann" || got.Answered() || len(got.Problems) > 0 {
 		t.Errorf("the record has %+v, %v", got.Asked, got.Problems)
 	}
 	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
@@ -153,12 +149,9 @@ func TestAskHolder(t *testing.T) {
 	again := request(h)
 	again.By = "bob"
 	s.done("ask again", s.ask(again))
-	if got := s.record("a").Asked; got == nil || got.By != "bob" {
-		t.Errorf("after the second request: %+v", got)
-	}
 	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
-	if !s.record("a").Answered() {
-		t.Error("alive is no answer to the request")
+	if got := s.record("a"); got.Asked == nil || got.Asked.By != "bob" || !got.Answered() {
+		t.Errorf("after the second request and its answer: %+v", got.Asked)
 	}
 }
 
@@ -183,7 +176,7 @@ func (s store) extension(to string) locktxn.Extension {
 	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
 		By: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
 			Reason: "slow disk", Seconds: 60}),
-		Audit: clientv3.OpPut(s.auditKey(), "{}")}
+		Audit: s.audit()}
 }
 
 func TestExtend(t *testing.T) {
@@ -225,7 +218,7 @@ func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
 		"ask":      func(s store, h locktxn.Hold) locktxn.Txn { return s.ask(request(h)) },
 		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
 		"acknowledge": func(s store, h locktxn.Hold) locktxn.Txn {
-			return s.acknowledge(s.acknowledgement(h, "ann"), s.lease(), clientv3.OpPut(s.auditKey(), "{}"))
+			return s.acknowledge(s.acknowledgement(h, "ann"), s.lease(), s.audit())
 		},
 		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
 			e := s.extension(last)
@@ -256,15 +249,12 @@ func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
 
 // Each compare is needed: for each there is a deadline that only this compare protects.
 func TestMoreTimeIsForWhatWasShown(t *testing.T) {
-	for n, change := range []func(s store, e *locktxn.Extension){
+	for n, change := range map[int]func(s store, e *locktxn.Extension){
 		2: func(s store, e *locktxn.Extension) { // it is written meanwhile
 			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
 		},
 		3: func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }, // it would go back
 	} {
-		if change == nil {
-			continue
-		}
 		s := start(t)
 		s.hold("a", mine)
 		e := s.extension(last)
@@ -282,7 +272,7 @@ func (s store) acknowledgement(h locktxn.Hold, by string) metadata.Acknowledgeme
 func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
-	audit := clientv3.OpPut(s.auditKey(), "{}")
+	audit := s.audit()
 	lease := s.lease()
 	a := s.acknowledgement(h, "ann")
 	s.done("acknowledge", s.acknowledge(a, lease, audit))

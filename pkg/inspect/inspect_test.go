@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/inspect"
@@ -208,7 +207,7 @@ func progress(d *metadata.Document) string {
 	return d.Alive.Progress
 }
 
-// How the watch outlives that a real etcd is away is tested in internal/lockstore.
+// How the watch outlives an outage and a compaction of a real etcd is tested in internal/lockstore.
 func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("a")
@@ -242,49 +241,6 @@ func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
 		}
 		<-done
 	})
-}
-
-func TestWatchOutlivesACompaction(t *testing.T) {
-	server := etcdtest.Start(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer behind.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	seen := make(chan bool) // whether it is held
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for state, err := range inspector(t, behind).Watch(ctx, "a") {
-			if err == nil {
-				seen <- state.Holder() != nil
-			}
-		}
-	}()
-	if <-seen {
-		t.Error("it is held")
-	}
-	proxy.Cut()
-	etcd := server.Client(t)
-	client, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	l, err := client.TryLock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := etcd.Compact(t.Context(), l.Token()); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Heal()
-	for !<-seen {
-	}
-	stop()
-	<-done
 }
 
 func TestWatchOfABadNameEndsAtOnce(t *testing.T) {
