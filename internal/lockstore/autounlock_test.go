@@ -170,10 +170,13 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
+			w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+			removals = append(removals, removal(w.record("nobody")))
 			sent := 0
 			line.lose(c.committed, func() { sent++ })
 			errs := w.AutoUnlock(t.Context(), removals)
-			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) || sent != 1 {
+			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) || !c.check(errs[3]) ||
+				sent != 1 {
 				t.Errorf("results %v of %d sendings", errs, sent)
 			}
 			if left := len(w.keys(w.l.Field("a", ""))) + len(w.keys(w.l.Field("b", ""))); left != c.left {

@@ -188,7 +188,7 @@ func TestAlive(t *testing.T) {
 	}
 
 	s.done("alive", alive(h, last))
-	if r := s.record("a"); r.Alive == nil || r.Alive.Progress != "half done" ||
+	if r := s.record("a"); r.Alive == nil || r.Alive.Progress != "half done" || r.Extensions != 1 ||
 		metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
 		t.Errorf("after alive: %+v", r)
 	}
