@@ -187,6 +187,14 @@ func (w *world) now() int64 {
 	return w.revision
 }
 
+// live lets time pass, with signs of life.
+func (w *world) live(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(3*time.Second, time.Until(end))) {
+		w.do(put("/other", ""))
+	}
+	synctest.Wait()
+}
+
 // viewed is the record that the view keeps of a lock, or nil: another one after every change.
 func viewed(v *lockview.View, name string) *metadata.Record {
 	for _, r := range v.Locks() {
