@@ -287,26 +287,6 @@ func tellsOnce(t *testing.T, p *program, help string) {
 	})
 }
 
-func TestTableHasARowForEveryFlag(t *testing.T) {
-	p := newProgram()
-	flags.Bind(p.root, "UNLOCKER")
-	table := flags.Table(p.root)
-	if want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level to log"; !strings.Contains(table,
-		want) {
-		t.Errorf("no row %q in\n%s", want, table)
-	}
-	rows := 0
-	p.root.PersistentFlags().VisitAll(func(*pflag.Flag) { rows++ })
-	if got := strings.Count(table, "\n") - 2; got != rows {
-		t.Errorf("%d rows for %d flags", got, rows)
-	}
-	for _, line := range strings.Split(strings.TrimSpace(table), "\n") {
-		if strings.Count(line, "|") != 5 {
-			t.Errorf("%q has not four cells", line)
-		}
-	}
-}
-
 func TestACommandWithoutEnvironmentLooksAtItsCommandLineOnly(t *testing.T) {
 	t.Setenv("UNLOCKER_ETCD_USER", "eve")
 	t.Setenv("ETCDCTL_ENDPOINTS", "elsewhere:2379")
