@@ -38,35 +38,16 @@ func (s store) turn(p locktxn.Position, before string, lease clientv3.LeaseID) l
 	return locktxn.Turn(s.l, locktxn.Sole(p.Lock), p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
 }
 
-func TestLine(t *testing.T) {
+func TestNoTurnBeforeTheOneBefore(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
-	resp := s.done("enqueue of a free lock", s.enqueue("a", attempt(1), lease))
-	first := locktxn.Hold{Lock: "a", UUID: attempt(1), Token: resp.Header.Revision}
-	if left := s.keys(".queue/"); len(left) > 0 {
-		t.Errorf("a free lock has a queue: %v", left)
-	}
-	two := s.queued("a", attempt(2), "", lease)
-	three := s.queued("a", attempt(3), attempt(2), lease)
-
-	s.refused("a turn while the lock is held", s.turn(two, "", lease))
-	s.done("release", locktxn.Release(s.l, first))
-	s.refused("acquire past the line", locktxn.Acquire(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), false))
-	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
-	s.refused("a turn with the ticket of another",
-		s.turn(locktxn.Position{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
-	resp = s.done("the first one's turn", s.turn(two, "", lease))
-	second := locktxn.Hold{Lock: "a", UUID: attempt(2), Token: resp.Header.Revision}
-
-	s.done("hand-over", locktxn.HandOver(s.l, second))
-	s.refused("the same hand-over, sent again", locktxn.HandOver(s.l, second))
-	resp = s.done("the second one's turn", s.turn(three, attempt(2), lease))
-	s.refused("a late turn of who held it", s.turn(two, "", lease))
-	s.done("hand-over to nobody", locktxn.HandOver(s.l, locktxn.Hold{Lock: "a", UUID: attempt(3),
-		Token: resp.Header.Revision}))
-	if left := s.keys(""); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	h := s.hold("a", mine)
+	s.queued("a", attempt(1), "", lease)
+	two := s.queued("a", attempt(2), attempt(1), lease)
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("a turn before the one before", s.turn(two, attempt(1), lease))
+	s.commit(locktxn.Leave(s.l, "a", attempt(1)))
+	s.done("a turn", s.turn(two, attempt(1), lease))
 }
 
 func TestEnqueueSentAgain(t *testing.T) {
@@ -215,5 +196,55 @@ func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
+	}
+}
+
+func reader(number int) locktxn.Claim {
+	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Shares: true}
+}
+
+func TestShareByTheQueue(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	enqueue := func(c locktxn.Claim, uuid string) locktxn.Txn {
+		return locktxn.Enqueue(s.l, c, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
+	}
+	writer := locktxn.Claim{Lock: "a", Record: "a", Shares: true, Counts: true}
+	first := s.done("a free lock", enqueue(writer, attempt(1))).Header.Revision
+
+	// Nobody queues: there may be room by another claim, so it does not join yet.
+	if place, before := locktxn.Joined(s.refused("a share beside the writer",
+		enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
+		t.Errorf("it joined at %d behind %q", place, before)
+	}
+	join := locktxn.Join(s.l, reader(1), attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
+	r := s.done("join", join)
+	place, before := locktxn.Joined(r)
+	if place != r.Header.Revision || before != "" {
+		t.Errorf("it joined at %d behind %q", place, before)
+	}
+	if again, _ := locktxn.Joined(s.done("the same join, sent again", join)); again != place {
+		t.Errorf("sent again it joined at %d, want %d", again, place)
+	}
+	// Somebody queues: the next one joins at once.
+	third, before := locktxn.Joined(s.commit(enqueue(reader(1), attempt(3))))
+	if third == 0 || before != attempt(2) {
+		t.Errorf("the next one joined at %d behind %q", third, before)
+	}
+
+	turn := func(n int, at int64, c locktxn.Claim) locktxn.Txn {
+		return locktxn.Turn(s.l, c, locktxn.Position{Lock: "a", UUID: attempt(n), Revision: at}, "",
+			fieldsOf(attempt(n)), metadata.Ticket{}, lease)
+	}
+	s.refused("a turn while the writer holds", turn(2, place, reader(1)))
+	s.done("release", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: attempt(1), Token: first}))
+	s.refused("a newcomer past the queue", locktxn.Acquire(s.l, reader(1), attempt(4), fieldsOf(attempt(4)), false))
+	s.refused("a turn with the ticket of another", turn(2, third, reader(1)))
+	s.done("the first one's turn", turn(2, place, reader(1)))
+	s.refused("the same turn, sent again", turn(2, place, reader(1)))
+	s.refused("a late turn with another share", turn(2, place, reader(2)))
+	s.done("the next one's turn, at once", turn(3, third, reader(2)))
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("the queue has %v", left)
 	}
 }
