@@ -16,47 +16,6 @@ func statement(h locktxn.Hold, cause string) metadata.Statement {
 	return metadata.Statement{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Cause: cause, Witness: "host", By: "w1"}
 }
 
-func TestADeathIsStatedOnceInPlaceOfASuspicion(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	suspicion := statement(h, metadata.CauseNodeNotReady)
-	s.done("suspect", locktxn.Suspect(s.l, suspicion, s.lease()))
-	s.done("suspect again", locktxn.Suspect(s.l, suspicion, s.lease()))
-	death := statement(h, metadata.CauseProcessEnded)
-	s.done("state", locktxn.State(s.l, death, s.lease()))
-	if got := s.keys(".suspicions/"); len(got) > 0 {
-		t.Errorf("left of the suspicion: %v", got)
-	}
-	kv := s.get(s.l.Death(mine)).Kvs[0]
-	if got, err := protocol.Unmarshal[metadata.Statement](kv.Value); err != nil || got != death || kv.Lease == 0 {
-		t.Errorf("stated is %+v, %v", kv, err)
-	}
-	for what, txn := range map[string]locktxn.Txn{"state": locktxn.State(s.l, death, s.lease()),
-		"suspect": locktxn.Suspect(s.l, suspicion, s.lease())} {
-		again := s.refused(what+" again", txn)
-		if len(locktxn.Keys(again, 0).Kvs) != 1 || len(locktxn.Keys(again, 1).Kvs) != 1 {
-			t.Errorf("%s again reads %v", what, again.Responses)
-		}
-	}
-}
-
-func TestNothingIsStatedOfAnotherHold(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	wrong := map[string]locktxn.Hold{
-		"another uuid":   {Lock: "a", UUID: other, Token: h.Token},
-		"an older token": {Lock: "a", UUID: mine, Token: h.Token - 1},
-		"another lock":   {Lock: "b", UUID: mine, Token: h.Token},
-		"no token":       {Lock: "b", UUID: mine},
-	}
-	for what, hold := range wrong {
-		s.refused("state of "+what, locktxn.State(s.l, statement(hold, metadata.CauseRebooted), s.lease()))
-		s.refused("suspect of "+what, locktxn.Suspect(s.l, statement(hold, metadata.CausePodDeleted), s.lease()))
-	}
-	s.done("release", locktxn.Release(s.l, h))
-	s.refused("state of a hold that is over", locktxn.State(s.l, statement(h, metadata.CauseRebooted), s.lease()))
-}
-
 // A late send of an acquire takes the lock for a holder that was dead before, with the uuid of its first hold.
 func TestTheDeathIsStatedOfASecondHoldWithTheSameUUID(t *testing.T) {
 	s := start(t)
@@ -135,26 +94,6 @@ func (s store) acknowledge(a metadata.Acknowledgement, lease clientv3.LeaseID, a
 		protocol.Marshal(a), lease, audit)
 }
 
-func TestAskHolder(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	s.done("ask", s.ask(request(h), s.audit()))
-	if got := s.record("a"); got.Asked == nil || got.Asked.By != "ann" || got.Answered() || len(got.Problems) > 0 {
-		t.Errorf("the record has %+v, %v", got.Asked, got.Problems)
-	}
-	read := s.commit(locktxn.ReadAction(s.l, s.auditKey(), "a"))
-	if locktxn.Keys(read, 0).Count != 1 || len(locktxn.Fields(s.l, locktxn.Keys(read, 1))) == 0 {
-		t.Errorf("the completed action is read as %v", read.Responses)
-	}
-	again := request(h)
-	again.By = "bob"
-	s.done("ask again", s.ask(again))
-	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
-	if got := s.record("a"); got.Asked == nil || got.Asked.By != "bob" || !got.Answered() {
-		t.Errorf("after the second request and its answer: %+v", got.Asked)
-	}
-}
-
 // A request that is older than the hold does not block a new one.
 func TestAskOnce(t *testing.T) {
 	s := start(t)
@@ -177,27 +116,6 @@ func (s store) extension(to string) locktxn.Extension {
 		By: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
 			Reason: "slow disk", Seconds: 60}),
 		Audit: s.audit()}
-}
-
-func TestExtend(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	e := s.extension(last)
-	s.done("extend", locktxn.Extend(s.l, e))
-	r := s.record("a")
-	if metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last || r.Extended == nil ||
-		protocol.Marshal(*r.Extended) != e.By || len(r.Problems) > 0 || len(s.keys(".audit/")) != 1 {
-		t.Errorf("after it: %+v", r)
-	}
-	s.refused("extend from what was shown before", locktxn.Extend(s.l, e))
-	alive := s.done("alive with an earlier deadline", locktxn.Alive(s.l, h, later, later, later))
-	if read, moved := locktxn.AsLate(alive); moved || len(read.Kvs) != 3 { // alert_at, auto_unlock_at, extended
-		t.Errorf("alive moved the deadline: %v, and read %v", moved, read)
-	}
-	if now := s.record("a"); metadata.FormatTime(now.AutoUnlockAt) != last ||
-		metadata.FormatTime(now.AlertAt) != last || now.Alive == nil || now.Alive.Revision != alive.Header.Revision {
-		t.Errorf("after alive: %+v", now)
-	}
 }
 
 // An alive that found its auto-unlock as late already may have moved the alert since the operator saw both.
@@ -233,10 +151,7 @@ func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
 				s := start(t)
 				h := s.hold("a", mine)
 				wrong(&h)
-				read := s.refused("of another hold", write(s, h))
-				if what == "ask" && len(locktxn.Keys(read, 0).Kvs) == 0 {
-					t.Errorf("a refusal does not read who holds the lock: %v", read.Responses)
-				}
+				s.refused("of another hold", write(s, h))
 				s.done("the same without its guard", without(write(s, h), n))
 			}
 			s := start(t)
