@@ -142,26 +142,6 @@ func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
 	}
 }
 
-func TestAcquire(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	if r := s.record("a"); r.UUID != mine || r.Token != h.Token || r.Owner != "billing" {
-		t.Errorf("record %+v", r)
-	}
-	resp := s.refused("acquire of a held lock", s.acquire("a", other))
-	if holder := metadata.Decode("a", locktxn.Fields(s.l, locktxn.Keys(resp, 0))); holder.UUID != mine ||
-		holder.Token != h.Token {
-		t.Errorf("the refused client got %+v", holder.Record)
-	}
-	s.refused("the same acquire, sent again", s.acquire("a", mine))
-
-	s.put(s.l.Tail("b"), other)
-	s.refused("acquire past a queue", s.acquire("b", mine))
-	s.done("acquire that barges", locktxn.Acquire(s.l, locktxn.Sole("b"), mine,
-		[]metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
-	s.hold("bb", other) // its queue is another
-}
-
 func TestCancelledAttemptNeverHolds(t *testing.T) {
 	s := start(t)
 	s.commit(locktxn.Cancel(s.l, locktxn.Sole("a"), mine, s.lease())) // nothing to delete yet
@@ -211,16 +191,6 @@ func TestAlive(t *testing.T) {
 	}
 	s.hold("a", mine) // the same uuid by mistake: the token still tells them apart
 	s.refused("alive of the hold before", alive(h, "1553684000"))
-}
-
-func TestAlivePassesHalfSeconds(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine) // until soon
-	s.done("alive by half a second", locktxn.Alive(s.l, h, later, later, later))
-	s.done("alive back by half a second", locktxn.Alive(s.l, h, soon, soon, soon))
-	if r := s.record("a"); metadata.FormatTime(r.AutoUnlockAt) != later || metadata.FormatTime(r.AlertAt) != later {
-		t.Errorf("the deadlines went back: %+v", r)
-	}
 }
 
 func TestRelease(t *testing.T) {

@@ -40,22 +40,6 @@ func TestAutoUnlock(t *testing.T) {
 	}
 }
 
-func TestForceUnlock(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	shown := s.removal(s.record("a"), "ann")
-	audit := s.audit()
-	shown.Audit = &audit
-	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
-	s.done("force-unlock, though the holder extended", locktxn.ForceUnlock(s.l, shown))
-	if got := s.keys(""); len(got) != 2 {
-		t.Errorf("after the force-unlock: %v", got)
-	}
-	s.hold("a", other)
-	s.refused("force-unlock of the hold that is over", locktxn.ForceUnlock(s.l, shown))
-	s.refused("the same without records", locktxn.ForceUnlockSilently(s.l, shown))
-}
-
 func TestRemovalOfNobodysRecord(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
