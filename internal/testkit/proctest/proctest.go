@@ -23,7 +23,7 @@ import (
 )
 
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
-const Timeout = time.Minute
+const Timeout = 2 * time.Minute
 
 // Overlap has as many as eight parallel tests run at a time, where the testing package would run one for each
 // processor: tests of processes and of an etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
@@ -74,7 +74,7 @@ func reserve() (string, net.PacketConn, error) {
 // Eventually calls try until it returns nil.
 func Eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
