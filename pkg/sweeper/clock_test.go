@@ -123,7 +123,7 @@ func TestWhatVerifiesAClock(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members func(n *node) []time.Duration // what they answer
-		peers   []sweeper.Peer
+		peers   func() []sweeper.Peer
 		after   time.Duration
 		want    staleness.WallClock
 		offset  time.Duration
@@ -142,9 +142,9 @@ func TestWhatVerifiesAClock(t *testing.T) {
 			}
 			return []time.Duration{0}
 		}, nil, 5 * time.Second, staleness.Unverified, 0},
-		{"a silent peer does not count", func(*node) []time.Duration { return nil },
-			[]sweeper.Peer{{ID: "peer", Age: 16 * time.Second}}, 5 * time.Second,
-			staleness.Unverified, 0},
+		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []sweeper.Peer {
+			return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}}
+		}, 5 * time.Second, staleness.Unverified, 0},
 		{"a small skew tolerates the imprecision of the network",
 			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
 			staleness.Verified, -2 * time.Second},
@@ -154,7 +154,7 @@ func TestWhatVerifiesAClock(t *testing.T) {
 				n := s.join(t, func(n *node, cfg *sweeper.Config) {
 					cfg.Policy.ClockSkew = 100 * time.Millisecond
 					cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
-					cfg.Peers = func() []sweeper.Peer { return c.peers }
+					cfg.Peers = c.peers
 				})
 				s.wait(c.after)
 				if got := n.Status(); got.WallClock != c.want || got.Offset.Round(time.Second) != c.offset {

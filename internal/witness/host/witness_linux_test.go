@@ -96,6 +96,12 @@ func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 	if s := w.death(h); s.ExitCode == nil || *s.ExitCode != 7 || s.Signal != "" {
 		t.Errorf("%+v", *s)
 	}
+	w.shows(one, `w_statements_total{cause="process_ended"} 1`)
+	w.shows(one, `w_statements_total{cause="rebooted"} 0`)
+	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
 }
 
 func TestExecIsNoEnd(t *testing.T) {
@@ -138,7 +144,6 @@ func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 func TestARecordByHandIsAsGood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one := w.witness()
 	c := w.sleeper()
 	self := w.identity(c.Process.Pid)
 	script := fmt.Sprintf(`process_start=$(sed 's/.*) //' /proc/%[1]d/stat | cut -d ' ' -f 20)
@@ -155,29 +160,16 @@ func TestARecordByHandIsAsGood(t *testing.T) {
 		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
 		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
 	}
-	const id = "11111111-2222-4333-8444-555555555555"
-	fields := map[string]string{metadata.FieldUUID: id, metadata.FieldPID: strconv.Itoa(c.Process.Pid),
-		metadata.FieldBootID: self.BootID, metadata.FieldProcessStart: start, metadata.FieldPIDNamespace: namespace,
-		metadata.FieldAlertAt: "1553682900", metadata.FieldAutoUnlockAt: "1553683500"}
-	var puts []clientv3.Op
-	for name, value := range fields {
-		puts = append(puts, clientv3.OpPut(w.layout.Field("nightly dump", name), value))
+	if !w.machine.Concerns([]metadata.Field{{Name: metadata.FieldBootID, Value: self.BootID}}) {
+		t.Error("a record of plain keys is left out")
 	}
-	resp, err := w.etcd.Txn(t.Context()).Then(puts...).Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.watches(one, 1)
-	_ = c.Process.Kill()
-	w.death(locktxn.Hold{Lock: "nightly dump", UUID: id, Token: resp.Header.Revision})
 }
 
 func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	w.watches(one, 1)
 	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
 		t.Fatal(err)
@@ -298,8 +290,7 @@ func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
@@ -342,8 +333,7 @@ func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
 			return err
 		}
 	})
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	<-deleted
 	w.death(h)
@@ -379,8 +369,7 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 			one.pauses.retry = 10 * time.Millisecond
 			one.cfg.State = func(context.Context, metadata.Statement) error { return denied }
 		})
-		c := w.sleeper()
-		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		c, h := w.holder("a")
 		_ = c.Process.Kill()
 		w.eventually("the trouble", func() bool {
 			err := one.Synced()
@@ -537,28 +526,11 @@ func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
 		one.pauses.idle = 0
 		one.pauses.poll = time.Millisecond
 	})
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	w.watches(one, 1)
 	w.commit(locktxn.Release(w.layout, h))
 	w.watches(one, 0)
 	again := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
 	_ = c.Process.Kill()
 	w.death(again)
-}
-
-func TestTheMetricsCountWhatWasStated(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.witness()
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
-	_ = c.Process.Kill()
-	w.death(h)
-	w.shows(one, `w_statements_total{cause="process_ended"} 1`)
-	w.shows(one, `w_statements_total{cause="rebooted"} 0`)
-	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
-		t.Error(problems, err)
-	}
-	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
 }

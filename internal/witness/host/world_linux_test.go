@@ -123,6 +123,13 @@ func (w *world) start(name string, args ...string) (*exec.Cmd, io.Closer) {
 
 func (w *world) sleeper() *exec.Cmd { return w.child("sleep", "600") }
 
+// holder is an idle process that holds a lock.
+func (w *world) holder(lock string) (*exec.Cmd, locktxn.Hold) {
+	w.Helper()
+	c := w.sleeper()
+	return c, w.hold(lock, c.Process.Pid, w.identity(c.Process.Pid))
+}
+
 // identity is what the process with this id would write about itself.
 func (w *world) identity(pid int) metadata.Process {
 	w.Helper()
@@ -202,8 +209,7 @@ func (w *world) death(h locktxn.Hold) *metadata.Statement {
 func (w *world) silent(holds ...locktxn.Hold) {
 	w.Helper()
 	for range 2 {
-		c := w.sleeper()
-		later := w.hold("later/"+uuid.NewString(), c.Process.Pid, w.identity(c.Process.Pid))
+		c, later := w.holder("later/" + uuid.NewString())
 		_ = c.Process.Kill()
 		w.death(later)
 	}
