@@ -272,8 +272,8 @@ func commands() []fault {
 // holdTimes are how long locks were held.
 func holdTimes() []fault {
 	return []fault{
-		{"held-other", "locks.go", `h.byOther`, `false`, "TestAHoldThatSomebodyElseEndedIsNotMeasured"},
-		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatNoClockKnowsIsNotMeasured"},
+		{"held-other", "locks.go", `h.byOther`, `false`, "TestWhatIsKnownOfALock"},
+		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatIsKnownOfALock"},
 		{"held-few", "suggest.go", `len(l.Held) < MinHolds`, `false`, "TestTooFewHoldsSuggestNothing"},
 	}
 }
