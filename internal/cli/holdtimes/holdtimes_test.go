@@ -99,7 +99,7 @@ func (w *story) lock(name string) *holdtimes.Lock {
 func (w *story) is(name string) string {
 	w.Helper()
 	l := w.lock(name)
-	return fmt.Sprintf("in %v held %v, at most %v, after %v; alert after %v, end after %v; %d by others, %d unmeasured",
+	return fmt.Sprintf("in %v held %v, max %v, after %v; alert after %v, end after %v; %d by others, %d unmeasured",
 		w.Span(), l.Held, l.Longest, l.LongestWait, l.AlertAfter, l.AutoUnlockAfter, l.EndedByOthers,
 		l.Unmeasured)
 }
@@ -117,7 +117,7 @@ func TestWhatIsKnownOfALock(t *testing.T) {
 			w.tick("a", 10*s)
 			w.release("backup")
 			w.tick("a", s)
-		}, "in 12s held [12s], at most 12s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		}, "in 12s held [12s], max 12s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
 		"the clock that tells the times apart best counts": {func(w *story) {
 			w.tick("a", 0)
 			w.now = w.now.Add(5 * m) // another unlocker, with a clock that is ahead
@@ -127,23 +127,23 @@ func TestWhatIsKnownOfALock(t *testing.T) {
 			w.release("backup")
 			w.tick("b", s)
 			w.tick("a", 0)
-		}, "in 5m11s held [11s], at most 11s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		}, "in 5m11s held [11s], max 11s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
 		"what ended before the first tick is not measured": {func(w *story) {
 			w.take("backup")
 			w.release("backup")
 			w.tick("a", s)
-		}, "in 0s held [], at most 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
+		}, "in 0s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
 		"nor is what began after the last": {func(w *story) {
 			w.tick("a", s)
 			w.take("backup")
 			w.release("backup")
-		}, "in 0s held [], at most 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
+		}, "in 0s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
 		"what still lasts counts as longest": {func(w *story) {
 			w.tick("a", 0)
 			w.take("backup")
 			w.commit(w.put(w.l.Ticket("backup", "t"), joined+"}"))
 			w.tick("a", m)
-		}, "in 1m0s held [], at most 1m0s, after 1m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		}, "in 1m0s held [], max 1m0s, after 1m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
 		"a wait is read from the waiter's clock": {func(w *story) {
 			ticket := w.l.Ticket("backup", "11111111-2222-4333-8444-000000000002")
 			w.tick("a", 0)
@@ -153,7 +153,7 @@ func TestWhatIsKnownOfALock(t *testing.T) {
 			w.release("backup")
 			w.take("backup", w.put(ticket, joined+`,"holding":true}`))
 			w.tick("a", 3*m)
-		}, "in 8m0s held [8m0s], at most 8m0s, after 5m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		}, "in 8m0s held [8m0s], max 8m0s, after 5m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
 		"who gives up has waited": {func(w *story) {
 			w.Joined(&metadata.Waiter{Ticket: metadata.Ticket{UUID: "t", Since: metadata.Time{Time: epoch.Add(-m)}},
 				Lock: "backup", ID: "t"})
@@ -164,14 +164,14 @@ func TestWhatIsKnownOfALock(t *testing.T) {
 			w.tick("a", s)
 			w.commit(w.del(w.l.Ticket("backup", "u")))
 			w.tick("a", s)
-		}, "in 3s held [], at most 0s, after 1m2s; alert after 0s, end after 0s; 0 by others, 0 unmeasured"},
+		}, "in 3s held [], max 0s, after 1m2s; alert after 0s, end after 0s; 0 by others, 0 unmeasured"},
 		"a hold that somebody else ended is not measured": {func(w *story) {
 			w.tick("a", 0)
 			uuid := w.take("backup")
 			w.tick("a", 2*m)
 			w.release("backup", w.put(w.l.History(uuid), "{}"))
 			w.tick("a", s)
-		}, "in 2m1s held [], at most 0s, after 0s; alert after 1m0s, end after 2m0s; 1 by others, 0 unmeasured"},
+		}, "in 2m1s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 1 by others, 0 unmeasured"},
 		"a hold from before began when its holder says": {func(w *story) {
 			w.Began(&metadata.Record{Name: "backup#2", UUID: "u", Token: 7, LockedAt: epoch.Add(-3 * time.Hour),
 				AlertAt: epoch, Attributes: map[string]any{metadata.AttributeKind: metadata.HoldsShared}})
@@ -179,7 +179,7 @@ func TestWhatIsKnownOfALock(t *testing.T) {
 			w.tick("a", 0)
 			w.release("backup#2")
 			w.tick("a", s)
-		}, "in 1s held [3h0m1s], at most 3h0m1s, after 0s; alert after 3h0m0s, end after 0s; 0 by others, 0 unmeasured"},
+		}, "in 1s held [3h0m1s], max 3h0m1s, after 0s; alert after 3h0m0s, end after 0s; 0 by others, 0 unmeasured"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tell(t)
