@@ -146,7 +146,7 @@ func alerts() []fault {
 		{"alert-critical", "alert.go", `p.c.Removes && !p.excluded(r.Name)`, `true`,
 			"TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved"},
 		{"alert-malformed", "alert.go", `seen < malformedFor`, `false`,
-			"TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour"},
+			"TestWhatIsToldOfALockBeforeItsTimeComes"},
 		{"alert-cycle-early", "alert.go", `now.Before(due)`, `false`,
 			"TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver"},
 		{"alert-resolved", "alertset.go", `now.Sub(e.ends) >= resolvedFor`, `false`,
