@@ -20,13 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-var layout = func() protocol.Layout {
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}()
+var layout = protocol.DefaultLayout()
 
 // world is what etcd would hold, and tell those who watch.
 type world struct {
