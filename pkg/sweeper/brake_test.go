@@ -70,10 +70,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 		if len(s.removed) != 100 || n.Status().Brake {
 			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
 		}
-		if lines := n.log("brake: while most locks are due within a minute, this unlocker removes only one a " +
-			"second"); len(lines) != 2 {
-			t.Errorf("%d lines about the brake", len(lines))
-		}
+		n.mustLog(t, 2, "brake: while most locks are due within a minute, this unlocker removes only one a second")
 	})
 }
 

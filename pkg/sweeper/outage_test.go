@@ -38,9 +38,7 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 				s.mustHave(t, "dead") // the next canary came a moment after the recovery
 				s.wait(time.Hour)
 				h.mustHold(t)
-				if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) > minWarning+2*time.Second {
-					t.Errorf("recovered at %v, the dead holder's lock was removed at %v", recovered, at)
-				}
+				s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
 			})
 		})
 	}
@@ -70,12 +68,11 @@ func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
 		recovered := time.Now()
 		s.wait(time.Hour)
 		h.mustHold(t)
-		if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) < minWarning ||
-			at[0].Sub(recovered) > minWarning+2*time.Second {
-			t.Errorf("recovered at %v, removed at %v", recovered, at)
-		}
+		s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
 	})
 }
+
+const gap = "gap: the minimum warning of all locks starts over"
 
 func TestGapsStartTheWarningAnew(t *testing.T) {
 	hangs := func(hang func(context.Context) error) func(*store, *node) {
@@ -130,11 +127,8 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 				if after := sample(t, n, "unlocker_removal_held_back", "gap"); during != 1 || after != 0 {
 					t.Errorf("%v locks were held back by the gap, %v in the end", during, after)
 				}
-				at := s.removals("a")
-				if len(at) != 1 || at[0].Sub(over) < minWarning-time.Second || at[0].Sub(over) > c.most {
-					t.Errorf("over at %v, removed at %v", over, at)
-				}
-				lines := n.log("gap: the minimum warning of all locks starts over")
+				s.mustGo(t, "a", over, minWarning-time.Second, c.most)
+				lines := n.log(gap)
 				if len(lines) == 0 || lines[0]["cause"] != c.cause {
 					t.Errorf("logged %v", lines)
 				}
@@ -149,23 +143,13 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 		s.set(func() { s.readOnly = true })
 		n := s.join(t)
 		s.wait(2 * time.Second)
-		lines := func() []map[string]any { return n.log("gap: the minimum warning of all locks starts over") }
-		if said := lines(); len(said) != 1 || said[0]["cause"] != "etcd takes no writes" ||
-			said[0]["detail"] != errNoSpace.Error() {
-			t.Fatalf("after two seconds it has logged %v", said)
-		}
+		n.mustLog(t, 1, gap, "cause", "etcd takes no writes", "detail", errNoSpace.Error())
 		s.wait(25 * time.Minute)
-		if said := lines(); len(said) != 3 {
-			t.Errorf("in 25 minutes it has logged %d lines", len(said))
-		}
-		if over := n.log("the gap is over"); len(over) > 0 {
-			t.Errorf("it has logged %v", over)
-		}
+		n.mustLog(t, 3, gap)
+		n.mustLog(t, 0, "the gap is over")
 		s.recover()
 		s.wait(3 * time.Second)
-		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "etcd takes writes again" {
-			t.Errorf("when it could write again it logged %v", over)
-		}
+		n.mustLog(t, 1, "the gap is over", "cause", "etcd takes writes again")
 	})
 }
 
@@ -175,12 +159,8 @@ func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 		s.wait(8 * time.Second) // the first list takes a while
 		s.set(func() { n.stale = nil })
 		s.wait(time.Minute)
-		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
-			t.Errorf("logged %v", lines)
-		}
-		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "the process started" {
-			t.Errorf("logged %v", over)
-		}
+		n.mustLog(t, 0, gap)
+		n.mustLog(t, 1, "the gap is over", "cause", "the process started")
 	})
 }
 
@@ -191,8 +171,6 @@ func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
 		s.set(func() { s.hang = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } })
 		s.wait(time.Second)
 		n.leave()
-		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 0, gap)
 	})
 }
