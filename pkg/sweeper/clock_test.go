@@ -28,9 +28,7 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 					n.jump(by)
 					s.wait(long)
 					h.mustHold(t)
-					if got := n.Status().ClockJumps; got != 1 {
-						t.Errorf("%d jumps counted", got)
-					}
+					n.must(t, func(s sweeper.Status) bool { return s.ClockJumps == 1 })
 				})
 			})
 		}
@@ -83,9 +81,9 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		n = s.join(t, withoutMembers)
 		restarted := time.Now()
 		s.wait(2 * time.Minute)
-		if got := n.Status(); got.HeldBack[staleness.Clock] != 1 || got.WallClock != staleness.Unverified {
-			t.Errorf("status %+v", got)
-		}
+		n.must(t, func(s sweeper.Status) bool {
+			return s.HeldBack[staleness.Clock] == 1 && s.WallClock == staleness.Unverified
+		})
 		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
 	})
@@ -102,9 +100,7 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 		joined := time.Now()
 		s.wait(5 * time.Second)
 		s.mustGo(t, "a", joined, 0, 4*time.Second)
-		if n.Status().WallClock != staleness.Verified {
-			t.Errorf("status %+v", n.Status())
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Verified })
 		if lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); lag > 1 {
 			t.Errorf("lag %v s: it counts from the moment at which the clock was verified", lag)
 		}
@@ -155,9 +151,9 @@ func TestWhatVerifiesAClock(t *testing.T) {
 					cfg.Peers = c.peers
 				})
 				s.wait(c.after)
-				if got := n.Status(); got.WallClock != c.want || got.Offset.Round(time.Second) != c.offset {
-					t.Errorf("the clock is %s by %v", got.WallClock, got.Offset)
-				}
+				n.must(t, func(s sweeper.Status) bool {
+					return s.WallClock == c.want && s.Offset.Round(time.Second) == c.offset
+				})
 			})
 		})
 	}
@@ -185,9 +181,7 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 				}
 				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
 				s.wait(10 * time.Second)
-				if got := n.Status(); got.WallClock != c.want {
-					t.Errorf("the clock is %s by %v, want %s", got.WallClock, got.Offset, c.want)
-				}
+				n.must(t, func(s sweeper.Status) bool { return s.WallClock == c.want })
 			})
 		})
 	}
@@ -201,8 +195,6 @@ func TestAGonePeersClockDoesNotCount(t *testing.T) {
 		s.wait(5 * time.Second)
 		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
 		s.wait(3 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Unverified {
-			t.Errorf("believes a record of a dead peer: %s by %v", got.WallClock, got.Offset)
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Unverified })
 	})
 }

@@ -93,9 +93,7 @@ func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 		if removed < 5 || removed > 15 {
 			t.Errorf("%d locks were removed within ten seconds", removed)
 		}
-		if !n.Status().Brake || n.Status().States[staleness.Abandoned] == 0 {
-			t.Errorf("%+v", n.Status())
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.States[staleness.Abandoned] > 0 })
 	})
 }
 

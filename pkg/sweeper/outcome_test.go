@@ -24,15 +24,12 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 		if tries := s.tries["bad"]; tries < 6+10 || tries > 6+13 {
 			t.Errorf("%d tries in an hour, want one in five minutes", tries)
 		}
-		if n.Status().SetAside != 1 {
-			t.Errorf("status %+v", n.Status())
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.SetAside == 1 })
 		s.mustGoOnce(t, "good")
 		delete(s.broken, "bad")
 		s.wait(6 * time.Minute)
-		if len(s.removals("bad")) != 1 || n.Status().SetAside != 0 {
-			t.Errorf("removed %v, status %+v", s.removals("bad"), n.Status())
-		}
+		s.mustGoOnce(t, "bad")
+		n.must(t, func(s sweeper.Status) bool { return s.SetAside == 0 })
 	})
 }
 

@@ -27,9 +27,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 				s.set(func() { restore(s) })
 				s.wait(long)
 				s.mustHave(t, "a")
-				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
-					t.Errorf("status %+v", got)
-				}
+				n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
 				n.mustLog(t, 1, "etcd went back to an older state: nothing is removed until this unlocker is restarted, "+
 					"which confirms it")
 				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
@@ -56,9 +54,7 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 		n := s.join(t, withPeers)
 		s.wait(long)
 		s.mustHave(t, "a")
-		if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
-			t.Errorf("status %+v", got)
-		}
+		n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
 		n.mustLog(t, 1, "etcd went back to an older state: nothing is removed while an unlocker runs that saw a later "+
 			"one; its restart confirms it", "peer", old.id)
 		old.leave()

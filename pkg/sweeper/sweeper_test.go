@@ -84,9 +84,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 				if s.mustHave(t, "a"); len(s.commits) > 0 {
 					t.Errorf("asked etcd to remove %v", s.commits)
 				}
-				if got := n.Status().States[staleness.Expired]; got != 1 {
-					t.Errorf("%d locks are expired", got)
-				}
+				n.must(t, func(s sweeper.Status) bool { return s.States[staleness.Expired] == 1 })
 				if s.presence[n.id].Mode != string(mode) {
 					t.Errorf("announced %+v", s.presence[n.id])
 				}

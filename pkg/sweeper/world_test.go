@@ -352,6 +352,14 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
+// must wants this of its status.
+func (n *node) must(t *testing.T, is func(sweeper.Status) bool) {
+	t.Helper()
+	if s := n.Status(); !is(s) {
+		t.Errorf("status %+v; removed %v", s, n.store.removed)
+	}
+}
+
 // mustLog wants this message so often, the last time with these fields: name, value and so on.
 func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	t.Helper()
