@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,7 +32,6 @@ type options struct {
 	apart   bool
 	only    string
 	steps   bool
-	proto   bool
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
@@ -55,8 +53,6 @@ func main() {
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
-	flag.BoolVar(&o.proto, "prototype", false,
-		"also measure a prototype of the release that hands the lock over, which was not built (docs/adr/0010)")
 	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,
@@ -169,7 +165,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	others := o.flush == 0
 	wanted := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
-			return name == overhanding || only.MatchString(name) && partOf(name, o.steps)
+			return only.MatchString(name) && partOf(name, o.steps)
 		})
 	}
 	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
@@ -178,9 +174,6 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	}
 	running = append(running, etcd)
 	all = etcdContestants(etcd)
-	if o.proto {
-		all = append(all, overhanders(etcd))
-	}
 	for suffix, flush := range map[string]bool{"": false, ", fsync": true} {
 		if !others || !wanted("redislock"+suffix, "redsync"+suffix) {
 			continue
@@ -216,21 +209,11 @@ func keep(file string, w contest.Work) func(contest.Turn) {
 	return func(t contest.Turn) {
 		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend),
 			t.Load)
-		if file == "" {
-			return
-		}
-		line, err := json.Marshal(struct {
+		err := contest.Keep(file, struct {
 			At   time.Time
 			Work contest.Work
 			Turn contest.Turn
 		}{time.Now(), w, t.Printable()})
-		if err == nil {
-			var f *os.File
-			if f, err = os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-				_, err = f.Write(append(line, '\n'))
-				err = errors.Join(err, f.Close())
-			}
-		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "peers: keep raw figures:", err)
 		}

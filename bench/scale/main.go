@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -111,7 +110,13 @@ func grow(ctx context.Context, o options, layout string, sizes []int) (columns [
 			return nil, fmt.Errorf("%d locks: %w", n, err)
 		}
 		columns = append(columns, f)
-		if err := keep(o.raw, layout, n, f); err != nil {
+		err = contest.Keep(o.raw, struct {
+			At      time.Time
+			Layout  string
+			Locks   int
+			Figures figures
+		}{time.Now(), layout, n, f})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -177,27 +182,4 @@ func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 			contest.Load())
 	}
 	return f, nil
-}
-
-// keep adds the figures to a file.
-func keep(file, layout string, n int, f figures) error {
-	if file == "" {
-		return nil
-	}
-	line, err := json.Marshal(struct {
-		At      time.Time
-		Layout  string
-		Locks   int
-		Figures figures
-	}{time.Now(), layout, n, f})
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	_, err = out.Write(append(line, '\n'))
-	return err
 }

@@ -34,10 +34,7 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 	all := map[string][]float64{}
 	daemon := program{"unlocker", p, addr}
 	for round := range o.rounds {
-		leases, err := 1000.0, error(nil)
-		if os.Getenv("NOLEASES") == "" {
-			leases, err = c.leases(ctx)
-		}
+		leases, err := c.leases(ctx)
 		if err != nil {
 			return fmt.Errorf("leases: %w", err)
 		}
@@ -94,14 +91,14 @@ func (c *crowd) expire(ctx context.Context, o options, daemon program, kind stri
 	if beside {
 		meanwhile = append(meanwhile, func() error {
 			took, err := c.others(ctx)
-			e.p99 = milliseconds(stats.Percentile(took, 99))
+			e.p99 = stats.Milliseconds(stats.Percentile(took, 99))
 			return err
 		})
 	}
 	done := make(chan error, len(meanwhile))
 	for _, f := range meanwhile {
 		go func() {
-			err := wait(ctx, time.Until(autoUnlockAt.Add(skew)))
+			err := contest.Wait(ctx, time.Until(autoUnlockAt.Add(skew)))
 			if err == nil {
 				err = f()
 			}
@@ -148,7 +145,7 @@ func (c *crowd) alone(ctx context.Context) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	took, err := c.others(ctx)
-	return milliseconds(stats.Percentile(took, 99)), err
+	return stats.Milliseconds(stats.Percentile(took, 99)), err
 }
 
 // others has 16 clients take and release locks of their own until ctx ends, and returns how long each time took.

@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -101,7 +102,7 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	if err != nil {
 		return err
 	}
-	f["scrape"], f["scrape bytes"] = milliseconds(stats.Percentile(took, 50)), size
+	f["scrape"], f["scrape bytes"] = stats.Milliseconds(stats.Percentile(took, 50)), size
 	if err := c.lag(ctx, f); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 	const window = 20 * time.Second
 	// until the garbage of the start is collected, and the dashboard has fetched the backtraces of the locks that
 	// alert, 50 a second at most
-	if err := wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
+	if err := contest.Wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
 		return err
 	}
 	before := make([]time.Duration, len(programs))
@@ -130,7 +131,7 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 			return err
 		}
 	}
-	if err := wait(ctx, window); err != nil {
+	if err := contest.Wait(ctx, window); err != nil {
 		return err
 	}
 	for i, p := range programs {
@@ -196,7 +197,7 @@ func (c *crowd) removal(ctx context.Context, f figures) error {
 	for _, late := range removed {
 		first, last = min(first, late), max(last, late)
 	}
-	f["first removal"], f["removals"] = milliseconds(first), float64(n)/last.Seconds()
+	f["first removal"], f["removals"] = stats.Milliseconds(first), float64(n)/last.Seconds()
 	return nil
 }
 
@@ -205,8 +206,8 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 	const n, apart = 300, 20 * time.Millisecond
 	began := time.Now().Add(minWarning + 4*time.Second)
 	removed, err := c.removals(ctx, "one", n, func(i int) time.Time { return began.Add(time.Duration(i) * apart) })
-	f["removal p50"], f["removal p99"] = milliseconds(stats.Percentile(removed,
-		50)), milliseconds(stats.Percentile(removed, 99))
+	f["removal p50"], f["removal p99"] = stats.Milliseconds(stats.Percentile(removed,
+		50)), stats.Milliseconds(stats.Percentile(removed, 99))
 	return err
 }
 
@@ -284,7 +285,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 				if _, err := c.extend(ctx, c.calm(i)); err != nil {
 					return err
 				}
-				if err := wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
+				if err := contest.Wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
 					return err
 				}
 			}
@@ -294,7 +295,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 			}
 			took = append(took, one...)
 		}
-		f[w.row] = milliseconds(stats.Percentile(took, 95))
+		f[w.row] = stats.Milliseconds(stats.Percentile(took, 95))
 	}
 	return nil
 }
@@ -322,13 +323,4 @@ func get(ctx context.Context, n int, address func(i int) string) (took []time.Du
 		took, size = append(took, time.Since(began)), float64(body)
 	}
 	return took, size, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
