@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -29,7 +30,7 @@ type options struct {
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	holderMain()
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "directory of the servers' data; default: a temporary one")

@@ -4,13 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // us is the contestant that all others are compared with.
@@ -37,11 +36,10 @@ type options struct {
 	start   time.Duration
 	flush   time.Duration
 	raw     string
-	profile string
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	var o options
 	flag.StringVar(&o.dir, "dir", "",
 		"directory of the servers' data; default: a temporary one")
@@ -60,7 +58,6 @@ func main() {
 	flag.DurationVar(&o.flush, "flush", 0,
 		"extra time for every flush of etcd; needs strace, and leaves out other servers")
 	flag.StringVar(&o.raw, "raw", "", "file for all turns, as JSON lines")
-	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -93,16 +90,6 @@ func run(ctx context.Context, o options) (err error) {
 	fmt.Println(about)
 	if o.flush > 0 {
 		fmt.Printf("- but etcd's flushes take %v longer\n\n", o.flush)
-	}
-	if o.profile != "" {
-		f, err := os.Create(o.profile + "client.pprof")
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return errors.Join(err, f.Close())
-		}
-		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
 	}
 	var verdicts []verdict
 	var all []done
@@ -168,7 +155,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 			return only.MatchString(name) && partOf(name, o.steps)
 		})
 	}
-	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
+	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Flush: o.flush})
 	if err != nil {
 		return nil, end, err
 	}

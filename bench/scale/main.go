@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 type options struct {
@@ -27,11 +28,10 @@ type options struct {
 	bin     string
 	raw     string
 	rounds  int
-	profile string
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "directory of etcd's data; default: a temporary one")
 	flag.StringVar(&o.locks, "locks", "10000,100000,1000000", "numbers of locks, ascending")
@@ -42,8 +42,6 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "../bin", "directory with the programs unlocker and mutexdash")
 	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything in the part mass takes its turn")
-	flag.StringVar(&o.profile, "profile", "",
-		"directory for profiles of both programs, which are then slightly slower and larger; only of the part programs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

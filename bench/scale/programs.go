@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -32,9 +31,6 @@ func (c *crowd) startUnlocker(ctx context.Context, o options, args ...string) (*
 	}
 	args = append([]string{"--policy=auto-unlock", "--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + addr,
 		"--web.shutdown-delay=0s", "--log.level=warn"}, args...)
-	if o.profile != "" {
-		args = append(args, "--web.enable-pprof")
-	}
 	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz", args...)
 	return p, addr, err
 }
@@ -50,9 +46,6 @@ func (c *crowd) startDashboard(ctx context.Context, o options) (p *servers.Proce
 	}
 	args := []string{"--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + page, "--web.ops-address=" + ops,
 		"--web.shutdown-delay=0s", "--log.level=error"}
-	if o.profile != "" {
-		args = append(args, "--web.enable-pprof")
-	}
 	p, err = servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz", args...)
 	return p, page, ops, err
 }
@@ -87,7 +80,7 @@ func (c *crowd) programs(ctx context.Context, o options, f figures) error {
 			}
 		}
 	}
-	return idle(ctx, o, f, []program{{"unlocker", unlocker, addr}, {"dashboard", dashboard, ops}})
+	return idle(ctx, f, map[string]*servers.Process{"unlocker": unlocker, "dashboard": dashboard})
 }
 
 // unlocker measures a scrape, and the removal of locks, of many that are due at once, too.
@@ -109,32 +102,25 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	return c.removal(ctx, f)
 }
 
-// program is one of ours that runs, with the address of its metrics.
-type program struct {
-	name string
-	*servers.Process
-	ops string
-}
-
 // idle measures what programs use while no lock changes.
-func idle(ctx context.Context, o options, f figures, programs []program) error {
+func idle(ctx context.Context, f figures, programs map[string]*servers.Process) error {
 	const window = 20 * time.Second
 	// until the garbage of the start is collected, and the dashboard has fetched the backtraces of the locks that
 	// alert, 50 a second at most
 	if err := contest.Wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
 		return err
 	}
-	before := make([]time.Duration, len(programs))
-	for i, p := range programs {
+	before := map[string]time.Duration{}
+	for name, p := range programs {
 		var err error
-		if before[i], err = p.CPU(); err != nil {
+		if before[name], err = p.CPU(); err != nil {
 			return err
 		}
 	}
 	if err := contest.Wait(ctx, window); err != nil {
 		return err
 	}
-	for i, p := range programs {
+	for name, p := range programs {
 		after, err := p.CPU()
 		if err != nil {
 			return err
@@ -147,39 +133,8 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 		if err != nil {
 			return err
 		}
-		f[p.name+" idle"] = 100 * (after - before[i]).Seconds() / window.Seconds()
-		f[p.name+" memory"], f[p.name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
-		if err := p.profile(ctx, o, "", window); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// profile writes what the program's memory and time go to, if that is wanted.
-func (p program) profile(ctx context.Context, o options, kind string, window time.Duration) error {
-	if o.profile == "" {
-		return nil
-	}
-	for file, path := range map[string]string{
-		"heap.pprof": "heap", "cpu.pprof": fmt.Sprintf("profile?seconds=%.0f", window.Seconds()),
-	} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.ops+"/debug/pprof/"+path, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		profile, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(o.profile, p.name+"-"+kind+file), profile, 0o644); err != nil {
-			return err
-		}
+		f[name+" idle"] = 100 * (after - before[name]).Seconds() / window.Seconds()
+		f[name+" memory"], f[name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
 	}
 	return nil
 }
