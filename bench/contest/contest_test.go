@@ -16,14 +16,15 @@ type memory struct {
 	mu    sync.Mutex
 	locks map[string]chan struct{}
 	open  bool // it lets everybody in
+	err   error
 }
 
 func (m *memory) Client(context.Context) (contest.Client, error) { return m, nil }
 func (m *memory) Close() error                                   { return nil }
 
 func (m *memory) Lock(ctx context.Context, name string) (func() error, error) {
-	if m.open {
-		return func() error { return nil }, nil
+	if m.open || m.err != nil {
+		return func() error { return nil }, m.err
 	}
 	m.mu.Lock()
 	if m.locks[name] == nil {
@@ -106,16 +107,8 @@ func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
 	}
 }
 
-type broken struct{ *memory }
-
-func (b broken) Client(context.Context) (contest.Client, error) { return b, nil }
-func (broken) Lock(context.Context, string) (func() error, error) {
-	return nil, errors.New("out of order")
-}
-
 func TestAnErrorOfAContestantEndsTheRunWithItsName(t *testing.T) {
-	c := contest.Contestant{Name: "b", Exclusive: true,
-		Connect: func(context.Context) (contest.Connection, error) { return broken{good()}, nil }}
+	c := contestant("b", &memory{err: errors.New("out of order")})
 	_, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 1, func(contest.Turn) {})
 	if err == nil || !strings.Contains(err.Error(), "b: ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("error %v", err)

@@ -14,20 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pages are where operators find commands. They are about the release "locks" in the namespace "locking", as the guide
-// installs it.
-func pages(t *testing.T) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob(repository + "/docs/*.md")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range files {
-		all = append(all, "docs/"+filepath.Base(file))
-	}
-	return append(all, "README.md", "deploy/helm/unlocker/README.md")
-}
-
 func page(t *testing.T, file string) string {
 	t.Helper()
 	return read(t, repository+"/"+file)
@@ -38,7 +24,7 @@ func installed(t *testing.T, also ...map[string]any) release {
 	t.Helper()
 	c := load(t)
 	all := map[string]any{}
-	for _, block := range guideValues(t) {
+	for _, block := range guideFile(t, "values.yaml") {
 		all = over(all, values(t, block))
 	}
 	for _, more := range also {
@@ -47,7 +33,8 @@ func installed(t *testing.T, also ...map[string]any) release {
 	return mustRender(t, c, all)
 }
 
-// Each kubectl in the documentation is run as it stands there. What it names is there, and its labels find pods.
+// Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as the
+// guide installs it. What it names is there, and its labels find pods.
 func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{
@@ -61,8 +48,12 @@ func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	selector := regexp.MustCompile(`(?:-l |--selector[= ])(\S+)`)
 	found := 0
 	texts := map[string]string{"NOTES.txt": r.notes}
-	for _, file := range pages(t) {
-		texts[file] = page(t, file)
+	files, err := filepath.Glob(repository + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, repository+"/README.md", directory+"/README.md") {
+		texts[file] = read(t, file)
 	}
 	for file, text := range texts {
 		for _, command := range regexp.MustCompile("kubectl [^`|;\n]*").FindAllString(text, -1) {

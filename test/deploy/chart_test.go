@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -179,11 +180,14 @@ func (r *release) translate(args []string, root string) []string {
 }
 
 // usedFlags are the flags that some scenario gives.
-type usedFlags struct{ seen []string }
+type usedFlags struct {
+	mu   sync.Mutex // scenarios are parallel
+	seen []string
+}
 
 func (u *usedFlags) add(program string, args, environment []string) {
-	lock.Lock()
-	defer lock.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, given := range slices.Concat(args, environment) {
 		name, _, _ := strings.Cut(given, "=")
 		u.seen = append(u.seen, program+" "+name)
