@@ -97,13 +97,12 @@ func (w *world) lock(name string, deadline int) {
 // puts are what writes a record.
 func (w *world) puts(name string, d metadata.Draft) (ops []clientv3.Op) {
 	w.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	fields, fieldsErr := d.Fields()
-	if err != nil || fieldsErr != nil {
-		w.Error(err, fieldsErr)
+	fields, err := d.Fields()
+	if err != nil {
+		w.Error(err)
 	}
 	for _, f := range fields {
-		ops = append(ops, clientv3.OpPut(layout.Field(name, f.Name), f.Value))
+		ops = append(ops, clientv3.OpPut(protocol.DefaultLayout().Field(name, f.Name), f.Value))
 	}
 	return ops
 }
