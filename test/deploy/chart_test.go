@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -111,7 +113,8 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 			value = "node-7"
 		}
 		if e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
-			value = bytesOf(t, c.Resources.Limits["memory"])
+			limit := resource.MustParse(c.Resources.Limits["memory"])
+			value = fmt.Sprint(limit.Value()) // as a kubelet gives it to a container
 		} else if value == "" {
 			t.Errorf("the variable %s comes from somewhere unknown", e.Name)
 		}
@@ -123,17 +126,6 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 		}
 	}
 	return all
-}
-
-// bytesOf is a quantity of Kubernetes, as it gives it to a container.
-func bytesOf(t *testing.T, quantity string) string {
-	t.Helper()
-	var number int
-	var unit string
-	if _, err := fmt.Sscanf(quantity, "%d%s", &number, &unit); err != nil {
-		t.Fatalf("%q: %v", quantity, err)
-	}
-	return fmt.Sprint(number * map[string]int{"Mi": 1 << 20, "Gi": 1 << 30}[unit])
 }
 
 // helmTest runs what `helm test` runs. An unlocker is seen a moment after it is ready.
