@@ -88,7 +88,7 @@ export const encode = (text: string | Buffer) => Buffer.from(text).toString("bas
 const decode = (text = "") => Buffer.from(text, "base64").toString();
 
 /** What happens to a request: it passes, is lost, or its answer is. */
-export type Fate = "pass" | "lose" | "mute";
+type Fate = "pass" | "lose" | "mute";
 
 /** An HTTP proxy in front of an etcd. */
 export class Proxy {
