@@ -192,9 +192,9 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   verdict: (request) => {
     const input = request.input as Input;
     const answer = request.answer as Answer;
-    const { verdict, token, holders, share } = verdictOf(request.step as Step, keysOf(input), input, answer);
-    if (!holders || verdict !== "refused") return { verdict, token, share };
-    return { verdict, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
+    const { holders, ...said } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    if (!holders || said.verdict !== "refused") return said;
+    return { ...said, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
   },
 };
 
