@@ -24,7 +24,10 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
-	write(t, c, merged(keys(malformed()), keys(odd()), keys(map[string]record{"neighbour": sound()}), foreignKeys()))
+	for _, all := range []map[string]string{keys(malformed()), keys(odd()), sound().at(prefix + "neighbour"),
+		foreignKeys()} {
+		write(t, c, all)
+	}
 	before := protocolKeys(t, c)
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--metrics.lock-series=all").ready(t)
 	dash := startDashboard(t, etcd.Endpoint())
@@ -66,19 +69,6 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 func expired(text string) record {
 	return with("owner", text, "hostname", text, "purpose", text, "alert_at", "1553682600", "auto_unlock_at",
 		"1553682601")
-}
-
-// write puts keys in batches.
-func write(t *testing.T, c *clientv3.Client, all map[string]string) {
-	t.Helper()
-	// what is older than the uuid of its record is left over from an earlier one
-	for _, uuids := range []bool{true, false} {
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			if strings.HasSuffix(key, "/uuid") == uuids {
-				put(t, c, key, all[key])
-			}
-		}
-	}
 }
 
 // protocolKeys returns all keys below the prefix except those that unlockers write.
