@@ -57,13 +57,13 @@ func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 		t.Run("unlocker with "+o.name, func(t *testing.T) {
 			t.Parallel()
 			addr := proctest.FreeAddr(t)
-			waits(t, start(t, nil, "unlocker",
+			waits(t, start(t, "unlocker",
 				slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
 		})
 		t.Run("mutexdash with "+o.name, func(t *testing.T) {
 			t.Parallel()
 			addr := proctest.FreeAddr(t)
-			waits(t, start(t, nil, "mutexdash",
+			waits(t, start(t, "mutexdash",
 				slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...),
 				addr, o)
 		})

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -87,18 +87,10 @@ func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	t.Helper()
 	proctest.Eventually(t, "the keys that are left", func() error {
 		got := protocolKeys(t, c)
-		var problems []error
-		for key, value := range want {
-			if got[key] != value {
-				problems = append(problems, fmt.Errorf("%q is gone or changed", key))
-			}
+		if maps.Equal(got, want) {
+			return nil
 		}
-		for key := range got {
-			if _, wanted := want[key]; !wanted {
-				problems = append(problems, fmt.Errorf("%q is left over", key))
-			}
-		}
-		return errors.Join(problems...)
+		return errors.New(cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))))
 	})
 }
 
@@ -163,7 +155,7 @@ func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
 	t.Helper()
 	addr := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
-	d := &dashboard{addr: addr, ops: ops, Process: start(t, nil, "mutexdash", append([]string{
+	d := &dashboard{addr: addr, ops: ops, Process: start(t, "mutexdash", append([]string{
 		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops,
 		"--web.shutdown-delay=0s",
 	}, more...)...)}

@@ -82,7 +82,7 @@ func TestAStatusPageForPeople(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	addr := proctest.FreeAddr(t)
-	start(t, nil, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
+	start(t, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
 		"--web.external-url=https://ops.example.com/unlocker/")
 	answers(t, addr, "/unlocker/-/ready", 200)
 	answers(t, addr, "/unlocker/-/healthy", 200)
