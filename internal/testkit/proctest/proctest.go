@@ -88,8 +88,14 @@ func Eventually(t testing.TB, what string, try func() error) {
 // Answers waits until a GET of the URL returns this status, and returns the body.
 func Answers(t testing.TB, url string, status int) (body string) {
 	t.Helper()
+	return AnswersTo(t, &http.Client{}, url, status)
+}
+
+// AnswersTo is Answers for a client of one's own.
+func AnswersTo(t testing.TB, client *http.Client, url string, status int) (body string) {
+	t.Helper()
 	Eventually(t, url, func() error {
-		got, text, err := Get(&http.Client{}, url)
+		got, text, err := Get(client, url)
 		if err == nil && got != status {
 			err = fmt.Errorf("status %d, want %d: %.300s", got, status, text)
 		}
