@@ -61,13 +61,13 @@ func beating(s *scene, name string, age time.Duration) {
 		metadata.Field{Name: "auto_unlock_at", Value: at(age - time.Minute), Version: 31})
 }
 
-// settling is a scene in which 50 processes wait for a lock whose holder has been silent for 19 minutes.
+// settling is a scene in which 12 processes wait for a lock whose holder has been silent for 19 minutes.
 func settling() *scene {
 	s := newScene()
 	s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", purpose: "settlement of the day",
 		held: 50 * time.Minute, alert: -18 * time.Minute, unlock: 4 * time.Minute, backtrace: rubyTrace,
 		attributes: map[string]string{"alive": metadata.FormatAlive(s.now.Add(-19*time.Minute), "4,410 of 12,002")}})
-	for i := range 50 {
+	for i := range 12 {
 		s.wait("orders/settle", fmt.Sprint("shop-", i), 25*time.Minute-time.Duration(i)*time.Second)
 	}
 	return s

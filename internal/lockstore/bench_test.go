@@ -21,9 +21,8 @@ func BenchmarkMassExpiry(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {
 		w := start(b)
-		removals := make([]metadata.Removal, locks)
 		b.StopTimer()
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		removals := w.expired("lock/%05d", locks)
 		b.StartTimer()
 		began := time.Now()
 		for i, err := range w.AutoUnlock(b.Context(), removals) {
@@ -94,8 +93,7 @@ func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
-		removals := make([]metadata.Removal, locks)
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		removals := w.expired("lock/%05d", locks)
 		alone := others(w, func() { time.Sleep(2 * time.Second) })
 		b.StartTimer()
 		during := others(w, func() {
@@ -133,12 +131,7 @@ func others(w world, f func()) (took []time.Duration) {
 					w.Error(resp, err)
 					return
 				}
-				if _, err := locktxn.Release(w.l,
-					locktxn.Hold{Lock: name, UUID: id, Token: resp.Header.Revision}).Commit(context.Background(),
-					w.etcd); err != nil {
-					w.Error(err)
-					return
-				}
+				w.release(&metadata.Record{Name: name, UUID: id, Token: resp.Header.Revision})
 				mu.Lock()
 				took = append(took, time.Since(began))
 				mu.Unlock()

@@ -37,10 +37,7 @@ type store struct {
 }
 
 func start(t *testing.T) store {
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	return store{t, etcdtest.Shared(t).Client(t), l}
 }
 

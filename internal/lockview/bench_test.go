@@ -13,15 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// start runs a view that ends before the next one begins.
-func start(b *testing.B, src lockview.Source) *lockview.View {
-	v := lockview.New(layout, src, lockview.Options{})
-	ctx, cancel := context.WithCancel(b.Context())
-	go v.Run(ctx)
-	b.Cleanup(cancel)
-	return v
-}
-
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -52,7 +43,7 @@ func BenchmarkBuild(b *testing.B) {
 			for b.Loop() {
 				before = heap()
 				began := time.Now()
-				v := start(b, src)
+				v := run(b, src, lockview.Options{})
 				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
 				took += time.Since(began)
 				if len(v.Locks()) != n {
@@ -74,12 +65,13 @@ func synthetic(b *testing.B, n int, p metadata.Process) lockview.Source {
 		List: func(_ context.Context, each func(protocol.KV)) (int64, error) {
 			for i := range n {
 				for _, o := range template {
-					kv := protocol.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value),
-						CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
-					if layout.Parse(o.key).ID == metadata.FieldUUID {
+					field := layout.Parse(o.key).ID
+					kv := protocol.KV{Key: layout.Field(fmt.Sprintf("billing/invoice/%06d", i), field),
+						Value: []byte(o.value), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
+					if field == metadata.FieldUUID {
 						kv.Value = []byte(uuid(i))
 					}
-					if start != 0 && layout.Parse(o.key).ID == metadata.FieldMetadata { // ten locks a process
+					if start != 0 && field == metadata.FieldMetadata { // ten locks a process
 						kv.Value = []byte(strings.Replace(o.value, fmt.Sprint(start), fmt.Sprint(start+int64(i)/10), 1))
 					}
 					each(kv)

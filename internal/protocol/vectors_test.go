@@ -215,7 +215,7 @@ func TestVectorsOfTimes(t *testing.T) {
 
 func TestVectorsOfKeys(t *testing.T) {
 	v := readVectors(t)
-	layout := layout(t)
+	layout := protocol.DefaultLayout()
 	for _, c := range v.Keys {
 		t.Run(c.About, func(t *testing.T) {
 			want := protocol.Key{Kind: protocol.Kind(c.Kind), Lock: c.Lock, ID: c.ID}
@@ -297,7 +297,7 @@ func TestVectorsOfStatements(t *testing.T) {
 					ModRevision: revision})
 			}
 			r := metadata.Decode(c.Lock, fields).Record
-			key := layout(t).Parse(c.Key)
+			key := protocol.DefaultLayout().Parse(c.Key)
 			kv := protocol.KV{Value: []byte(c.Value), ModRevision: c.ModRevision}
 			statement := protocol.ReadStatement(key.ID, kv)
 			switch key.Kind {
@@ -338,7 +338,7 @@ func TestVectorsOfTicketsAndEndings(t *testing.T) {
 func TestVectorsOfDelays(t *testing.T) {
 	for _, c := range readVectors(t).Delays {
 		t.Run(c.About, func(t *testing.T) {
-			key := layout(t).Parse(c.Key)
+			key := protocol.DefaultLayout().Parse(c.Key)
 			if key.Kind != protocol.KindDelay {
 				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
 			}
@@ -473,13 +473,4 @@ func problemsOf(d metadata.Document) []problem {
 		problems = append(problems, problem{p.Field, p.Reason})
 	}
 	return problems
-}
-
-func layout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

@@ -71,14 +71,7 @@ func list(t testing.TB, s *jobs.Tasks) []jobs.TaskStatus {
 	return all
 }
 
-func layout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
+func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
 type commit = func() (*clientv3.TxnResponse, error)
 

@@ -23,7 +23,7 @@ func request(doc metadata.Document, by, reason string) metadata.Request {
 // ask asks the holder of a record as an operator does.
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
-	r := request(read(t, f.operator, record), by, reason)
+	r := request(read(t, f.etcd, record), by, reason)
 	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(r))
 }
 
@@ -81,63 +81,50 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 }
 
 func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
-	for name, write := range map[string]func(f *fake, ask func()){
-		"before the watch": func(_ *fake, ask func()) { ask() },
-		"while it watches": func(_ *fake, ask func()) {
-			time.Sleep(time.Second)
-			ask()
-		},
-		"while its watch is out": func(f *fake, ask func()) {
-			time.Sleep(time.Second)
-			f.deaf.Store(true)
-			ask()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-				write(f, func() { ask(t, f, "a", "ann", "now") })
-				time.Sleep(2 * time.Minute)
-				if !isAsked(l.Asked()) {
-					t.Error("it does not know")
-				}
-				l.Unlock()
-			})
+	bubbles(t, map[string]struct {
+		after time.Duration
+		deaf  bool
+	}{"before the watch": {}, "while it watches": {time.Second, false}, "while its watch is out": {time.Second, true}},
+		func(t *testing.T, f *fake, locks *mutex.Client, c struct {
+			after time.Duration
+			deaf  bool
+		}) {
+			l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+			time.Sleep(c.after)
+			f.deaf.Store(c.deaf)
+			ask(t, f, "a", "ann", "now")
+			time.Sleep(2 * time.Minute)
+			if !isAsked(l.Asked()) {
+				t.Error("it does not know")
+			}
 		})
-	}
 }
 
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
-	for name, change := range map[string]func(*metadata.Request){
-		"another uuid":  func(r *metadata.Request) { r.UUID = "0f8fad5b-d9cb-469f-a165-70867728950e" },
+	bubbles(t, map[string]func(*metadata.Request){
+		"another uuid":  func(r *metadata.Request) { r.UUID = foreignUUID },
 		"another token": func(r *metadata.Request) { r.Token++ },
 		"huge":          func(r *metadata.Request) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a")
-				time.Sleep(time.Second)
-				r := request(read(t, f.operator, "a"), "ann", "now")
-				change(&r)
-				f.put("/mutexes/a/asked", protocol.Marshal(r))
-				if isAsked(l.Asked()) {
-					t.Errorf("it heeds %+v", l.Request())
-				}
-				for _, value := range []string{"", "ann", "[]", "{", `{"uuid":1}`} {
-					f.put("/mutexes/a/asked", value)
-				}
-				time.Sleep(2 * time.Minute)
-				if isAsked(l.Asked()) {
-					t.Errorf("it heeds %+v", l.Request())
-				}
-				ask(t, f, "a", "ann", "after all")
-				if !isAsked(l.Asked()) {
-					t.Error("it no longer heeds a good one")
-				}
-				l.Unlock()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.Request)) {
+		l := take(t, locks, "a")
+		time.Sleep(time.Second)
+		r := request(read(t, f.etcd, "a"), "ann", "now")
+		change(&r)
+		for _, value := range []string{protocol.Marshal(r), "", "ann", "[]", "{", `{"uuid":1}`} {
+			f.put("/mutexes/a/asked", value)
+			if isAsked(l.Asked()) {
+				t.Errorf("it heeds %+v", l.Request())
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if isAsked(l.Asked()) {
+			t.Errorf("it heeds %+v", l.Request())
+		}
+		ask(t, f, "a", "ann", "after all")
+		if !isAsked(l.Asked()) {
+			t.Error("it no longer heeds a good one")
+		}
+	})
 }
 
 func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
@@ -164,8 +151,6 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 				t.Errorf("the %s handle: %+v", of, handle.Request())
 			}
 		}
-		unlock(t, inner)
-		unlock(t, outer)
 	})
 }
 
@@ -193,7 +178,6 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		unlock(t, both)
 	})
 }
 

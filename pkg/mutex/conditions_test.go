@@ -16,26 +16,18 @@ import (
 )
 
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	etcdtest.Put(t, etcd, "/state", "ready")
-	etcdtest.Put(t, etcd, "/old/1", "x")
-	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
-	l, err := locks.TryLock(t.Context(), "a", mutex.If(ready),
-		mutex.Then(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRange("/m"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Kvs; len(got) != 0 {
-		t.Errorf("the deletion was not done: %v", got)
-	}
-	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
-		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
-	}
-	unlock(t, l)
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.put("/state", "ready")
+		f.put("/old/1", "x")
+		l := take(t, locks, "a", mutex.If(clientv3.Compare(clientv3.Value("/state"), "=", "ready")),
+			mutex.Then(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
+		if n := etcdtest.Count(t, f.etcd, "/old/"); n != 0 {
+			t.Error("the deletion was not done")
+		}
+		if value, revision := value(t, f.etcd, "/state"); value != "running" || revision != l.Token() {
+			t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
+		}
+	})
 }
 
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
@@ -77,37 +69,30 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	etcd := server.Client(t)
-	other := newClient(t, server.Client(t))
-	holder := take(t, other, "a")
-	sent := 0
-	var late *heldTxn
-	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		switch sent++; sent {
-		case 1:
-			late = txn
-			return nil, context.DeadlineExceeded
-		case 2: // is refused; then the lock becomes free, and the first sending arrives
-			r, err := txn.send(ctx)
-			holder.Unlock()
-			if late, err := late.send(ctx); err != nil || !late.Succeeded {
-				t.Errorf("the late sending: %v, %v", late, err)
+	queue(t, func(t *testing.T, q *fake) {
+		holder := take(t, q.locks(), "a")
+		sent := 0
+		var late *heldTxn
+		etcd := onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			switch sent++; sent {
+			case 1:
+				late = txn
+				return nil, context.DeadlineExceeded
+			case 2: // is refused; then the lock becomes free, and the first sending arrives
+				r, err := txn.send(ctx)
+				holder.Unlock()
+				if late, err := late.send(ctx); err != nil || !late.Succeeded {
+					t.Errorf("the late sending: %v, %v", late, err)
+				}
+				return r, err
 			}
-			return r, err
+			return txn.send(ctx)
+		})
+		l := take(t, newClient(t, etcd), "a", mutex.Then(clientv3.OpPut("/state", "running")))
+		if _, revision := value(t, q.etcd, "/state"); revision != l.Token() || read(t, q.etcd, "a").UUID != l.UUID() {
+			t.Errorf("token %d, written at %d", l.Token(), revision)
 		}
-		return txn.send(ctx)
-	}}
-	locks := newClient(t, etcd)
-	l, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
-		t.Errorf("token %d, written at %d", l.Token(), revision)
-	}
-	unlock(t, l)
+	})
 }
 
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
@@ -121,13 +106,13 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if read(t, f.operator, "a").Token == 0 {
+		if read(t, f.etcd, "a").Token == 0 {
 			t.Error("the record is gone already: then it should have been known")
 		}
 		f.loseAnswers.Store(0)
 		f.away.Store(false)
 		time.Sleep(30 * time.Second)
-		if read(t, f.operator, "a").Token != 0 {
+		if read(t, f.etcd, "a").Token != 0 {
 			t.Error("the abandoned acquisition is still held")
 		}
 	})
@@ -137,12 +122,11 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		time.AfterFunc(6*time.Second, func() { f.away.Store(false) })
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
+		take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
 			mutex.Then(clientv3.OpPut("/state", "running")))
-		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 5*time.Second {
+		if d := time.Until(read(t, f.etcd, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}
-		l.Unlock()
 	})
 }
 
@@ -159,38 +143,33 @@ func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 	return string(r.Kvs[0].Value), r.Kvs[0].ModRevision
 }
 
+func large(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
+
 func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
-	tooLarge := func(err error) bool {
-		return err != nil && !errors.Is(err, mutex.ErrUnknown) &&
-			strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+	_, locks := onEtcd(t)
+	try := func(bytes int) error {
+		l, err := locks.TryLock(t.Context(), "a", mutex.Then(large(bytes)))
+		if err == nil {
+			unlock(t, l)
+		}
+		return err
 	}
-	for _, bytes := range []int{3 << 19, 2 << 20, 3 << 20, 16 << 20} {
-		if _, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes))); !tooLarge(err) {
+	tooLarge := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+	}
+	const limit = 3 << 19
+	for _, bytes := range []int{limit, 2 << 20, 3 << 20, 16 << 20} {
+		if err := try(bytes); !tooLarge(err) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	wantEmpty(t, etcd)
-
-	l := take(t, locks, "a")
-	if err := l.UnlockWith([]clientv3.Op{write(3 << 20)}); !tooLarge(err) || l.Context().Err() != nil {
-		t.Errorf("unlock with too much: %v, and then %v", err, context.Cause(l.Context()))
+	bytes := limit
+	err := try(bytes)
+	for tooLarge(err) {
+		bytes -= 128
+		err = try(bytes)
 	}
-	unlock(t, l)
-
-	for bytes := 3 << 19; ; bytes -= 128 { // the largest that is not refused
-		l, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes)))
-		if tooLarge(err) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("etcd refuses %d bytes: %v", bytes, err)
-		}
-		if bytes < 3<<19-8<<10 {
-			t.Errorf("only %d bytes fit", bytes)
-		}
-		unlock(t, l)
-		return
+	if err != nil || bytes < limit-8<<10 {
+		t.Errorf("%d bytes are the most that is sent, and etcd says %v", bytes, err)
 	}
 }

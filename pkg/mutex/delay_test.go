@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -29,25 +28,23 @@ func endHold(t testing.TB, etcd *clientv3.Client, name, how string) {
 }
 
 // delayOver lets etcd end a delay, as it does when the lease ends.
-func delayOver(t testing.TB, etcd *clientv3.Client, name string) {
-	t.Helper()
-	r, err := etcd.Get(context.Background(), layout(t).Delay(name))
+func (q *fake) delayOver(name string) {
+	q.Helper()
+	r, err := q.etcd.Get(context.Background(), layout(q).Delay(name))
 	if err != nil || len(r.Kvs) != 1 || r.Kvs[0].Lease == 0 {
-		t.Fatalf("no delay of %s with a lease: %v, %v", name, r, err)
+		q.Fatalf("no delay of %s with a lease: %v, %v", name, r, err)
 	}
-	if _, err := etcd.Revoke(context.Background(), clientv3.LeaseID(r.Kvs[0].Lease)); err != nil {
-		t.Fatal(err)
-	}
+	q.revoke(clientv3.LeaseID(r.Kvs[0].Lease))
 }
 
 func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
 		if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
 			t.Errorf("the record says %+v", d.Record)
 		}
-		waiters := []*waiter{q.wait(q.client()), q.wait(c), q.wait(q.client())}
+		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
 		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked)
 
 		_, err := c.TryLock(context.Background(), "a")
@@ -70,7 +67,7 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 			default:
 			}
 		}
-		delayOver(t, q.etcd, "a")
+		q.delayOver("a")
 		last := former
 		for i, w := range waiters {
 			l := q.turn(w)
@@ -84,35 +81,29 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 }
 
 func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
-	for name, opts := range map[string][]mutex.Option{
-		"outside the queue": {mutex.WithoutQueue()}, "a permit": {mutex.Semaphore(3)}, "a reader": {mutex.Shared()},
-		"a writer": {mutex.Exclusive()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				take(t, q.client(), "a", append([]mutex.Option{mutex.LockDelay(time.Hour)}, mutex.Exclusive())...)
-				endHold(t, q.etcd, "a", metadata.EndedForced)
-				told := make(chan mutex.Waiting, 100)
-				got := waits(t, q.client(), append(opts, mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
-				if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
-					w.Holder.Token != 0 {
-					t.Errorf("it waits for %+v", w)
-				}
-				delayOver(t, q.etcd, "a")
-				if l := <-got; l != nil {
-					unlock(t, l)
-				}
-			})
-		})
-	}
+	queues(t, map[string]mutex.Option{
+		"outside the queue": mutex.WithoutQueue(), "a permit": mutex.Semaphore(3), "a reader": mutex.Shared(),
+		"a writer": mutex.Exclusive(),
+	}, func(t *testing.T, q *fake, o mutex.Option) {
+		take(t, q.locks(), "a", mutex.LockDelay(time.Hour), mutex.Exclusive())
+		endHold(t, q.etcd, "a", metadata.EndedForced)
+		told := make(chan mutex.Waiting, 100)
+		got := waits(t, q.locks(), o, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
+			w.Holder.Token != 0 {
+			t.Errorf("it waits for %+v", w)
+		}
+		q.delayOver("a")
+		<-got
+	})
 }
 
 func TestPermitsInTheirDelayAreTaken(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		semaphore := mutex.Semaphore(4)
 		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
-		second := take(t, c, "a", semaphore)
+		take(t, c, "a", semaphore)
 		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
 		third := take(t, c, "a", semaphore)
 		if third.Name() != "a#3" {
@@ -127,46 +118,43 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 			!strings.Contains(text, "a lock delay after") {
 			t.Errorf("the error is %q", err)
 		}
-		w := q.wait(q.client(), semaphore, mutex.Weight(2))
-		delayOver(t, q.etcd, "a#1")
+		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
+		q.delayOver("a#1")
 		l := q.turn(w)
 		if l.Name() != "a#1" {
 			t.Errorf("then %s", l.Name())
 		}
-		for _, l := range []*mutex.Lock{second, third, l} {
-			unlock(t, l)
-		}
+		unlock(t, l)
 	})
 }
 
 func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
 		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked)
 		if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); !errors.Is(err, mutex.ErrHeld) ||
 			!strings.HasPrefix(err.Error(), `nobody holds lock "a"; a lock delay`) {
 			t.Errorf("a writer: %v", err)
 		}
-		reader := take(t, q.client(), "a", mutex.Shared())
+		reader := take(t, q.locks(), "a", mutex.Shared())
 		if reader.Name() != "a#2" {
 			t.Errorf("a reader has %s", reader.Name())
 		}
 		unlock(t, reader)
-		w := q.wait(q.client(), mutex.Exclusive())
-		delayOver(t, q.etcd, "a#1")
+		w := q.wait(q.locks(), mutex.Exclusive())
+		q.delayOver("a#1")
 		unlock(t, q.turn(w))
 	})
 }
 
 // What is written there does not matter, only that it is.
 func TestADelayThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
 			key := layout(t).Delay("a")
-			etcdtest.Put(t, q.etcd, key, value)
+			q.put(key, value)
 			_, err := c.TryLock(context.Background(), "a")
 			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Delay == nil || !held.Delay.Unreadable {
 				t.Errorf("value %d: %+v", i, err)
@@ -184,22 +172,16 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	c := newClient(t, etcd)
-	for _, d := range []struct {
-		opts []mutex.Option
-		want time.Duration
-	}{{nil, time.Minute}, {[]mutex.Option{mutex.LockDelay(0)}, 0}, {[]mutex.Option{mutex.LockDelay(time.Second)},
-		time.Second}} {
-		l := take(t, c, "a", d.opts...)
-		doc := read(t, etcd, "a")
-		if got := doc.DelayOf(time.Minute); got != d.want {
-			t.Errorf("where the default is a minute: %v, want %v", got, d.want)
-		}
-		unlock(t, l)
-		if n := etcdtest.Count(t, etcd, layout(t).Delays()); n != 0 {
-			t.Errorf("%d delays after a release", n)
-		}
+	type wish struct {
+		option mutex.Option
+		want   time.Duration
 	}
+	queues(t, map[string]wish{"no wish": {nil, time.Minute}, "none": {mutex.LockDelay(0), 0},
+		"its own": {mutex.LockDelay(time.Second), time.Second}}, func(t *testing.T, q *fake, c wish) {
+		take(t, q.locks(), "a", c.option) // whose release leaves no delay
+		doc := read(t, q.etcd, "a")
+		if got := doc.DelayOf(time.Minute); got != c.want {
+			t.Errorf("where the default is a minute: %v, want %v", got, c.want)
+		}
+	})
 }

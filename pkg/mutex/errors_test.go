@@ -16,6 +16,9 @@ func TestRefusalsInWords(t *testing.T) {
 		return metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: owner},
 			AlertAt: now.Add(alert), AutoUnlockAt: now.Add(autoUnlock)}}
 	}
+	told := by("a", 10*time.Minute, 2*time.Hour)
+	told.Hostname, told.PID = "h", 7
+	told.Purpose, told.LockedAt = "x", now.Add(-10*time.Minute)
 	reader := by("r", time.Minute, 2*time.Minute)
 	reader.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
 	several := []metadata.Document{by("a", time.Hour, 3*time.Hour), by("b", time.Hour, 2*time.Hour),
@@ -28,6 +31,8 @@ func TestRefusalsInWords(t *testing.T) {
 		e    mutex.HeldError
 		want string
 	}{
+		{mutex.HeldError{Holder: told}, `lock "l" is held by a on h (pid 7), taken 10 minutes ago for "x"; ` +
+			`alert in 10 minutes, auto-unlock in 2 hours`},
 		{mutex.HeldError{Holder: by("a", 10*time.Minute, 2*time.Hour)},
 			`lock "l" is held by a; alert in 10 minutes, auto-unlock in 2 hours`},
 		{mutex.HeldError{Holder: by("a", -10*time.Minute, -2*time.Hour)},

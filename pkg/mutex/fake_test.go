@@ -10,14 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // fake is an etcd in memory that loses what the clients under test send or should hear.
 type fake struct {
 	testing.TB
-	server   *etcdmemory.Server
-	operator *clientv3.Client // of somebody else, who loses nothing
+	server *etcdmemory.Server
+	etcd   *clientv3.Client // of somebody else, who loses nothing
 
 	away        atomic.Bool  // requests do not arrive, and watches are silent
 	deaf        atomic.Bool  // watches are silent
@@ -26,11 +25,15 @@ type fake struct {
 
 	mu   sync.Mutex
 	sent []time.Time // transactions, as clients sent them
+
+	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends
+	// by itself.
+	cutShort bool
 }
 
 func newFake(t testing.TB) *fake {
 	s := etcdmemory.New()
-	return &fake{TB: t, server: s, operator: s.Connect().Client()}
+	return &fake{TB: t, server: s, etcd: s.Connect().Client()}
 }
 
 // client is an etcd client of f.
@@ -83,7 +86,7 @@ func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 // do is a transaction of somebody else. It returns its revision.
 func (f *fake) do(ops ...clientv3.Op) int64 {
 	f.Helper()
-	r, err := f.operator.Txn(context.Background()).Then(ops...).Commit()
+	r, err := f.etcd.Txn(context.Background()).Then(ops...).Commit()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -95,11 +98,8 @@ func (f *fake) put(key, value string) int64 {
 	return f.do(clientv3.OpPut(key, value))
 }
 
-// clearRecord deletes the record of a lock.
-func (f *fake) clearRecord(lock string) {
+// delete deletes all that begins with this.
+func (f *fake) delete(prefix string) {
 	f.Helper()
-	f.do(clientv3.OpDelete(layout(f).Record(lock), clientv3.WithPrefix()))
+	f.do(clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 }
-
-// clear deletes everything.
-func (f *fake) clear() { f.do(clientv3.OpDelete(mutex.DefaultPrefix, clientv3.WithPrefix())) }

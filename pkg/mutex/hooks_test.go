@@ -1,11 +1,8 @@
 package mutex_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -64,9 +59,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute))
 		locks.TryLock(context.Background(), "a")
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		locks.Lock(ctx, "a")
+		locks.Lock(within(t, 3*time.Second), "a")
 		l.Alive(context.Background())
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a held after 0s, hold false, error true",
@@ -82,7 +75,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
 			"a lost after 4s: removed, certain true")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 
 		l = take(t, locks, "b", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Second))
 		f.away.Store(true)
@@ -106,24 +99,17 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		go locks.Lock(ctx, "a")
+		got := waits(t, locks)
 		time.Sleep(time.Second)
-		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook was told %v", asked)
 		}
 		f.away.Store(false)
-		<-asked[0].Context.Done()
-		synctest.Wait()
-		if ctx.Err() != nil {
-			t.Error("the context ended with the caller's, and not with the call")
-		}
-		locks.Lock(ctx, "")
-		if len(asked) != 1 {
+		<-asked[0].Context.Done() // with the call
+		if locks.Lock(t.Context(), ""); len(asked) != 1 {
 			t.Error("the hook was told of a call that was refused for its arguments")
 		}
+		<-got
 	})
 }
 
@@ -140,7 +126,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
 		locks = c
 		l := take(t, locks, "a")
-		if p := read(t, f.operator, "a").Alive.Progress; p != "acquired" {
+		if p := read(t, f.etcd, "a").Alive.Progress; p != "acquired" {
 			t.Errorf("progress is %q", p)
 		}
 		time.Sleep(time.Second)
@@ -163,79 +149,50 @@ func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	names := []string{"a", "b"}
 	nothing := func(context.Context) error { return nil }
-	for about, call := range map[string]func(context.Context, *mutex.Client){
-		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "a") },
-		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "a") },
-		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "a", nothing) },
+	queues(t, map[string]func(context.Context, *mutex.Client){
+		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "b") },
+		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "b") },
+		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "b", nothing) },
 		"LockAll":    func(ctx context.Context, c *mutex.Client) { c.LockAll(ctx, names) },
 		"TryLockAll": func(ctx context.Context, c *mutex.Client) { c.TryLockAll(ctx, names) },
 		"LockAll, one after the other": func(ctx context.Context, c *mutex.Client) {
 			c.LockAll(ctx, names, mutex.Shared())
 		},
-	} {
+	}, func(t *testing.T, q *fake, call func(context.Context, *mutex.Client)) {
 		hooks := mutex.Hooks{Acquired: func(e mutex.Acquired) {
-			if e.Lock == "b" || about != "LockAll, one after the other" {
+			if e.Lock == "b" {
 				panic("hook")
 			}
 		}}
-		t.Run(about, func(t *testing.T) {
-			bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, locks *mutex.Client) {
-				defer func() {
-					if recover() != "hook" {
-						t.Error("the panic went elsewhere")
-					}
-					for _, name := range []string{"a", "b", "a#1", "b#1"} {
-						if read(t, f.operator, name).Token != 0 {
-							t.Errorf("%s is held, and nobody knows", name)
-						}
-					}
-				}()
-				call(context.Background(), locks)
-			})
-		})
-	}
+		defer func() {
+			if recover() != "hook" {
+				t.Error("the panic went elsewhere")
+			}
+		}()
+		call(t.Context(), newClient(t, q.client(), mutex.Options{Hooks: hooks}))
+	})
 }
 
 func TestLossIsLogged(t *testing.T) {
-	var log bytes.Buffer
-	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+	var log lines
+	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(30*time.Second))
 		f.away.Store(true)
 		<-l.Lost()
-		f.away.Store(false)
-		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
-			t.Error(err)
-		}
-		synctest.Wait() // for those who write to the buffer
-		token := fmt.Sprint(l.Token())
-		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` + token +
-			` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log has no %s in %s", want, &log)
+		synctest.Wait() // for those who log
+		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` +
+			fmt.Sprint(l.Token()) + ` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
+			if told, _ := log.with(want); len(told) == 0 {
+				t.Errorf("the log has no %s in %q", want, log.text)
 			}
 		}
 	})
 }
 
-func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
-	for ended, want := range map[string]mutex.Reason{
-		metadata.EndedForced: mutex.ReasonForced, metadata.EndedAutoUnlocked: mutex.ReasonAutoUnlocked,
-		metadata.EndedAbandoned: mutex.ReasonAbandoned,
-	} {
-		lost := &mutex.LostError{Certain: true, Ending: &metadata.Ending{Ended: ended}}
-		if got := lost.Reason(); got != want {
-			t.Errorf("%s: %s, want %s", ended, got, want)
-		}
-	}
-}
-
 func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
-	t.Parallel()
 	type key struct{}
-	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
-	locks := newClient(t, etcd, mutex.Options{
+	bubbleWith(t, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
 		ContextOptions: func(ctx context.Context) []mutex.Option {
 			value, ok := ctx.Value(key{}).(string)
@@ -245,25 +202,20 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 			return []mutex.Option{mutex.Attribute("from", value), mutex.Attribute("trace", value)}
 		},
 		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
-	})
-	ctx := context.WithValue(t.Context(), key{}, "context")
-	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locks.TryLockAll(ctx, []string{"b", "c"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locks.TryLock(t.Context(), "d"); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string][2]any{"a": {"context", "call"}, "b": {"context", "context"},
-		"c": {"context", "context"}, "d": {"defaults", nil}} {
-		r := read(t, etcd, name)
-		if got := [2]any{r.Attributes["from"], r.Attributes["trace"]}; got != want || r.Purpose != "nightly" {
-			t.Errorf("the record of %s is from %v, for %q; want %v", name, got, r.Purpose, want)
+	}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		ctx := context.WithValue(t.Context(), key{}, "context")
+		locks.Lock(ctx, "a", mutex.Attribute("trace", "call"))
+		locks.TryLockAll(ctx, []string{"b", "c"})
+		locks.TryLock(t.Context(), "d")
+		for name, want := range map[string][2]any{"a": {"context", "call"}, "b": {"context", "context"},
+			"c": {"context", "context"}, "d": {"defaults", nil}} {
+			r := read(t, f.etcd, name)
+			if got := [2]any{r.Attributes["from"], r.Attributes["trace"]}; got != want || r.Purpose != "nightly" {
+				t.Errorf("the record of %s is from %v, for %q; want %v", name, got, r.Purpose, want)
+			}
 		}
-	}
-	if want := []any{"context", "context", "context", nil}; !slices.Equal(saw, want) {
-		t.Errorf("the hook saw %v, want %v", saw, want)
-	}
+		if want := []any{"context", "context", "context", nil}; !slices.Equal(saw, want) {
+			t.Errorf("the hook saw %v, want %v", saw, want)
+		}
+	})
 }

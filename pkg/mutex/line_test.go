@@ -10,45 +10,35 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// line is a queue before lock "a" of an etcd, one client and one waiter each.
-type line struct {
-	testing.TB
-	etcd *clientv3.Client
-
-	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
-
-	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends
-	// by itself.
-	cutShort bool
-}
-
-// lineInABubble runs a test whose outcome depends on time, or on nothing happening: in a bubble, time passes only when
-// nobody has anything else to do.
-func lineInABubble(t *testing.T, test func(t *testing.T, q *line)) {
+// queue runs a test about those who wait for lock "a", one client and one waiter each, that leaves nothing.
+func queue(t *testing.T, test func(t *testing.T, q *fake)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		memory := etcdmemory.New()
-		connect := func(t testing.TB) *clientv3.Client {
-			c := memory.Connect().Client()
-			t.Cleanup(func() { c.Close() })
-			return c
-		}
-		q := &line{TB: t, etcd: connect(t), connect: connect}
+		q := newFake(t)
 		t.Cleanup(q.nothingLeft)
 		test(t, q)
 	})
 }
 
+// queues runs such a test of each case.
+func queues[C any](t *testing.T, cases map[string]C, test func(t *testing.T, q *fake, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			queue(t, func(t *testing.T, q *fake) { test(t, q, c) })
+		})
+	}
+}
+
 // nothingLeft expects no key, and no lease that could bring one back. It runs after the clients are closed.
-func (q *line) nothingLeft() {
+func (q *fake) nothingLeft() {
 	q.Helper()
-	etcd := q.connect(q.TB)
-	keys, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	keys, err := q.etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -57,12 +47,12 @@ func (q *line) nothingLeft() {
 			q.Errorf("left: %s", kv.Key)
 		}
 	}
-	leases, err := etcd.Leases(context.Background())
+	leases, err := q.etcd.Leases(context.Background())
 	if err != nil {
 		q.Fatal(err)
 	}
 	for _, l := range leases.Leases {
-		ttl, err := etcd.TimeToLive(context.Background(), l.ID, clientv3.WithAttachedKeys())
+		ttl, err := q.etcd.TimeToLive(context.Background(), l.ID, clientv3.WithAttachedKeys())
 		if err == nil && ttl.GrantedTTL > 0 && ttl.GrantedTTL <= 10 && !(q.cutShort && len(ttl.Keys) == 0) {
 			q.Errorf("a lease is left: %x, %d of %d s", l.ID, ttl.TTL, ttl.GrantedTTL)
 		}
@@ -75,8 +65,8 @@ func withoutTombstones(t testing.TB, etcd *clientv3.Client) int64 {
 	return etcdtest.Count(t, etcd, mutex.DefaultPrefix) - etcdtest.Count(t, etcd, layout(t).Cancelled(""))
 }
 
-// client is one more client, with an etcd client of its own.
-func (q *line) client() *mutex.Client { return newClient(q, q.connect(q)) }
+// locks is one more client, with an etcd client of its own.
+func (q *fake) locks() *mutex.Client { return newClient(q, q.client()) }
 
 // waiter is somebody who queues.
 type waiter struct {
@@ -87,7 +77,7 @@ type waiter struct {
 }
 
 // wait starts one more waiter with this client, and returns when its ticket is in etcd.
-func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
+func (q *fake) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 	q.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	q.Cleanup(cancel)
@@ -104,7 +94,7 @@ func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 }
 
 // waiting returns the waiters, in order.
-func (q *line) waiting() (waiting []metadata.Waiter) {
+func (q *fake) waiting() (waiting []metadata.Waiter) {
 	l := layout(q)
 	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -121,7 +111,7 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 }
 
 // turn waits until w holds the lock, which must not happen before the others have released it.
-func (q *line) turn(w *waiter) *mutex.Lock {
+func (q *fake) turn(w *waiter) *mutex.Lock {
 	q.Helper()
 	select {
 	case l := <-w.got:
@@ -135,15 +125,8 @@ func (q *line) turn(w *waiter) *mutex.Lock {
 	return nil
 }
 
-func (q *line) delete(key string) {
-	q.Helper()
-	if _, err := q.etcd.Delete(context.Background(), key, clientv3.WithPrefix()); err != nil {
-		q.Fatal(err)
-	}
-}
-
 // leaseOf is the lease of a ticket.
-func (q *line) leaseOf(w *waiter) clientv3.LeaseID {
+func (q *fake) leaseOf(w *waiter) clientv3.LeaseID {
 	q.Helper()
 	r, err := q.etcd.Get(context.Background(), layout(q).Ticket("a", w.ticket.ID))
 	if err != nil || len(r.Kvs) != 1 {

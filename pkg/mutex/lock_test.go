@@ -1,16 +1,14 @@
 package mutex_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -27,82 +25,58 @@ func TestRecord(t *testing.T) {
 		!strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
+	_, err := locks.TryLock(t.Context(), "billing/42")
+	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || !errors.Is(err, mutex.ErrHeld) ||
+		!reflect.DeepEqual(held.Holder.Record, doc.Record) {
+		t.Errorf("want the record in the error, got %+v", err)
+	}
 	unlock(t, l)
 	unlock(t, l) // which does nothing
 	wantEmpty(t, etcd)
 }
 
-func TestTryLockTellsWhoHoldsIt(t *testing.T) {
-	_, locks := onEtcd(t)
-	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
-		mutex.AlertAfter(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
-	defer l.Unlock()
-
-	_, err := locks.TryLock(context.Background(), "a")
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || !errors.Is(err, mutex.ErrHeld) {
-		t.Fatalf("want a HeldError, got %v", err)
-	}
-	if held.Holder.UUID != l.UUID() || held.Holder.Token != l.Token() || held.Holder.Owner != "report" {
-		t.Errorf("the holder is %+v", held.Holder.Record)
-	}
-	for _, part := range []string{`lock "a" is held by report on host-1 (pid `,
-		`, taken just now for "close the books"`,
-		"alert in 10 minutes, auto-unlock in 2 hours"} {
-		if !strings.Contains(justNow(err.Error()), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
-	}
-}
-
 func TestLockEndsWithItsContext(t *testing.T) {
-	for name, o := range map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()} {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				l := take(t, q.client(), "a")
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				began := time.Now()
-				_, err := q.client().Lock(ctx, "a", o)
-				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
-					t.Errorf("want the holder, got %v", err)
+	queues(t, map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()},
+		func(t *testing.T, q *fake, o mutex.Option) {
+			l := take(t, q.locks(), "a")
+			time.AfterFunc(time.Second, func() {
+				if w := q.waiting(); o == nil && (len(w) != 1 || time.Until(w[0].TimeoutAt.Time) != 59*time.Second) {
+					t.Errorf("the ticket does not say when it gives up: %+v", w)
 				}
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
-					`context deadline exceeded: lock "a" is held by billing on host-1`) {
-					t.Errorf("want the context's error too, got %v", err)
-				}
-				if d := time.Since(began); d != time.Minute {
-					t.Errorf("it ended after %v", d)
-				}
-				unlock(t, l)
 			})
+			_, err := q.locks().Lock(within(t, time.Minute), "a", o)
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
+				t.Errorf("want the holder, got %v", err)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
+				`context deadline exceeded: lock "a" is held by billing on host-1`) {
+				t.Errorf("want the context's error too, got %v", err)
+			}
+			if d := passed(); d != time.Minute {
+				t.Errorf("it ended after %v", d)
+			}
 		})
-	}
 }
 
-func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	err := locks.Do(ctx, "a", func(ctx context.Context) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	if err == nil || err.Error() != "context canceled" {
-		t.Errorf("want the error of the function alone, got %v", err)
-	}
-	wantEmpty(t, etcd)
-}
-
-func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	defer func() {
-		if recover() == nil {
-			t.Error("the panic was swallowed")
+func TestDoGivesBackHoweverItsFunctionEnds(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		locks := q.locks()
+		ctx, cancel := context.WithCancel(context.Background())
+		err := locks.Do(ctx, "a", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err == nil || err.Error() != "context canceled" {
+			t.Errorf("want the error of the function alone, got %v", err)
 		}
-		wantEmpty(t, etcd)
-	}()
-	locks.Do(context.Background(), "a", func(context.Context) error { panic("out of cheese") })
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		locks.Do(t.Context(), "a", func(context.Context) error { panic("out of cheese") })
+	})
 }
 
 func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
@@ -118,7 +92,7 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 		if cause := context.Cause(l.Context()); cause != mutex.ErrClosed {
 			t.Errorf("the hold's context ended with %v", cause)
 		}
-		if read(t, f.operator, "a").UUID != l.UUID() {
+		if read(t, f.etcd, "a").UUID != l.UUID() {
 			t.Error("close gave back a lock that nobody unlocked")
 		}
 		unlock(t, l)
@@ -127,60 +101,44 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 
 // Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
 func TestCloseWhileManyWait(t *testing.T) {
-	t.Parallel()
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				var log bytes.Buffer
-				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
-				c := newClient(t, q.connect(t), mutex.Options{Logger: slog.New(warnings)})
-				first := take(t, q.client(), "a", kind[0]...)
-				const waiters = 50
-				ended := make(chan error, waiters)
-				for range waiters {
-					go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
-				}
-				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-				other := q.wait(q.client(), kind[0]...)
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
-				for range waiters {
-					if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
-						t.Errorf("a wait ended with %v", err)
-					}
-				}
-				if log.Len() > 0 {
-					t.Errorf("Close says:\n%s", log.String())
-				}
-				if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
-					t.Errorf("waiting: %+v", w)
-				}
-				if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
-					t.Errorf("after Close: %v", err)
-				}
-				unlock(t, first)
-				unlock(t, q.turn(other))
-			})
-		})
-	}
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		var log lines
+		c := newClient(t, q.client(), log.options())
+		first := take(t, q.locks(), "a", kind[0]...)
+		const waiters = 50
+		_, ended := queueUp(c, waiters, kind[0]...)
+		time.Sleep(time.Second)
+		other := q.wait(q.locks(), kind[0]...)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for range waiters {
+			if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
+				t.Errorf("a wait ended with %v", err)
+			}
+		}
+		if said, _ := log.with("WARN"); len(said) > 0 {
+			t.Errorf("Close says %q", said)
+		}
+		if w := q.waiting(); len(w) != 1 || w[0].ID != other.ticket.ID {
+			t.Errorf("waiting: %+v", w)
+		}
+		unlock(t, first)
+		unlock(t, q.turn(other))
+	})
 }
 
 func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
-		start := time.Now()
 		err := l.Unlock()
-		if d := time.Since(start); d != 15*time.Second || err == nil {
-			t.Errorf("after %v: %v", d, err)
-		}
-		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
-			t.Errorf("%v", err)
+		if passed() != 15*time.Second || err == nil || !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+			t.Errorf("after %v: %v", passed(), err)
 		}
 		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
 		}
 	})
@@ -190,9 +148,7 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.loseAnswers.Store(1)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
@@ -203,7 +159,7 @@ func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 		f.away.Store(true)
 		<-l.Lost()
 		time.AfterFunc(3*time.Second, func() {
-			f.clear()
+			f.delete(mutex.DefaultPrefix)
 			f.away.Store(false)
 		})
 		var lost *mutex.LostError
@@ -228,13 +184,11 @@ func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 		f.latency.Store(int64(4 * time.Second))
 		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
-		began := time.Now()
-		err := l.Unlock()
-		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
-			t.Errorf("unlock ended after %v with %v", took, err)
+		if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) || passed() != 5*time.Second {
+			t.Errorf("unlock ended after %v with %v", passed(), err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,87 +35,75 @@ func state(t testing.TB, etcd *clientv3.Client) error {
 }
 
 func TestTheRecordIdentifiesTheProcess(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
-		Container: "c"}
-	for about, c := range map[string]struct {
+	type identity struct {
 		given *metadata.Process
 		want  metadata.Process
-	}{
-		"as this process is": {nil, holderproc.Self(holderproc.System())},
-		"as it is told to":   {&given, given},
-		"not at all":         {&metadata.Process{}, metadata.Process{}},
-	} {
-		locks := newClient(t, etcd, mutex.Options{Process: c.given})
-		l := take(t, locks, "a")
-		if got := process(t, etcd); got != c.want {
-			t.Errorf("%s: %+v, want %+v", about, got, c.want)
+	}
+	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
+		Container: "c"}
+	self := holderproc.Self(holderproc.System())
+	queues(t, map[string]identity{
+		"as this process is": {nil, self}, "as it is told to": {&given, given}, "not at all": {given: &metadata.Process{}},
+	}, func(t *testing.T, q *fake, c identity) {
+		take(t, newClient(t, q.client(), mutex.Options{Process: c.given}), "a")
+		if got := process(t, q.etcd); got != c.want {
+			t.Errorf("got %+v, want %+v", got, c.want)
 		}
-		if pid := read(t, etcd, "a").PID; pid != int64(os.Getpid()) {
+		if pid := read(t, q.etcd, "a").PID; pid != int64(os.Getpid()) {
 			t.Errorf("the process id is %d", pid)
 		}
-		l.Unlock()
-		locks.Close()
-	}
-	if self := holderproc.Self(holderproc.System()); runtime.GOOS == "linux" && self.Start == 0 {
+	})
+	if runtime.GOOS == "linux" && self.Start == 0 {
 		t.Errorf("nothing identifies this process: %+v", self)
 	}
 }
 
 func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
-	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
-	if err := state(t, etcd); err != nil { // too early, or true: it ended right after it handed the hold on
-		t.Fatal(err)
-	}
-	child := adopt(t, locks, parent.UUID())
-	if !process(t, etcd).Detached {
-		t.Error("the record does not say that the hold is detached")
-	}
-	if err := state(t, etcd); !errors.Is(err, metadata.ErrChanged) {
-		t.Errorf("a witness says that the first process ended: %v", err)
-	}
-	if n := etcdtest.Count(t, etcd, layout(t).Deaths()); n != 0 {
-		t.Errorf("%d statements are left", n)
-	}
-	if parent.Context().Err() != nil {
-		t.Errorf("the parent lost it: %v", context.Cause(parent.Context()))
-	}
-	child.Unlock()
-	<-parent.Lost()
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		if err := state(t, f.etcd); err != nil { // too early, or true: it ended right after it handed the hold on
+			t.Fatal(err)
+		}
+		child := adopt(t, newClient(t, f.client()), parent.UUID())
+		if !process(t, f.etcd).Detached {
+			t.Error("the record does not say that the hold is detached")
+		}
+		if err := state(t, f.etcd); !errors.Is(err, metadata.ErrChanged) {
+			t.Errorf("a witness says that the first process ended: %v", err)
+		}
+		if n := etcdtest.Count(t, f.etcd, layout(t).Deaths()); n != 0 {
+			t.Errorf("%d statements are left", n)
+		}
+		if parent.Context().Err() != nil {
+			t.Errorf("the parent lost it: %v", context.Cause(parent.Context()))
+		}
+		child.Unlock()
+		<-parent.Lost()
+	})
 }
 
 func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
-	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
-	tool := adopt(t, locks, parent.UUID(), mutex.ForHolder())
-	alive(t, tool, "half")
-	tool.Detach()
-	if process(t, etcd).Detached {
-		t.Error("the record says that the hold is detached")
-	}
-	if err := state(t, etcd); err != nil {
-		t.Errorf("a witness: %v", err)
-	}
-	parent.Unlock()
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
+		tool := adopt(t, newClient(t, f.client()), l.UUID(), mutex.ForHolder())
+		alive(t, tool, "half")
+		tool.Detach()
+		if process(t, f.etcd).Detached {
+			t.Error("the record says that the hold is detached")
+		}
+		if err := state(t, f.etcd); err != nil {
+			t.Errorf("a witness: %v", err)
+		}
+	})
 }
 
 func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		locks := newClient(t, f.client(), mutex.Options{})
-		l, err := locks.TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.away.Store(true)
 		l.Detach()
 		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if p := read(t, f.operator, "a").Process; p == nil || !p.Detached {
+		if p := read(t, f.etcd, "a").Process; p == nil || !p.Detached {
 			t.Errorf("the record says %+v", p)
-		}
-		if err := locks.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 // Waiters come, give up, lose their places and wait again, in random order. Never do two hold the lock, and in the end
 // nothing is left.
 func TestQueueInDisorder(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		q.cutShort = true
 		// of each waiter, by lot
 		patiences := []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, 5 * time.Second}
@@ -26,7 +26,7 @@ func TestQueueInDisorder(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for i := range 24 {
-			c := q.client()
+			c := q.locks()
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					patience, cancel := context.WithTimeout(ctx, patiences[rand.N(len(patiences))])
@@ -97,7 +97,7 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 // leased counts the leases.
 func leased(t *testing.T, f *fake) int {
 	t.Helper()
-	all, err := f.operator.Leases(t.Context())
+	all, err := f.etcd.Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

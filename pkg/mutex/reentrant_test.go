@@ -50,13 +50,11 @@ func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
 func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		ctx := l.Context()
-		l.Unlock()
-		again, err := locks.Lock(context.WithoutCancel(ctx), "a")
-		if err != nil {
-			t.Fatal(err)
+		unlock(t, l)
+		after := context.WithoutCancel(l.Context())
+		if err := locks.Do(after, "a", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
 		}
-		again.Unlock()
 	})
 }
 
@@ -85,10 +83,10 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if err := inner.Alive(context.Background()); !errors.Is(err, mutex.ErrUnlocked) {
 			t.Errorf("alive through an unlocked handle: %v", err)
 		}
-		if err := outer.Unlock(); err != nil || read(t, f.operator, "a").Token == 0 || outer.Context().Err() != nil {
+		if err := outer.Unlock(); err != nil || read(t, f.etcd, "a").Token == 0 || outer.Context().Err() != nil {
 			t.Errorf("unlock of the outer handle gave the lock back, which another one still has: %v", err)
 		}
-		if err := third.Unlock(); err != nil || read(t, f.operator, "a").Token != 0 || outer.Context().Err() == nil {
+		if err := third.Unlock(); err != nil || read(t, f.etcd, "a").Token != 0 || outer.Context().Err() == nil {
 			t.Errorf("the last unlock: %v", err)
 		}
 		reader := take(t, locks, "b", mutex.Shared())
@@ -96,7 +94,6 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if _, isHeld := errors.AsType[*mutex.AlreadyHeldError](err); !isHeld {
 			t.Errorf("a reader became a writer: %v", err)
 		}
-		reader.Unlock()
 	})
 }
 
@@ -122,18 +119,16 @@ func TestInnerHandleIsLostWithItsHold(t *testing.T) {
 
 func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
+		take(t, locks, "a")
 		_, err := locks.TryLock(context.Background(), "a")
 		held, ok := errors.AsType[*mutex.HeldError](err)
 		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(),
 			"; this very process took it at "+held.Where) {
 			t.Errorf("the other goroutine got %v", err)
 		}
-		other := newClient(t, f.client(), mutex.Options{})
-		_, err = other.TryLock(context.Background(), "a")
+		_, err = newClient(t, f.client()).TryLock(context.Background(), "a")
 		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
 			t.Errorf("another client got %v", err)
 		}
-		l.Unlock()
 	})
 }

@@ -15,79 +15,66 @@ import (
 )
 
 func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		var permits []*mutex.Lock
 		for i := range 3 {
-			l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
+			l := take(t, c, "a", mutex.Semaphore(3))
 			if want := fmt.Sprint("a#", i+1); l.Name() != want {
 				t.Errorf("permit %d is called %s", i+1, l.Name())
 			}
 			permits = append(permits, l)
 		}
-		_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
+		_, err := c.TryLock(t.Context(), "a", mutex.Semaphore(3))
 		held, ok := errors.AsType[*mutex.HeldError](err)
 		if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
 			len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
 			t.Fatalf("the fourth got %+v", err)
 		}
 		unlock(t, permits[1])
-		again := take(t, c, "a", mutex.Semaphore(3))
-		if again.Name() != "a#2" {
+		if again := take(t, c, "a", mutex.Semaphore(3)); again.Name() != "a#2" {
 			t.Errorf("the permit that came back is given out as %s", again.Name())
 		}
-		for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
-			unlock(t, l)
-		}
-		unlock(t, take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99))) // the longest name
+		take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99)) // the longest name
 	})
 }
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name     string
+	type others struct {
 		keys     map[string]string
 		free     bool // for one permit of two
 		freeBoth bool // for both
-	}{
-		{"a lock with a name that begins alike", map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
-			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
-		{"a lock with an endless number", map[string]string{"a#1234567890/uuid": "x"}, true, true},
-		{"a record by a shell", map[string]string{"a#7/uuid": "x"}, true, false},
-		{"a record by a shell that says two", map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
-		{"a record with a number that is none",
-			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
-		{"what is left of a record without uuid", map[string]string{"a#1/alive": "x"}, true, true},
-		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				locks := q.client()
-				uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
-				for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
-					etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
-				}
-				for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
-					l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
-					if (err == nil) != want {
-						t.Errorf("%d of 2: %v", weight, err)
-					}
-					if err == nil {
-						unlock(t, l)
-					}
-				}
-				if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
-					t.Errorf("all: %v", err)
-				} else if err == nil {
-					unlock(t, l)
-				}
-				q.delete(mutex.DefaultPrefix + "a#")
-			})
-		})
 	}
+	queues(t, map[string]others{
+		"a lock with a name that begins alike": {map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
+			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
+		"a lock with an endless number":         {map[string]string{"a#1234567890/uuid": "x"}, true, true},
+		"a record by a shell":                   {map[string]string{"a#7/uuid": "x"}, true, false},
+		"a record by a shell that says two":     {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
+		"a record with a number that is none":   {map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
+		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
+	}, func(t *testing.T, q *fake, c others) {
+		locks := q.locks()
+		uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
+		for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
+			q.put(mutex.DefaultPrefix+key, c.keys[key])
+		}
+		for _, want := range []struct {
+			free bool
+			opts []mutex.Option
+		}{{c.free, opts(mutex.Semaphore(2))}, {c.freeBoth, opts(mutex.Semaphore(2), mutex.Weight(2))},
+			{c.freeBoth, opts(mutex.Exclusive())}} {
+			l, err := locks.TryLock(t.Context(), "a", want.opts...)
+			if (err == nil) != want.free {
+				t.Errorf("free: %v, got %v", want.free, err)
+			}
+			l.Unlock()
+		}
+		q.delete(mutex.DefaultPrefix + "a#")
+	})
 }
 
 // The cost of the permits that are already taken: each acquisition reads all of them.
@@ -108,8 +95,8 @@ func BenchmarkPermitBesideOthers(b *testing.B) {
 }
 
 func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		clients := []*mutex.Client{q.client(), q.client(), q.client()}
+	queue(t, func(t *testing.T, q *fake) {
+		clients := []*mutex.Client{q.locks(), q.locks(), q.locks()}
 		kinds := [][]mutex.Option{
 			{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()},
 			{mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
@@ -133,8 +120,8 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 }
 
 func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
 		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
@@ -152,8 +139,8 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 }
 
 func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		two := take(t, c, "a", mutex.Semaphore(2))
 		told := make(chan mutex.Waiting, 100)

@@ -25,6 +25,11 @@ type lines struct {
 	at   []time.Time
 }
 
+// options have a client log there.
+func (l *lines) options() mutex.Options {
+	return mutex.Options{Logger: slog.New(slog.NewTextHandler(l, nil))}
+}
+
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +53,7 @@ func (l *lines) with(what string) (found []string, first time.Time) {
 
 func TestSilentEtcdIsToldOnce(t *testing.T) {
 	var log lines
-	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		for range 2 {
 			log.set()
 			f.away.Store(true)

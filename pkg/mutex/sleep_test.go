@@ -12,19 +12,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// asleep returns a client on a machine that slept for this long: the wall clock went on, the monotonic clock and all
-// timers stopped.
-func asleep(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration))) {
+// asleep is holding on a machine that can sleep for so long: its wall clock goes on, its monotonic clock and all timers
+// stop.
+func asleep(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration))) {
+	t.Helper()
 	var slept atomic.Int64
 	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		test(t, f, locks, func(d time.Duration) { slept.Add(int64(d)) })
+		test(t, f, tenMinutes(t, locks), func(d time.Duration) { slept.Add(int64(d)) })
 	})
 }
 
 func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Minute)
 		f.away.Store(true)
 		sleep(8*time.Minute - time.Second)
@@ -42,48 +42,36 @@ func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
 		if !isLost || lost.Certain {
 			t.Errorf("the cause is %v, want an uncertain loss", lost)
 		}
-		f.away.Store(false)
-		l.Unlock()
 	})
 }
 
 func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-		before := read(t, f.operator, "a").AutoUnlockAt
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
+		before := read(t, f.etcd, "a").AutoUnlockAt
 		sleep(9 * time.Minute)
 		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("alive: %v", err)
 		}
-		if after := read(t, f.operator, "a").AutoUnlockAt; !after.Equal(before) {
+		if after := read(t, f.etcd, "a").AutoUnlockAt; !after.Equal(before) {
 			t.Errorf("it was extended until %v", after)
 		}
-		l.Unlock()
 	})
 }
 
 func TestSleepIsTakenOffOnce(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		for range 5 {
 			sleep(5 * time.Minute)
 			time.Sleep(3 * time.Minute)
 			alive(t, l)
 		}
-		last := time.Now()
-		<-l.Lost()
-		if d := time.Since(last); d != 9*time.Minute {
-			t.Errorf("the context ended %v after the last alive", d)
-		}
-		l.Unlock()
+		ends(t, l, (5*3+9)*time.Minute)
 	})
 }
 
 // A write by another process with the same uuid counts from before a sleep, and the next extension from after it.
 func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Second)
 		sleep(5 * time.Minute)
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(15*time.Minute)))
@@ -91,10 +79,6 @@ func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
 		f.deaf.Store(true)
 		time.Sleep(time.Minute)
 		alive(t, l)
-		<-l.Context().Done()
-		if d, want := time.Since(start), 10*time.Minute+time.Second; d != want {
-			t.Errorf("its context ended after %v, want %v", d, want)
-		}
-		l.Unlock()
+		ends(t, l, 10*time.Minute+time.Second)
 	})
 }

@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -20,46 +19,33 @@ import (
 // foreignUUID names the ticket of a client in another language.
 const foreignUUID = "00000000-0000-4000-8000-000000000001"
 
-// standIn puts a ticket and the tail of another client, which does nothing by itself, with a lease that is never
-// extended.
-func (q *line) standIn() clientv3.LeaseID {
+// standIn puts a ticket and the tail of a client in another language, which does nothing by itself, with a lease that
+// is never extended.
+func (q *fake) standIn() clientv3.LeaseID {
 	q.Helper()
-	ctx := context.Background()
-	lease, err := q.etcd.Grant(ctx, 600)
+	lease, err := q.etcd.Grant(context.Background(), 600)
 	if err != nil {
 		q.Fatal(err)
 	}
-	l := layout(q)
-	r, err := q.etcd.Txn(ctx).Then(
-		clientv3.OpPut(l.Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
-		clientv3.OpPut(l.Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)),
-	).Commit()
-	if err != nil || !r.Succeeded {
-		q.Fatal(err)
-	}
+	q.do(clientv3.OpPut(layout(q).Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
+		clientv3.OpPut(layout(q).Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)))
 	return lease.ID
 }
 
-// tail returns whose ticket the tail names, and its lease; both are empty without a tail.
-func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
+func (q *fake) revoke(lease clientv3.LeaseID) {
 	q.Helper()
-	r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
-	if err != nil {
+	if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 		q.Fatal(err)
 	}
-	for _, kv := range r.Kvs {
-		uuid = string(kv.Value)
-		lease = clientv3.LeaseID(kv.Lease)
-	}
-	return uuid, lease
 }
 
-// tailIs waits until the tail names this ticket, with its lease.
-func (q *line) tailIs(want string, with clientv3.LeaseID) {
+// tailIs waits until the tail names this waiter's ticket, with its lease.
+func (q *fake) tailIs(w *waiter) {
 	q.Helper()
-	etcdtest.Eventually(q, fmt.Sprintf("a tail that names %q with lease %x", want, with), func() bool {
-		uuid, lease := q.tail()
-		return uuid == want && lease == with
+	etcdtest.Eventually(q, "the tail", func() bool {
+		r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
+		return err == nil && len(r.Kvs) == 1 && string(r.Kvs[0].Value) == w.ticket.UUID &&
+			clientv3.LeaseID(r.Kvs[0].Lease) == q.leaseOf(w)
 	})
 }
 
@@ -75,37 +61,29 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 
 // The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
 func TestDeathAtTheEndStarvesNobody(t *testing.T) {
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				first := take(t, q.client(), "a", kind[1]...)
-				one := q.wait(q.client(), kind[0]...)
-				lease := q.standIn()
-				if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
-					t.Fatal(err)
-				}
-				q.tailIs(one.ticket.UUID, q.leaseOf(one))
-				if _, err := q.client().TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
-					t.Errorf("a newcomer: %v", err)
-				}
-				unlock(t, first)
-				unlock(t, q.turn(one))
-			})
-		})
-	}
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		first := take(t, q.locks(), "a", kind[1]...)
+		one := q.wait(q.locks(), kind[0]...)
+		q.revoke(q.standIn())
+		q.tailIs(one)
+		if _, err := q.locks().TryLock(t.Context(), "a", kind[1]...); !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("a newcomer: %v", err)
+		}
+		unlock(t, first)
+		unlock(t, q.turn(one))
+	})
 }
 
 // withoutSpace has an etcd refuse leases and all transactions with a put while full is set, as it does when its space
 // is used up.
 func withoutSpace(etcd *clientv3.Client, full *atomic.Bool) *clientv3.Client {
 	etcd.Lease = &grants{Lease: etcd.Lease, full: full}
-	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+	return onTxn(etcd, func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 		if full.Load() && puts(slices.Concat(txn.thenOps, txn.elseOps)) {
 			return nil, rpctypes.ErrNoSpace
 		}
 		return txn.send(ctx)
-	}}
-	return etcd
+	})
 }
 
 type grants struct {
@@ -131,9 +109,9 @@ func puts(ops []clientv3.Op) bool {
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		var full atomic.Bool
-		client := func() *mutex.Client { return newClient(t, withoutSpace(q.connect(t), &full)) }
+		client := func() *mutex.Client { return newClient(t, withoutSpace(q.client(), &full)) }
 		first := take(t, client(), "a")
 		one := q.wait(client())
 		two := q.wait(client())
@@ -149,7 +127,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		full.Store(false)
-		q.tailIs(one.ticket.UUID, q.leaseOf(one))
+		q.tailIs(one)
 		unlock(t, first)
 		unlock(t, q.turn(one))
 	})
@@ -157,29 +135,23 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 
 // The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
 func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
-	t.Parallel()
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				var full, taken atomic.Bool
-				etcd := withoutSpace(q.connect(t), &full)
-				lost := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-					r, err := txn.send(ctx)
-					if taken.CompareAndSwap(false, true) {
-						full.Store(true)
-						return nil, context.DeadlineExceeded
-					}
-					return r, err
-				}
-				etcd.KV = &txns{KV: etcd.KV, commit: lost}
-				if _, err := newClient(t, etcd).TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
-					t.Errorf("want a full etcd, got %v", err)
-				}
-				etcdtest.Eventually(t, "the giving back", func() bool {
-					return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
-				})
-				full.Store(false) // now it can be cancelled
-			})
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		var full, taken atomic.Bool
+		lost := func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if taken.CompareAndSwap(false, true) {
+				full.Store(true)
+				return nil, context.DeadlineExceeded
+			}
+			return r, err
+		}
+		locks := newClient(t, onTxn(withoutSpace(q.client(), &full), lost))
+		if _, err := locks.TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
+			t.Errorf("want a full etcd, got %v", err)
+		}
+		etcdtest.Eventually(t, "the giving back", func() bool {
+			return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
 		})
-	}
+		full.Store(false) // now it can be cancelled
+	})
 }

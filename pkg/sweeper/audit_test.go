@@ -3,8 +3,6 @@ package sweeper_test
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +105,14 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 		if lines := n.log("the lock is alerting"); len(lines) != 1 {
 			t.Errorf("told %d times", len(lines))
 		}
-		now := time.Now().Round(0)
-		s.extend("a", now, now.Add(10*time.Minute), now.Add(time.Hour))
+		s.set(func() { // as a client that chooses its alert
+			s.revision++
+			r := s.locks["a"]
+			r.AlertAt = time.Now().Round(0).Add(10 * time.Minute)
+			r.Revision = s.revision
+			r.DeadlineRevision = s.revision
+			s.locks["a"] = r
+		})
 		s.wait(11 * time.Minute)
 		if lines := n.log("the lock is alerting"); len(lines) != 2 {
 			t.Errorf("told %d times after an extension", len(lines))
@@ -134,19 +138,12 @@ func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 
 func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		s.take("a", time.Second, time.Hour)
-		s.wait(time.Minute)
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			locks := c.Locks
-			c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{Synced: n.clock() >= 2*time.Second} }
-			c.Locks = func() iter.Seq[*metadata.Record] {
-				if n.clock() < 2*time.Second {
-					return slices.Values([]*metadata.Record(nil))
-				}
-				return locks()
-			}
-		})
+		s.stop() // so that no view has it
+		s.take("a", 0, time.Hour)
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
 		s.wait(2 * time.Second)
+		s.set(func() { n.stale, s.down = nil, false })
+		s.wait(time.Second)
 		if lines := n.log("the lock is alerting"); len(lines) != 1 {
 			t.Errorf("logged %v", lines)
 		}

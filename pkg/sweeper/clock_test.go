@@ -3,7 +3,6 @@ package sweeper_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -114,63 +113,56 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 	})
 }
 
-func TestMembersThatDoNotAnswerAreAskedAgainSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		s := newStore()
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if asked++; asked == 1 {
-					return nil
-				}
-				return []time.Duration{time.Second}
+func TestWhatVerifiesAClock(t *testing.T) {
+	once := func(n *node) []time.Duration {
+		if n.clock() == 0 {
+			return []time.Duration{0}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name    string
+		members func(n *node) []time.Duration // what they answer
+		peers   []sweeper.Peer
+		after   time.Duration
+		want    staleness.WallClock
+		offset  time.Duration
+	}{
+		{"members that do not answer are asked again soon", func(n *node) []time.Duration {
+			if n.clock() == 0 {
+				return nil
 			}
-		})
-		s.wait(12 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Verified || got.Offset.Round(time.Second) != -time.Second {
-			t.Errorf("%s by %v", got.WallClock, got.Offset)
-		}
-	})
-}
-
-func TestAMembersClockIsNotTrustedForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		s := newStore()
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if asked++; asked > 1 {
-					return nil
-				}
-				return []time.Duration{0}
+			return []time.Duration{time.Second}
+		}, nil, 12 * time.Second, staleness.Verified, -time.Second},
+		{"an answer counts for a while", once, nil, 4 * time.Minute, staleness.Verified, 0},
+		{"it does not count for ever", once, nil, 6 * time.Minute, staleness.Unverified, 0},
+		{"a jump while members are asked spoils the answer", func(n *node) []time.Duration {
+			if n.clock() == 0 {
+				n.jump(time.Hour) // the members agreed with the clock as it was before
 			}
-		})
-		s.wait(4 * time.Minute)
-		if got := n.Status().WallClock; got != staleness.Verified {
-			t.Errorf("after four minutes: %s", got)
-		}
-		s.wait(2 * time.Minute)
-		if got := n.Status().WallClock; got != staleness.Unverified {
-			t.Errorf("after six minutes: %s", got)
-		}
-	})
-}
-
-func TestAJumpWhileMembersAreAskedSpoilsTheAnswer(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if n.clock() == 0 {
-					n.jump(time.Hour) // the members agreed with the clock as it was before
+			return []time.Duration{0}
+		}, nil, 5 * time.Second, staleness.Unverified, 0},
+		{"a silent peer does not count", func(*node) []time.Duration { return nil },
+			[]sweeper.Peer{{ID: "peer", Age: 16 * time.Second}}, 5 * time.Second,
+			staleness.Unverified, 0},
+		{"a small skew tolerates the imprecision of the network",
+			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
+			staleness.Verified, -2 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *store) {
+				n := s.join(t, func(n *node, cfg *sweeper.Config) {
+					cfg.Policy.ClockSkew = 100 * time.Millisecond
+					cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
+					cfg.Peers = func() []sweeper.Peer { return c.peers }
+				})
+				s.wait(c.after)
+				if got := n.Status(); got.WallClock != c.want || got.Offset.Round(time.Second) != c.offset {
+					t.Errorf("the clock is %s by %v", got.WallClock, got.Offset)
 				}
-				return []time.Duration{0}
-			}
+			})
 		})
-		s.wait(5 * time.Second)
-		if got := n.Status().WallClock; got != staleness.Unverified {
-			t.Errorf("the clock is %s", got)
-		}
-	})
+	}
 }
 
 func TestTheMedianOfOthersIsTrusted(t *testing.T) {
@@ -201,34 +193,6 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestASilentPeersClockDoesNotCount(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
-			c.Peers = func() []sweeper.Peer {
-				return []sweeper.Peer{{ID: "peer", Now: time.Now(),
-					Age: 16 * time.Second}}
-			}
-		})
-		s.wait(5 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Unverified {
-			t.Errorf("%s by %v", got.WallClock, got.Offset)
-		}
-	})
-}
-
-func TestASmallSkewToleratesTheImprecisionOfTheNetwork(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Policy.ClockSkew = 100 * time.Millisecond
-			c.Offsets = func(context.Context) []time.Duration { return []time.Duration{1900 * time.Millisecond} }
-		})
-		s.wait(time.Second)
-		if got := n.Status().WallClock; got != staleness.Verified {
-			t.Errorf("the clock is %s", got)
-		}
-	})
 }
 
 func TestAGonePeersClockDoesNotCount(t *testing.T) {

@@ -2,11 +2,9 @@ package sweeper_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -101,7 +99,12 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 				s.wait(2*time.Minute + 500*time.Millisecond)
 				c.fault(s, n)
 				fault := time.Now()
+				s.wait(10 * time.Second)
+				during := sample(t, n, "unlocker_removal_held_back", "gap")
 				s.wait(time.Hour)
+				if after := sample(t, n, "unlocker_removal_held_back", "gap"); during != 1 || after != 0 {
+					t.Errorf("%v locks were held back by the gap, %v in the end", during, after)
+				}
 				at := s.removals("a")
 				if len(at) != 1 || at[0].Sub(fault) < minWarning || at[0].Sub(fault) > minWarning+3*time.Second {
 					t.Errorf("fault at %v, removed at %v", fault, at)
@@ -146,14 +149,9 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 
 func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		began := time.Now()
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Fresh = func() sweeper.Freshness {
-				f := n.fresh()
-				f.Synced = time.Since(began) > 8*time.Second // the first list takes a while
-				return f
-			}
-		})
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
+		s.wait(8 * time.Second) // the first list takes a while
+		s.set(func() { n.stale = nil })
 		s.wait(time.Minute)
 		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
 			t.Errorf("logged %v", lines)
@@ -167,18 +165,14 @@ func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 // After a SIGSTOP or a suspended virtual machine, the canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		var slow atomic.Int64 // nanoseconds
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Announce = func(_ context.Context, p metadata.Presence) (int64, uint64, error) {
-				time.Sleep(time.Duration(slow.Load())) // without regard for its deadline, as a stopped process
-				return s.announce(p)
-			}
-		})
+		n := s.join(t)
 		s.take("a", time.Second, 2*time.Minute)
 		s.wait(110 * time.Second)
-		slow.Store(int64(6 * time.Second))
+		s.set(func() { // without regard for its deadline, as a stopped process
+			s.hang = func(context.Context) error { time.Sleep(6 * time.Second); return nil }
+		})
 		s.wait(4 * time.Second)
-		slow.Store(0)
+		s.set(func() { s.hang = nil })
 		s.wait(time.Minute)
 		if at := s.removals("a"); len(at) != 1 || at[0].Sub(n.started) < 110*time.Second+6*time.Second+minWarning {
 			t.Errorf("removed after %v", at[0].Sub(n.started))
@@ -197,33 +191,22 @@ func TestALateCanaryIsAGap(t *testing.T) {
 
 // A put that never returns is as bad as one that fails.
 func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
-	for name, hang := range map[string]func(context.Context){
-		"and heeds its deadline": func(ctx context.Context) { <-ctx.Done() },
-		"and does not":           func(context.Context) { time.Sleep(time.Minute) },
+	for name, hang := range map[string]func(context.Context) error{
+		"and heeds its deadline": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"and does not":           func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, s *store) {
-				var hangs atomic.Bool
-				n := s.join(t, func(_ *node, c *sweeper.Config) {
-					c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-						if hangs.Load() {
-							hang(ctx)
-						}
-						if ctx.Err() != nil {
-							return 0, 0, ctx.Err()
-						}
-						return s.announce(p)
-					}
-				})
+				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
 				s.wait(119 * time.Second)
-				hangs.Store(true)
+				s.set(func() { s.hang = hang })
 				s.wait(10 * time.Minute)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.Writable || got.HeldBack[staleness.Etcd] != 1 {
 					t.Errorf("status %+v", got)
 				}
-				hangs.Store(false)
+				s.set(func() { s.hang = nil })
 				again := time.Now()
 				s.wait(10 * time.Minute)
 				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning {
@@ -236,18 +219,9 @@ func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
 
 func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		var hangs atomic.Bool
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-				if hangs.Load() {
-					<-ctx.Done()
-					return 0, 0, ctx.Err()
-				}
-				return s.announce(p)
-			}
-		})
+		n := s.join(t)
 		s.wait(time.Minute)
-		hangs.Store(true)
+		s.set(func() { s.hang = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } })
 		s.wait(time.Second)
 		n.leave()
 		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
@@ -263,24 +237,16 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, s *store) {
-				var isStale atomic.Bool
-				n := s.join(t, func(n *node, c *sweeper.Config) {
-					c.Fresh = func() sweeper.Freshness {
-						if isStale.Load() {
-							return stale
-						}
-						return n.fresh()
-					}
-				})
+				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
 				s.wait(2 * time.Minute)
-				isStale.Store(true)
+				s.set(func() { n.stale = &stale })
 				s.wait(time.Minute)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.HeldBack[staleness.Stale] != 1 || got.Fresh {
 					t.Errorf("status %+v", got)
 				}
-				isStale.Store(false)
+				s.set(func() { n.stale = nil })
 				again := time.Now()
 				s.wait(time.Hour)
 				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second ||

@@ -56,36 +56,37 @@ func TestAnExtensionForgetsOldFailures(t *testing.T) {
 	})
 }
 
-func TestAConflictIsNotRetriedUntilTheViewHasCaughtUp(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		tries := 0
-		s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Remove = func(context.Context,
-				[]metadata.Removal) []error {
-				tries++
-				return []error{metadata.ErrChanged}
-			}
+func TestWhatFollowsAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer []error
+		tries  int    // in nine seconds, while the view shows the lock as before
+		result string // of those that did not remove it
+	}{
+		{"a conflict is not retried until the view may have caught up", []error{metadata.ErrChanged}, 10, "conflict"},
+		{"a success is not repeated", []error{nil}, 1, ""},
+		{"a wrong number of answers is a failure", nil, 4, "error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *store) {
+				tries := 0
+				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
+					cfg.Remove = func(context.Context, []metadata.Removal) []error { tries++; return c.answer }
+				})
+				s.take("a", time.Second, 2*time.Minute)
+				s.wait(2*time.Minute + skew + 9*time.Second)
+				failed := n.log("lock not removed")
+				if tries != c.tries || c.result == "" != (len(failed) == 0) {
+					t.Fatalf("%d tries; logged %v", tries, failed)
+				}
+				for _, line := range failed {
+					if line["result"] != c.result {
+						t.Errorf("logged %v", line)
+					}
+				}
+			})
 		})
-		s.take("a", time.Second, 2*time.Minute)
-		s.wait(2*time.Minute + skew + 10*time.Second)
-		if tries != 11 {
-			t.Errorf("%d tries in ten seconds", tries)
-		}
-	})
-}
-
-func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		tries := 0
-		s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{nil} }
-		})
-		s.take("a", time.Second, 2*time.Minute)
-		s.wait(2*time.Minute + skew + 9*time.Second)
-		if tries != 1 {
-			t.Errorf("%d tries", tries)
-		}
-	})
+	}
 }
 
 func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
@@ -101,19 +102,6 @@ func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
 		}
 		if lines := n.log("lock not removed"); len(lines) != 2 {
 			t.Errorf("%d lines for two holds", len(lines))
-		}
-	})
-}
-
-func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Remove = func(context.Context, []metadata.Removal) []error { return nil }
-		})
-		s.take("a", time.Minute, 2*time.Minute)
-		s.wait(2*time.Minute + skew)
-		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "error" {
-			t.Errorf("logged %v", lines)
 		}
 	})
 }

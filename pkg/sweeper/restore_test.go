@@ -10,6 +10,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
+// long is enough time for a fault to show.
+const long = 3 * time.Hour
+
 func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 	for name, restore := range map[string]func(*store){
 		"a lower revision":                      func(s *store) { s.revision = 1000 },

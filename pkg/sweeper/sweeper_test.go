@@ -133,7 +133,7 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 
 func TestExcludedLocksAreSparedByName(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Exclude = []string{"billing/*", "job-?", "a.b"} })
+		n := s.join(t, excluding("billing/*", "job-?", "a.b"))
 		spared := []string{"billing/invoice/42", "billing/", "job-1", "a.b", "billing/\nnewline"}
 		removed := []string{"billing", "xbilling/1", "job-12", "job-", "aXb", "a.bc"}
 		for _, name := range append(spared, removed...) {

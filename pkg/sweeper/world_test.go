@@ -38,8 +38,9 @@ type store struct {
 	delays   map[string]time.Duration // that followed removals
 	commits  [][]string
 	tries    map[string]int
-	broken   map[string]error // locks whose removal fails
-	onRemove func()           // runs between a sweeper's decision and its commit
+	broken   map[string]error            // locks whose removal fails
+	onRemove func()                      // runs between a sweeper's decision and its commit
+	hang     func(context.Context) error // delays announcements
 	nodes    []*node
 }
 
@@ -122,22 +123,8 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 	return held, err
 }
 
-// extend writes what alive writes for a client that chooses its own alert.
-func (s *store) extend(name string, clock, alert, deadline time.Time) {
-	s.set(func() {
-		s.revision++
-		r := s.locks[name]
-		r.AlertAt = alert
-		r.AutoUnlockAt = deadline
-		r.Alive = &metadata.Alive{At: clock}
-		r.Revision = s.revision
-		r.DeadlineRevision = s.revision
-		s.locks[name] = r
-	})
-}
-
 // state states that the holder of the lock has ended.
-func (s *store) state(name string, change ...func(*metadata.Statement)) {
+func (s *store) state(name string) {
 	s.set(func() {
 		s.revision++
 		r := s.locks[name]
@@ -146,9 +133,6 @@ func (s *store) state(name string, change ...func(*metadata.Statement)) {
 			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
 			Detail: "OOMKilled", How: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
 			EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Revision: s.revision,
-		}
-		for _, c := range change {
-			c(&st)
 		}
 		r.Heed(&st, nil)
 		s.locks[name] = r
@@ -209,7 +193,15 @@ func (s *store) removeOne(r metadata.Removal) error {
 	return nil
 }
 
-func (s *store) announce(p metadata.Presence) (revision int64, term uint64, err error) {
+func (s *store) announce(ctx context.Context, p metadata.Presence) (revision int64, term uint64, err error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		if err := hang(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
 	s.set(func() {
 		switch {
 		case s.down:
@@ -235,6 +227,7 @@ type node struct {
 	current int64
 	heard   time.Time
 	watches bool // it is told of deaths at once
+	stale   *sweeper.Freshness
 
 	mu     sync.Mutex
 	ahead  time.Duration // of its wall clock
@@ -317,6 +310,9 @@ func (n *node) lock(name string) *metadata.Record {
 func (n *node) fresh() sweeper.Freshness {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
+	if n.stale != nil {
+		return *n.stale
+	}
 	if !n.store.down {
 		n.heard = time.Now()
 		n.current = n.store.revision
@@ -384,8 +380,7 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 	cfg := sweeper.Config{
 		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
 		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: func(_ context.Context, p metadata.Presence) (int64, uint64, error) { return s.announce(p) },
-		Remove:   s.remove,
+		Announce: s.announce, Remove: s.remove,
 		Offsets: func(context.Context) []time.Duration {
 			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
 		},

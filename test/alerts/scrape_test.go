@@ -73,10 +73,7 @@ const batch = 32
 // crowd writes this many records of locks that alert and may not be removed yet.
 func (w *world) crowd(locks int) {
 	w.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		w.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	var next atomic.Int64
 	var writers sync.WaitGroup
 	for range 8 {

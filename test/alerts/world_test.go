@@ -100,10 +100,7 @@ func (w *world) lock(name string, deadline int) {
 // write writes a record.
 func (w *world) write(name string, d metadata.Draft) {
 	w.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		w.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	fields, err := d.Fields()
 	if err != nil {
 		w.Fatal(err)

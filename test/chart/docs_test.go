@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
@@ -21,21 +20,19 @@ func guideValues(t *testing.T) []string {
 // guideFile are the blocks of docs/kubernetes.md that are for a file.
 func guideFile(t *testing.T, name string) (all []string) {
 	t.Helper()
-	page, err := os.ReadFile(repository + "/docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	pattern := regexp.MustCompile("(?s)```yaml\n# " + regexp.QuoteMeta(name) + "\n(.*?)```")
-	for _, block := range pattern.FindAllStringSubmatch(string(page), -1) {
+	for _, block := range pattern.FindAllStringSubmatch(page(t, "docs/kubernetes.md"), -1) {
 		all = append(all, block[1])
 	}
 	return all
 }
 
-// Releases of their own have files of their own.
-func TestTheOtherReleasesOfTheGuideInstall(t *testing.T) {
+// The values of a file build on each other, as somebody does who follows the guide from top to bottom. Releases of
+// their own have files of their own.
+func TestTheReleasesOfTheGuideInstall(t *testing.T) {
 	c := load(t)
-	for name, blocks := range map[string]int{"witness.yaml": 2, "dashboard.yaml": 1} {
+	for name, blocks := range map[string]int{"values.yaml": len(guideValues(t)), "witness.yaml": 2,
+		"dashboard.yaml": 1} {
 		all := map[string]any{}
 		for _, block := range guideFile(t, name) {
 			blocks--
@@ -46,18 +43,6 @@ func TestTheOtherReleasesOfTheGuideInstall(t *testing.T) {
 		}
 		if blocks != 0 {
 			t.Errorf("%s: %d blocks are missing", name, blocks)
-		}
-	}
-}
-
-// They build on each other, as somebody does who follows the guide from top to bottom.
-func TestTheValuesOfTheGuideInstall(t *testing.T) {
-	c := load(t)
-	all := map[string]any{}
-	for _, block := range guideValues(t) {
-		all = over(all, values(t, block))
-		if _, err := render(t, c, all); err != nil {
-			t.Errorf("%v, by\n%s", err, block)
 		}
 	}
 }

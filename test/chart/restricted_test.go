@@ -6,9 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // pods are all pods of a release, by the object that makes them.
@@ -16,30 +14,22 @@ func pods(t *testing.T, r release) map[string]corev1.PodTemplateSpec {
 	t.Helper()
 	found := map[string]corev1.PodTemplateSpec{}
 	for _, o := range r.objects {
-		var err error
+		var made struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		into := any(&made)
+		pod := &made.Spec.Template
 		switch o.kind {
-		case "Deployment":
-			var d appsv1.Deployment
-			err = yaml.UnmarshalStrict([]byte(o.text), &d)
-			found[o.name] = d.Spec.Template
-		case "StatefulSet":
-			var s appsv1.StatefulSet
-			err = yaml.UnmarshalStrict([]byte(o.text), &s)
-			found[o.name] = s.Spec.Template
-		case "DaemonSet":
-			var d appsv1.DaemonSet
-			err = yaml.UnmarshalStrict([]byte(o.text), &d)
-			found[o.name] = d.Spec.Template
 		case "Pod":
-			var p corev1.Pod
-			err = yaml.UnmarshalStrict([]byte(o.text), &p)
-			found[o.name] = corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+			into = pod
 		case "Job", "CronJob", "ReplicaSet":
 			t.Fatalf("%s makes pods that nobody looks at", o.kind)
+		case "Deployment", "StatefulSet", "DaemonSet":
+		default:
+			continue
 		}
-		if err != nil {
-			t.Fatalf("%s %s: %v", o.kind, o.name, err)
-		}
+		decode(t, o, into)
+		found[o.name] = *pod
 	}
 	return found
 }

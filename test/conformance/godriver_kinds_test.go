@@ -27,7 +27,9 @@ type goWants struct {
 func kinds() []string { return append(goKinds(), "mixed") }
 
 // goKinds are those of the Go client, which takes several locks of one kind only.
-func goKinds() []string { return []string{"semaphore", "read-write", "together", "once", "back", "leader"} }
+func goKinds() []string {
+	return []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+}
 
 // errFails is the end of a job that is to fail.
 var errFails = errors.New("as it was asked to")

@@ -94,7 +94,8 @@ func manyTogether(t *testing.T, w *world, a, b *client) {
 func kindsTogether(t *testing.T, w *world, a, b *client) {
 	s := w.scene(t)
 	more := request{"names": []string{"catalogue", "pool", "zoo"}}
-	taken, missing, records := "catalogue#2", "pool", []string{"catalogue#1", "pool#1", "zoo"}
+	taken, missing := "catalogue#2", "pool"
+	records := []string{"catalogue#1", "pool#1", "zoo"}
 	if mixed := []string{"mixed"}; a.claims(mixed) && b.claims(mixed) {
 		more["own"] = request{"catalogue": reads, "pool": permits(3, 2)}
 	} else {

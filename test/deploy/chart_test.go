@@ -84,10 +84,10 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	p := start(t, environment, program, args...)
 	r.running = append(r.running, p)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
-		answers(t, p, http.DefaultClient, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
+		proctest.Answers(t, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
 	}
 	for name, address := range ports {
-		r.visit(t, p, visited{args: args, port: name, address: address})
+		r.visit(t, visited{args: args, port: name, address: address})
 	}
 	if slices.Contains(args, "--witness.state-dir="+root) { // its node's, under its node's name
 		boot := strings.TrimSpace(read(t, "/proc/sys/kernel/random/boot_id"))

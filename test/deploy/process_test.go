@@ -1,8 +1,6 @@
 package deploy
 
 import (
-	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -23,22 +21,4 @@ func end(t *testing.T, p *proctest.Process) {
 	if code := p.Terminate(t); code != 0 {
 		t.Errorf("%v ends with status %d", p, code)
 	}
-}
-
-// answers waits until the URL answers with the status. If the program ends instead, there is nothing to wait for.
-func answers(t *testing.T, p *proctest.Process, client *http.Client, url string, status int) {
-	t.Helper()
-	proctest.Eventually(t, url, func() error {
-		got, _, err := proctest.Get(client, url)
-		if err == nil && got == status {
-			return nil
-		}
-		if !p.Running() {
-			t.Fatalf("the program ended: %s", p.Output())
-		}
-		if err == nil {
-			err = fmt.Errorf("status %d, want %d", got, status)
-		}
-		return err
-	})
 }

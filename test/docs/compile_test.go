@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,21 +42,8 @@ const ofTheClient = `
 	func index(context.Context, string)
 	func send(ctx context.Context, data string) error
 	func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
-	func add(context.Context) error
-	func build(context.Context) error
-	func list(context.Context) error
-	func migrate(context.Context) error
-	func publish(context.Context) error
-	func reachDatabase(context.Context) error
-	func rebuild(context.Context) error
-	func report(context.Context) error
-	func run(context.Context) error
-	func schedule(context.Context) error
-	func sendAll(context.Context) error
-	func sendReport(context.Context) error
-	func test(context.Context) error
-	func transcode(context.Context) error
-	func transfer(context.Context) error`
+	var add, build, list, migrate, publish, reachDatabase, rebuild, report, run, schedule, sendAll, sendReport, test,
+		transcode, transfer func(context.Context) error`
 
 // given is what the fragments of a page take for granted, as declarations.
 func given(page string) string {
@@ -99,40 +88,23 @@ func given(page string) string {
 	return ""
 }
 
-// packages are those that fragments name without importing them.
+// packages are those that fragments name without importing them, by name.
 func packages() map[string]string {
-	return map[string]string{
-		"clientv3":     "go.etcd.io/etcd/client/v3",
-		"concurrency":  "go.etcd.io/etcd/client/v3/concurrency",
-		"context":      "context",
-		"errors":       "errors",
-		"exec":         "os/exec",
-		"fencing":      "github.com/clustermutex/unlocker/pkg/fencing",
-		"fmt":          "fmt",
-		"http":         "net/http",
-		"inspect":      "github.com/clustermutex/unlocker/pkg/inspect",
-		"io":           "io",
-		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
-		"leader":       "github.com/clustermutex/unlocker/pkg/leader",
-		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
-		"log":          "log",
-		"metadata":     "github.com/clustermutex/unlocker/pkg/metadata",
-		"mutex":        "github.com/clustermutex/unlocker/pkg/mutex",
-		"mutexlog":     "github.com/clustermutex/unlocker/pkg/mutexlog",
-		"mutexmetrics": "github.com/clustermutex/unlocker/pkg/mutexmetrics",
-		"os":           "os",
-		"prometheus":   "github.com/prometheus/client_golang/prometheus",
-		"redis":        "github.com/redis/go-redis/v9",
-		"redislock":    "github.com/bsm/redislock",
-		"signal":       "os/signal",
-		"slog":         "log/slog",
-		"sql":          "database/sql",
-		"sync":         "sync",
-		"synctest":     "testing/synctest",
-		"syscall":      "syscall",
-		"testing":      "testing",
-		"time":         "time",
+	byName := map[string]string{
+		"clientv3": "go.etcd.io/etcd/client/v3",
+		"redis":    "github.com/redis/go-redis/v9",
 	}
+	for imported := range strings.FieldsSeq(`
+		context database/sql errors fmt io log log/slog net/http os os/exec os/signal sync syscall testing
+		testing/synctest time github.com/bsm/redislock github.com/prometheus/client_golang/prometheus
+		go.etcd.io/etcd/client/v3/concurrency`) {
+		byName[path.Base(imported)] = imported
+	}
+	for _, name := range []string{"fencing", "inspect", "jobs", "leader", "locktest", "metadata", "mutex", "mutexlog",
+		"mutexmetrics"} {
+		byName[name] = "github.com/clustermutex/unlocker/pkg/" + name
+	}
+	return byName
 }
 
 // Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
@@ -167,7 +139,7 @@ func TestGoInTheDocumentationCompiles(t *testing.T) {
 
 func TestWhatDoesNotCompileIsFound(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	wanted := map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
 		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",
 		"func f() { mutex.Nothing() }":                  "docs/client.md:7: undefined: mutex.Nothing",
@@ -175,16 +147,23 @@ func TestWhatDoesNotCompileIsFound(t *testing.T) {
 		"package p\n\nimport \"os\"\n\nfunc f() {}":     "docs/client.md:9: \"os\" imported and not used",
 		"l, err := locks.Lock(ctx, \"a\")\nreturn err":  "",
 		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
-	} {
-		fset := token.NewFileSet()
-		var problems []error
-		if s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7}); err != nil {
-			problems = append(problems, err)
-		} else {
-			problems = checker(t, fset, []*snippet{s})(s)
+	}
+	fset := token.NewFileSet()
+	parsed := map[string]*snippet{}
+	problems := map[string]error{}
+	for text := range wanted {
+		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
+		if problems[text] = err; err == nil {
+			parsed[text] = s
 		}
-		got := fmt.Sprint(errors.Join(problems...))
-		if want == "" && len(problems) > 0 || want != "" && !strings.HasPrefix(got, want) {
+	}
+	check := checker(t, fset, slices.Collect(maps.Values(parsed)))
+	for text, s := range parsed {
+		problems[text] = errors.Join(check(s)...)
+	}
+	for text, want := range wanted {
+		got := fmt.Sprint(problems[text])
+		if want == "" && problems[text] != nil || !strings.HasPrefix(got, cmp.Or(want, got)) {
 			t.Errorf("%q: %s, want %q", text, got, want)
 		}
 	}
@@ -257,10 +236,11 @@ func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
 
 // imports are the declarations for the packages that a file names.
 func imports(f *ast.File) string {
+	known := packages()
 	named := map[string]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok && packages()[x.Name] != "" {
+			if x, ok := s.X.(*ast.Ident); ok && known[x.Name] != "" {
 				named[x.Name] = true
 			}
 		}
@@ -268,7 +248,7 @@ func imports(f *ast.File) string {
 	})
 	var b strings.Builder
 	for name := range named {
-		fmt.Fprintf(&b, "import %s %q\n", name, packages()[name])
+		fmt.Fprintf(&b, "import %s %q\n", name, known[name])
 	}
 	return b.String()
 }

@@ -115,10 +115,7 @@ func take(t testing.TB, etcd *clientv3.Client, owner, name string) *mutex.Lock {
 // tests would have to wait for.
 func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	store := lockstore.New(etcd, l)
 	now := time.Now()
 	doc, _, err := store.Get(t.Context(), name)

@@ -17,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // A real process is stopped between its last check of the lock and its write: until an operator takes the lock away, or
@@ -75,10 +74,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 // autoUnlock removes a lock as soon as its time is up, as an unlocker would.
 func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	store := lockstore.New(etcd, l)
 	doc, _, err := store.Get(t.Context(), name)
 	if err != nil {

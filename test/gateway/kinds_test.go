@@ -55,14 +55,7 @@ func TestBodiesOfKinds(t *testing.T) {
 	}
 }
 
-func layout(t *testing.T) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
+func layout(*testing.T) protocol.Layout { return protocol.DefaultLayout() }
 
 // kindFromGo builds a case's transaction with the functions that the Go client uses.
 func kindFromGo(t *testing.T, step string, i kindsInput) locktxn.Txn {

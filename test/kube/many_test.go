@@ -4,9 +4,8 @@ package kube
 
 import (
 	"fmt"
-	"os"
+	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -23,7 +23,7 @@ func TestManyPods(t *testing.T) {
 	c.namespace(t, "many")
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.AdminToken))
 	w.shows(t, "unlocker_kubernetes_synced 1")
-	idle := w.resident(t)
+	idle := w.cost(t)
 	pods := make([]*pod, *manyPods)
 	began := time.Now()
 	each(t, len(pods), func(i int) {
@@ -31,20 +31,17 @@ func TestManyPods(t *testing.T) {
 	})
 	made := time.Since(began)
 	w.shows(t, fmt.Sprintf("unlocker_kubernetes_pods %d", len(pods)))
-	watched := w.resident(t)
-	cpu := w.processor(t)
-	t.Logf("%d pods were made in %v, %.0f changes a second: the unlocker took %v of a processor, and its memory grew "+
-		"from %d to %d MiB", len(pods), made, 2*float64(len(pods))/made.Seconds(), cpu, idle>>20, watched>>20)
+	t.Logf("%d pods were made in %v, %.0f changes a second: the unlocker had %s, and then %s", len(pods), made,
+		2*float64(len(pods))/made.Seconds(), idle, w.cost(t))
 
 	holds := make([]*hold, len(pods)/10)
 	each(t, len(holds), func(i int) { holds[i] = w.lock(t, pods[i*10].Name, pods[i*10].by("worker"), ago) })
 	w.shows(t, fmt.Sprintf("unlocker_locks{state=\"held\"} %d", len(holds)))
 
 	began = time.Now()
-	fresh := startAgain(t, w)
+	fresh := startUnlocker(t, w.cluster, w.kubeconfig(t, w.Address, kubetest.AdminToken))
 	fresh.shows(t, fmt.Sprintf("unlocker_kubernetes_pods %d", len(pods)))
-	t.Logf("another unlocker knew all pods %v after its start, with %d MiB, and %v of a processor", time.Since(began),
-		fresh.resident(t)>>20, fresh.processor(t))
+	t.Logf("another unlocker knew all pods %v after its start, with %s", time.Since(began), fresh.cost(t))
 
 	var after []time.Duration
 	for i, h := range holds[:min(len(holds), 50)] {
@@ -59,12 +56,6 @@ func TestManyPods(t *testing.T) {
 	for _, h := range holds[min(len(holds), 50):] {
 		h.unsuspected(t)
 	}
-}
-
-// startAgain starts a second unlocker for the same locks.
-func startAgain(t *testing.T, w *world) *world {
-	t.Helper()
-	return startUnlocker(t, w.cluster, w.kubeconfig(t, w.Address, kubetest.AdminToken))
 }
 
 // each does something n times, eight at a time.
@@ -85,36 +76,20 @@ func each(t *testing.T, n int, do func(i int)) {
 	}
 }
 
-// resident returns the unlocker's resident memory in bytes.
-func (w *world) resident(t *testing.T) int64 {
+// metric reads one of the unlocker's metrics.
+func (w *world) metric(t *testing.T, name string) (value float64) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", w.unlocker.PID()))
-	if err != nil {
-		t.Fatal(err)
+	_, metrics, err := proctest.Get(http.DefaultClient, w.url+"/metrics")
+	_, rest, _ := strings.Cut(metrics, "\n"+name+" ")
+	if _, scanErr := fmt.Sscan(rest, &value); err != nil || scanErr != nil {
+		t.Fatalf("%s: %v, %v", name, err, scanErr)
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * int64(os.Getpagesize())
+	return value
 }
 
-// processor returns the unlocker's CPU time.
-func (w *world) processor(t *testing.T) time.Duration {
+// cost is what the unlocker has and took.
+func (w *world) cost(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.unlocker.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, numbers, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(numbers)
-	ticks := 0
-	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond // a hundred a second
+	return fmt.Sprintf("%.0f MiB and %.1f s of a processor", w.metric(t, "process_resident_memory_bytes")/(1<<20),
+		w.metric(t, "process_cpu_seconds_total"))
 }

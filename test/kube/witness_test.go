@@ -40,9 +40,12 @@ type end struct {
 }
 
 func ends() []end {
+	ended := func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }
+	failed := func(t *testing.T, p *pod) { p.over(t, "Failed", "PodFailed", p.Ended("worker", "1")) }
+	removed := func(t *testing.T, p *pod) { p.remove(t) }
+	nothing := func(*testing.T, *pod) {}
 	return []end{
-		{about: "container ended", proof: metadata.CauseContainerEnded,
-			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
+		{about: "container ended", proof: metadata.CauseContainerEnded, after: ended},
 		{about: "container restarted", proof: metadata.CauseContainerRestarted,
 			after: func(t *testing.T, p *pod) { p.containers(t, p.Restarted("worker")) }},
 		{about: "container waits for its restart", proof: metadata.CauseContainerEnded,
@@ -55,15 +58,12 @@ func ends() []end {
 		{about: "job succeeded", policy: "Never", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
 			p.over(t, "Succeeded", "PodCompleted", p.Ended("worker", "1"))
 		}},
-		{about: "pod failed", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
-		}},
+		{about: "pod failed", proof: metadata.CausePodEnded, after: failed},
 		{about: "pod ended and is gone", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
+			failed(t, p)
 			p.remove(t)
 		}},
-		{about: "deleted by force", suspicion: metadata.CausePodDeleted,
-			after: func(t *testing.T, p *pod) { p.remove(t) }},
+		{about: "deleted by force", suspicion: metadata.CausePodDeleted, after: removed},
 		{about: "collected from a lost node", suspicion: metadata.CausePodDeleted, after: func(t *testing.T, p *pod) {
 			p.status(t, object{"phase": "Failed", "conditions": []object{{"type": "DisruptionTarget", "status": "True",
 				"reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}}})
@@ -76,15 +76,14 @@ func ends() []end {
 			p.containers(t, kubetest.Status("worker", "1", object{"terminated": object{"exitCode": 137,
 				"reason": "ContainerStatusUnknown"}}, nil))
 		}},
-		{about: "no uid", suspicion: metadata.CauseContainerEnded,
-			edit:  func(process *metadata.Process) { process.PodUID = "" },
-			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
-		{about: "never there", suspicion: metadata.CausePodNeverSeen, after: func(*testing.T, *pod) {},
+		{about: "no uid", suspicion: metadata.CauseContainerEnded, after: ended,
+			edit: func(process *metadata.Process) { process.PodUID = "" }},
+		{about: "never there", suspicion: metadata.CausePodNeverSeen, after: nothing,
 			edit: func(process *metadata.Process) {
 				process.PodName = "other"
 				process.PodUID = uuid.NewString()
 			}},
-		{about: "replaced", suspicion: metadata.CausePodDeleted, after: func(*testing.T, *pod) {},
+		{about: "replaced", suspicion: metadata.CausePodDeleted, after: nothing,
 			edit: func(process *metadata.Process) { process.PodUID = uuid.NewString() }},
 	}
 }

@@ -45,37 +45,26 @@ type suite struct {
 	faults []fault
 }
 
-func in(dir string, faults ...[]fault) suite { return suite{dir, slices.Concat(faults...)} }
-
 // suites has a fault for each guard, limit, escape and branch of a judgement that a test is there for.
-func suites() []suite {
-	return slices.Concat(clientSuites(), unlockerSuites(), readerSuites(), dashboardSuites())
-}
+var suites = slices.Concat(clientSuites, unlockerSuites, readerSuites, dashboardSuites)
 
 // root is the repository.
 const root = "../.."
 
-func TestEachFaultHasANameOfItsOwn(t *testing.T) {
-	known := map[string]bool{}
-	for _, s := range suites() {
-		for _, f := range s.faults {
-			if known[f.name] {
-				t.Errorf("two faults are called %s", f.name)
-			}
-			known[f.name] = true
-		}
-	}
-}
-
 func TestEachFaultIsFound(t *testing.T) {
 	replaced := overlay(t)
-	for _, s := range suites() {
+	known := map[string]bool{}
+	for _, s := range suites {
 		t.Run(s.dir, func(t *testing.T) {
 			tests := testsOf(t, s.dir)
 			for _, f := range s.faults {
 				if test, _, _ := strings.Cut(f.found, "/"); !slices.Contains(tests, test) {
 					t.Errorf("%s is found by %s, which %s does not have", f.name, f.found, s.dir)
 				}
+				if known[f.name] {
+					t.Errorf("two faults are called %s", f.name)
+				}
+				known[f.name] = true
 			}
 			chosen := slices.DeleteFunc(slices.Clone(s.faults), func(f fault) bool {
 				return *mutantsFlag != "all" && !slices.Contains(strings.Split(*mutantsFlag, ","), f.name)
@@ -152,7 +141,7 @@ func testsOf(t *testing.T, dir string) (names []string) {
 func overlay(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{}
-	for _, s := range suites() {
+	for _, s := range suites {
 		for _, f := range s.faults {
 			file := filepath.Join(root, s.dir, f.file)
 			if sources[file] == "" {

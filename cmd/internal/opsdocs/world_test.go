@@ -73,10 +73,7 @@ func scrapes(t *testing.T) map[string]families {
 		"--web.ops-address="+ops,
 		"--web.unlock-webhook=http://127.0.0.1:1")
 	run(t, unlocker.Command(), "witness", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+witness)
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)

@@ -109,10 +109,7 @@ func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
 func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
 		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), protocol.Marshal(p)); err != nil {

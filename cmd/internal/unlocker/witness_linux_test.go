@@ -64,10 +64,7 @@ func startWitness(t testing.TB, args ...string) string {
 // deaths delivers the statements about holders as etcd sends them.
 func deaths(t testing.TB, etcd *clientv3.Client) <-chan metadata.Statement {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	watch := etcd.Watch(t.Context(), layout.Deaths(), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	<-watch
 	all := make(chan metadata.Statement)

@@ -29,10 +29,7 @@ type story struct {
 }
 
 func tell(t *testing.T) *story {
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	return &story{T: t, Past: holdtimes.New(l), l: l, revision: 100, now: epoch}
 }
 

@@ -53,10 +53,7 @@ func newWorld(t testing.TB) *world { return on(t, etcdtest.Start(t).Client(t)) }
 
 func on(t testing.TB, etcd *clientv3.Client) *world {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	m, err := ReadMachine()
 	if err != nil {
 		t.Fatal(err)
