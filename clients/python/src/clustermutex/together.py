@@ -84,12 +84,10 @@ class Group(Generic[L]):
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0
-        for lock, attempt, verdict in zip(self._sorted, attempts, found):
-            if not attempt.token and verdict.holders and not verdict.holders.room(attempt.settings.need):
-                raise attempt.held(HeldError, verdict.holders, [])
-        for lock, attempt, verdict in zip(self._sorted, attempts, found):
-            if not attempt.token and verdict.holders:
-                raise attempt.held(HeldError, verdict.holders, [])
+        refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
+        for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
+            raise attempt.held(HeldError, holders, [])
+        for lock, attempt in zip(self._sorted, attempts):
             lock.begin(attempt)
 
 
