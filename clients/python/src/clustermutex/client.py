@@ -132,7 +132,7 @@ class Lock(Handle, ContextDecorator):
             try:
                 work(self)
             except BaseException:
-                if back_on_error:
+                if back_on_error and self.hold.mine():
                     run(give_period_back(self.hold.attempt))
                 raise
         return True
