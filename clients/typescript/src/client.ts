@@ -98,7 +98,7 @@ export class Client {
 
   /**
    * Takes several locks, all or none. The options are for all that have none of their own. Up to 24 plain locks are
-   * taken in one transaction. Where that needs a wait, and more or others, are taken in the order of their names.
+   * taken in one transaction; more, other kinds, and whatever has to be waited for, one by one in the order of names.
    */
   async lockAll(locks: readonly (string | OneOfSeveral)[], options: LockOptions = {}): Promise<Locks> {
     const wanted = locks.map((one) => {

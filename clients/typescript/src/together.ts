@@ -104,9 +104,8 @@ async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given
 function withOthers(facts: Facts, names: string[], name: string): Facts {
   const others = names.filter((other) => other !== name);
   if (!others.length) return facts;
-  let kept = others;
-  while (Buffer.byteLength(kept.join(", ")) > 1000) kept = kept.slice(0, -1);
-  const more = kept.length < others.length ? ` and ${others.length - kept.length} more` : "";
-  const together_with = kept.join(", ") + more;
+  const full = others.findIndex((_, n) => Buffer.byteLength(others.slice(0, n + 1).join(", ")) > 1000);
+  const more = full < 0 ? "" : ` and ${others.length - full} more`;
+  const together_with = others.slice(0, full < 0 ? undefined : full).join(", ") + more;
   return { ...facts, attributes: { together_with, ...facts.attributes } };
 }

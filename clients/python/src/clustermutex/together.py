@@ -94,8 +94,6 @@ class Group(Generic[L]):
 def _with_others(settings: Settings, names: Sequence[str]) -> Settings:
     """Name in the record of one lock those that are taken with it, as far as there is room."""
     others = [name for name in names if name != settings.name]
-    kept = len(others)
-    while sum(len(name.encode()) + 2 for name in others[:kept]) > 1000:
-        kept -= 1
+    kept = next((n for n in range(len(others)) if len(", ".join(others[:n + 1]).encode()) > 1000), len(others))
     text = ", ".join(others[:kept]) + (f" and {len(others) - kept} more" if kept < len(others) else "")
     return replace(settings, attributes={"together_with": text, **settings.attributes}) if others else settings
