@@ -41,6 +41,7 @@ type scene struct {
 	queues    map[string][]metadata.Waiter
 	unlockers []protocol.Unlocker
 	wrong     []inconsistent.Lock
+	unclaimed []unclaimed.Lock
 	foreign   []string
 	fresh     protocol.Freshness
 	away      error // what etcd answers to every read
@@ -157,10 +158,7 @@ func (s *sources) Audit(ctx context.Context, limit int) ([]protocol.Action, erro
 }
 
 func (s *scene) config() setup.Config {
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		panic(err)
-	}
+	layout := protocol.DefaultLayout()
 	s.view = read(s, func() []*metadata.Record { return s.locks })
 	if !s.replaced {
 		s.view = copied(s.view)
@@ -190,7 +188,7 @@ func (s *scene) config() setup.Config {
 	}
 	return setup.Config{
 		View: from, Store: from,
-		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return s.unclaimed, 0 },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
 		Members:      func() []setup.Member { return s.members },
 		Relists:      func() uint64 { return s.relists },

@@ -180,7 +180,7 @@ func (s *scene) unlocker() (addr string) {
 
 func (s *scene) shows(addr, sample string, want float64) {
 	s.t.Helper()
-	proctest.Eventually(s.t, sample, func() error {
+	eventually(s.t, sample, func() error {
 		got, err := proctest.Metric(addr, sample)
 		if err == nil && got != want {
 			err = fmt.Errorf("%v, want %v", got, want)

@@ -85,7 +85,7 @@ func memberDies(t *testing.T, _ *scene, c *client) {
 	for i := range 3 {
 		m.Kill(i)
 		// An election may take its time.
-		proctest.Eventually(t, fmt.Sprintf("alive without member %d", i), func() error {
+		eventually(t, fmt.Sprintf("alive without member %d", i), func() error {
 			if a := l.alive("on"); a.Error != "" {
 				return errors.New(a.line)
 			}
@@ -328,7 +328,7 @@ func answersOfOthers(t *testing.T, s *scene, c *client) {
 	ends[0].answer.Store(ends[0].etcd)
 	ends[1].answer.Store(ends[1].etcd)
 	s.staysFree("nobody answers")
-	proctest.Eventually(t, "a lock afterwards", func() error {
+	eventually(t, "a lock afterwards", func() error {
 		if a := d.try("afterwards"); a.Error != "" {
 			time.Sleep(100 * time.Millisecond)
 			return fmt.Errorf("%s", a.line)

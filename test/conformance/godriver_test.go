@@ -219,7 +219,7 @@ func reasonOf(lost *mutex.LostError) string {
 func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
-		return map[string]any{"client": "go", "levels": levels, "kinds": kinds,
+		return map[string]any{"client": "go", "levels": levels, "kinds": goKinds,
 			"lacks": []string{"transactions", "durations", "gateway", "exit", "decode", "documents"}}, nil
 	case "open":
 		return nil, d.open(r)
@@ -347,9 +347,16 @@ type goWants struct {
 	Address       string
 	Every, Offset float64 // of a job that runs once per period
 	Hold          float64 // how long it runs
+	Fails         bool    // its end is an error, and the period is to be given back
 }
 
-var kinds = []string{"semaphore", "read-write", "together", "once", "leader"}
+var kinds = append(goKinds, "mixed")
+
+// goKinds are those of the Go client, which takes several locks of one kind only.
+var goKinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+
+// errFails is the end of a job that is to fail.
+var errFails = errors.New("as it was asked to")
 
 func (w goWants) options(kind string) []mutex.Option {
 	switch kind {
@@ -395,9 +402,19 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 		case <-ctx.Done():
 		case <-time.After(seconds(r.Hold)):
 		}
+		if r.Fails && ctx.Err() == nil {
+			return errFails
+		}
 		return context.Cause(ctx)
 	}
-	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, jobs.PeriodOffset(seconds(r.Offset)))
+	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset))}
+	if r.Fails {
+		opts = append(opts, jobs.PeriodBackOnError())
+	}
+	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
+	if errors.Is(err, errFails) {
+		err = nil
+	}
 	if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld {
 		members := map[string]any{}
 		explain(members, held, true)

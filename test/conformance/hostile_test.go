@@ -103,7 +103,7 @@ func obeyed(r rune) bool {
 
 // seesAll wants the dashboard to have all locks, and pages that run nothing.
 func seesAll(t *testing.T, addr string, names []string) {
-	proctest.Eventually(t, "the locks in the API", func() error {
+	eventually(t, "the locks in the API", func() error {
 		body := proctest.Answers(t, "http://"+addr+"/api/v1/locks?limit=1000", 200)
 		var answer struct {
 			Data []struct{ Name string } `json:"data"`

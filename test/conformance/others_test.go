@@ -45,8 +45,7 @@ var documentMembers = []string{"by", "reason", "source", "seconds", "ended", "wh
 func vectorDocuments(t *testing.T, _ *scene, c *client) {
 	v := readProtocol[vectors](t, "vectors.json")
 	d := c.start(t)
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	proctest.Must(t, err)
+	layout := protocol.DefaultLayout()
 	for kind, cases := range map[string][]vectorDocument{"request": v.Requests, "extension": v.Extensions,
 		"ending": v.Endings, "delay": v.Delays, "ticket": v.Tickets, "acknowledgement": v.Acknowledgements} {
 		for _, one := range cases {
@@ -172,7 +171,7 @@ func (s *scene) beatsOn(d *driver, life float64) {
 	key := s.layout.Field(l.name, metadata.FieldAlive)
 	before := s.get(key)[0].ModRevision
 	for range 2 {
-		proctest.Eventually(s.t, "a heartbeat", func() error {
+		eventually(s.t, "a heartbeat", func() error {
 			alive := s.get(key)[0]
 			at, _, _ := strings.Cut(string(alive.Value), " ")
 			if _, err := metadata.ParseTime(at); err != nil || alive.ModRevision <= before {

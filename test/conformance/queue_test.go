@@ -133,7 +133,7 @@ func givingUp(t *testing.T, s *scene, c *client) {
 
 func (s *scene) tailIs(name, uuid string) {
 	s.t.Helper()
-	proctest.Eventually(s.t, "the tail", func() error {
+	eventually(s.t, "the tail", func() error {
 		if got := s.value(s.layout.Tail(name)); got != uuid {
 			return fmt.Errorf("it names %q, want %q", got, uuid)
 		}
@@ -243,7 +243,7 @@ func behindHundred(t *testing.T, s *scene, c *client) {
 	l.mustRelease()
 	taken := next.granted()
 	if len(s.get(s.layout.Ticket(l.name, taken.uuid))) == 0 { // otherwise the end of the ticket is that of the hold
-		proctest.Eventually(t, "a look while the one ahead holds the lock", func() error {
+		eventually(t, "a look while the one ahead holds the lock", func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if !holders[taken.uuid] {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -157,7 +158,7 @@ func (s *scene) tickets(name string) (uuids []string) {
 
 func (s *scene) queued(name string, n int) {
 	s.t.Helper()
-	proctest.Eventually(s.t, fmt.Sprintf("%d tickets for %q", n, name), func() error {
+	eventually(s.t, fmt.Sprintf("%d tickets for %q", n, name), func() error {
 		if got := s.tickets(name); len(got) != n {
 			return fmt.Errorf("there are %d", len(got))
 		}
@@ -174,13 +175,27 @@ func (s *scene) queues(d *driver, name string, w want, n int) *call {
 
 func (s *scene) free(name string) {
 	s.t.Helper()
-	proctest.Eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
+	eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
 		left := append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
 		if len(left) > 0 {
 			return fmt.Errorf("left are %q", left)
 		}
 		return nil
 	})
+}
+
+// eventually calls try until it returns nil.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(*limit); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, *limit, err)
+		}
+	}
 }
 
 // ends releases the lock, and wants nothing to be left of it.

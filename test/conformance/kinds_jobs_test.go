@@ -1,0 +1,244 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func severalTogether(t *testing.T, s *scene, a, b *client) {
+	one, other := s.open(a), s.open(b)
+	s.both(other).mustRelease()
+	pair := s.both(one)
+	refused(t, other.do(want{try: true, more: request{"names": []string{"account/2", "account/3"}}}.request("-")),
+		&lock{uuid: s.record("account/2").UUID})
+	if r := s.record("account/3"); r.Token != 0 {
+		t.Errorf("one of two was taken although the other is held: %v", r.UUID)
+	}
+	wait := s.queues(other, "account/2", want{more: request{"names": []string{"account/2", "account/3"}}}, 1)
+	pair.mustRelease()
+	wait.granted().mustRelease()
+	for _, name := range []string{"account/1", "account/2", "account/3"} {
+		s.free(name)
+	}
+}
+
+func (s *scene) both(d *driver) *lock {
+	names := []string{"account/1", "account/2"}
+	pair := d.acquire(names[0], want{try: true, more: request{"names": names}})
+	for _, name := range names {
+		r := s.record(name)
+		others := fmt.Sprint(r.Attributes["together_with"])
+		if r.Token != pair.token || !strings.Contains(others, "account/") {
+			s.t.Errorf("the record of %q has token %d, want %d, and is with %v", name, r.Token, pair.token, others)
+		}
+	}
+	return pair
+}
+
+// manyTogether wants more locks than fit into one transaction, while another has the last but one.
+func manyTogether(t *testing.T, s *scene, a, b *client) {
+	var names []string
+	for i := range mutex.MaxTogether + 2 {
+		names = append(names, fmt.Sprintf("many/%02d", i))
+	}
+	first, missing := names[0], names[len(names)-2]
+	one, other := s.open(a), s.open(b)
+	held := one.acquire(missing, want{try: true})
+	more := request{"names": names}
+	if a := other.do(want{try: true, more: more}.request(first)); a.Error != "refused" {
+		t.Errorf("a try of more locks than one transaction takes says %s, want refused", a.line)
+	}
+	if a := other.do(want{wait: 2, more: more}.request(first)); a.Error != "timeout" || a.Holder == nil ||
+		a.Holder.UUID != held.uuid {
+		t.Errorf("a wait that is over says %s, want timeout and the holder %s", a.line, held.uuid)
+	}
+	s.free(first)
+	wait := other.begin(first, want{more: more})
+	s.queued(missing, 1)
+	eventually(t, "what it waits for, as progress", func() error {
+		if said := progress(s.record(first)); !strings.Contains(said, missing) {
+			return fmt.Errorf("the progress of %q is %q", first, said)
+		}
+		return nil
+	})
+	held.mustRelease()
+	all := wait.granted()
+	token := all.token - 1
+	for _, name := range names {
+		r := s.record(name)
+		if r.Token <= token {
+			t.Errorf("the record of %q has token %d, after %d", name, r.Token, token)
+		}
+		token = r.Token
+	}
+	all.mustRelease()
+	for _, name := range names {
+		s.free(name)
+	}
+}
+
+// kindsTogether takes locks of several kinds together; where a client cannot mix them, permits of each.
+func kindsTogether(t *testing.T, s *scene, a, b *client) {
+	more := request{"names": []string{"catalogue", "pool", "zoo"}}
+	taken, missing := "catalogue#2", "pool"
+	records := []string{"catalogue#1", "pool#1", "zoo"}
+	if mixed := []string{"mixed"}; a.claims(mixed) && b.claims(mixed) {
+		more["own"] = request{"catalogue": reads, "pool": permits(3, 2)}
+	} else {
+		maps.Copy(more, permits(3, 2))
+		missing, records[2] = "catalogue", "zoo#1"
+	}
+	one, other := s.open(a), s.open(b)
+	first := one.acquire("catalogue", want{more: more})
+	for _, name := range records {
+		r := s.record(name)
+		if others := fmt.Sprint(r.Attributes["together_with"]); r.Token == 0 || !strings.Contains(others, ", ") {
+			t.Errorf("the record of %q has token %d, and is with %v", name, r.Token, others)
+		}
+	}
+	if a := other.do(want{try: true, more: more}.request("catalogue")); a.Error != "refused" {
+		t.Errorf("a try of several kinds says %s, want refused", a.line)
+	}
+	if a := other.do(want{wait: 1, more: more}.request("catalogue")); a.Error != "timeout" {
+		t.Errorf("with two of three permits out, it says %s, want timeout", a.line)
+	}
+	s.free(taken)
+	wait := other.begin("catalogue", want{more: more})
+	s.queued(missing, 1)
+	first.mustRelease()
+	wait.granted().mustRelease()
+	for _, name := range append(records, taken, "pool#2") {
+		s.free(name)
+	}
+}
+
+func once(d *driver) *call { return d.send(daily()) }
+
+func daily() request {
+	const day = 86400.0
+	return request{"do": "once", "name": "nightly", "every": day, "offset": 5400.0, "hold": 0.1}
+}
+
+func oncePerPeriod(t *testing.T, s *scene, a, b *client) {
+	drivers := s.several(a, b, 2)
+	held := drivers[0].acquire("nightly", want{try: true})
+	refused(t, once(drivers[1]).wait(), held)
+	held.mustRelease()
+	var calls []*call
+	for _, d := range drivers {
+		calls = append(calls, once(d))
+	}
+	ran := 0
+	for _, c := range calls {
+		switch a := c.wait(); {
+		case a.Ran:
+			ran++
+		case a.Error != "" && a.Error != "held": // by the one that runs
+			t.Errorf("%s: %s", c.d.client.name, a.line)
+		}
+	}
+	if ran != 1 {
+		t.Errorf("the job ran %d times in one period", ran)
+	}
+	for _, d := range drivers {
+		if a := once(d).wait(); a.Error != "" || a.Ran {
+			t.Errorf("%s: in a period that is taken it says %s", d.client.name, a.line)
+		}
+	}
+	s.free("nightly")
+}
+
+func periodGivenBack(t *testing.T, s *scene, a, b *client) {
+	one, other := s.open(a), s.open(b)
+	key := s.layout.Period("nightly")
+	const before = "1553682600 taken by somebody else"
+	s.put(key, before)
+	fails := func(d *driver) string {
+		job := daily()
+		job["fails"] = true
+		if a := d.do(job); a.Error != "" || !a.Ran {
+			t.Errorf("of a job that failed it says %s", a.line)
+		}
+		s.free("nightly")
+		return s.value(key)
+	}
+	if left := fails(other); left != before {
+		t.Errorf("after a job that failed the period is %q, want %q", left, before)
+	}
+	s.txn(clientv3.OpDelete(key))
+	if left := fails(one); left != "" {
+		t.Errorf("after a job that failed the period is %q, and there was none before", left)
+	}
+	if a := once(other).wait(); !a.Ran {
+		t.Errorf("nobody has the period, and it was told %s", a.line)
+	}
+	if a := once(one).wait(); a.Error != "" || a.Ran {
+		t.Errorf("in a period that is taken it says %s", a.line)
+	}
+}
+
+// periodTakenMeanwhile has a client take the period while the claim of another, which read it before, is on its way.
+func periodTakenMeanwhile(t *testing.T, s *scene, c *client) {
+	line := newWire(t, s.target[0])
+	late, first := s.open(c, line.Addr), s.open(c)
+	claimed, taken := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(taken) })
+	defer goOn()
+	var caught atomic.Bool
+	line.judgeBy(func(r sent) fate {
+		if r.takes() && caught.CompareAndSwap(false, true) {
+			close(claimed)
+			<-taken
+		}
+		return fate{}
+	})
+	job := once(late)
+	(&ghost{t: t}).waitFor(claimed, "claim")
+	if a := once(first).wait(); !a.Ran {
+		t.Errorf("nobody had taken the period, and it was told %s", a.line)
+	}
+	goOn()
+	if a := job.wait(); a.Ran || a.Error != "" && a.Error != "held" { // by the other, if its send was given up
+		t.Errorf("it ran in a period that was taken after it had read the key, or failed: %s", a.line)
+	}
+	s.free("nightly")
+}
+
+func leads(t *testing.T, s *scene, a, b *client) {
+	one, other := s.open(a), s.open(b)
+	stands := request{"life": 3.0, "address": "10.0.0.1:80"}
+	leader := one.acquire("leader", want{more: stands})
+	wait := s.queues(other, "leader", want{more: stands}, 1)
+	s.leading()
+	leader.mustRelease()
+	next := wait.granted()
+	if next.token <= leader.token {
+		t.Errorf("the next leader has token %d after %d", next.token, leader.token)
+	}
+	s.leading()
+	s.ends(next)
+}
+
+// leading waits until the leader has said where it is, and has given a sign of life.
+func (s *scene) leading() {
+	r := s.record("leader")
+	if r.Attributes["address"] != "10.0.0.1:80" {
+		s.t.Errorf("the leader's address is %v", r.Attributes["address"])
+	}
+	eventually(s.t, "a sign of life", func() error {
+		if now := s.record("leader"); !now.AutoUnlockAt.After(r.AutoUnlockAt) || !now.AlertAt.After(r.AlertAt) {
+			return fmt.Errorf("it ends at %v, and has an alert at %v", now.AutoUnlockAt, now.AlertAt)
+		}
+		return nil
+	})
+}
