@@ -49,7 +49,8 @@ var kindFaults = []*fault{
 			}
 		}},
 	{name: "rest of several", about: "what was taken is kept when the wait for the next is over",
-		check: "many together", behind: true, says: `nothing left of "many/00"`, txn: eachBranch(dropDeletes("/many%2F"))},
+		check: "many together", behind: true, says: `nothing left of ["many/00"]`,
+		txn: eachBranch(dropDeletes("/many%2F"))},
 	{name: "period of a failure", about: "a job that failed keeps its period", check: "a period given back",
 		behind: true, says: "after a job that failed", short: true, txn: keepPeriod},
 	{name: "period", about: "nobody reads which period was taken", check: "once per period", behind: true,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -111,12 +112,8 @@ func seesAll(t *testing.T, addr string, names []string) {
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
 			return err
 		}
-		shown := map[string]bool{}
-		for _, l := range answer.Data {
-			shown[l.Name] = true
-		}
 		for _, name := range names {
-			if !shown[name] {
+			if !slices.ContainsFunc(answer.Data, func(l struct{ Name string }) bool { return l.Name == name }) {
 				return fmt.Errorf("it hides %q", name)
 			}
 		}

@@ -27,9 +27,7 @@ func severalTogether(t *testing.T, s *scene, a, b *client) {
 	wait := s.queues(other, "account/2", want{more: request{"names": []string{"account/2", "account/3"}}}, 1)
 	pair.mustRelease()
 	wait.granted().mustRelease()
-	for _, name := range []string{"account/1", "account/2", "account/3"} {
-		s.free(name)
-	}
+	s.free("account/1", "account/2", "account/3")
 }
 
 func (s *scene) both(d *driver) *lock {
@@ -82,9 +80,7 @@ func manyTogether(t *testing.T, s *scene, a, b *client) {
 		token = r.Token
 	}
 	all.mustRelease()
-	for _, name := range names {
-		s.free(name)
-	}
+	s.free(names...)
 }
 
 // kindsTogether takes locks of several kinds together; where a client cannot mix them, permits of each.
@@ -117,9 +113,7 @@ func kindsTogether(t *testing.T, s *scene, a, b *client) {
 	s.queued(missing, 1)
 	first.mustRelease()
 	wait.granted().mustRelease()
-	for _, name := range append(records, taken, "pool#2") {
-		s.free(name)
-	}
+	s.free(append(records, taken, "pool#2")...)
 }
 
 func once(d *driver) *call { return d.send(daily()) }

@@ -173,12 +173,13 @@ func (s *scene) queues(d *driver, name string, w want, n int) *call {
 	return c
 }
 
-func (s *scene) free(name string) {
+func (s *scene) free(names ...string) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
-		left := append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...)
-		if len(left) > 0 {
-			return fmt.Errorf("left are %q", left)
+	eventually(s.t, fmt.Sprintf("nothing left of %q", names), func() error {
+		for _, name := range names {
+			if left := append(s.keys(s.layout.Record(name)), s.keys(s.layout.Queue(name))...); len(left) > 0 {
+				return fmt.Errorf("left are %q", left)
+			}
 		}
 		return nil
 	})
