@@ -76,8 +76,8 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 		t.Errorf("TryLock got its answer after %v: %v", time.Since(began), err)
 	}
 	lostFor(t, held)
-	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of two whose holders live
-		s.heldBack(p, staleness.Etcd, 4)
+	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of three whose holders live
+		s.heldBack(p, staleness.Etcd, 5)
 	}
 	repaired := time.Now()
 	repair()
