@@ -168,9 +168,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		f.put("/mutexes/a/auto_unlock_at", "soon")
 		l = adopt(t, locks, foreignUUID)
 		<-l.Lost()
-		if err := l.Unlock(); err != nil {
-			t.Errorf("unlock: %v", err)
-		}
+		unlock(t, l)
 		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
