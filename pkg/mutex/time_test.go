@@ -95,7 +95,8 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 			time.Sleep(8 * time.Minute)
 			alive(t, l, "copied", "3 of 5")
 			doc := read(t, f.etcd, "a")
-			alert, unlock, own := time.Until(doc.AlertAt), time.Until(doc.AutoUnlockAt), time.Until(l.Deadline())
+			alert, unlock := time.Until(doc.AlertAt), time.Until(doc.AutoUnlockAt)
+			own := time.Until(l.Deadline())
 			if alert != 3*time.Minute || unlock != 10*time.Minute || own != 9*time.Minute {
 				t.Errorf("alert in %v, auto-unlock in %v, the context ends in %v", alert, unlock, own)
 			}
