@@ -146,8 +146,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 func TestChangesAreSent(t *testing.T) {
 	for name, change := range map[string]func(*scene){
 		"a lock comes": func(s *scene) {
-			s.add(hold{name: "new", held: time.Second, alert: time.Hour,
-				unlock: time.Hour})
+			s.add(hold{name: "new", held: time.Second, alert: time.Hour, unlock: time.Hour})
 		},
 		"a lock goes": func(s *scene) { s.locks = s.locks[1:] },
 		"a lock is extended": func(s *scene) {

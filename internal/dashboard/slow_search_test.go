@@ -171,8 +171,7 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 		of(c).shown = copied(func() []*metadata.Record { return *current.Load() })
 		c.Now = time.Now
 		of(c).fresh = func() protocol.Freshness {
-			return protocol.Freshness{Synced: true, Heard: time.Now(),
-				Revision: 1}
+			return protocol.Freshness{Synced: true, Heard: time.Now(), Revision: 1}
 		}
 	})
 	var viewers sync.WaitGroup

@@ -149,8 +149,7 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.circle()
 	s.show("lock-waits", lockPage("shop/stock"),
 		`document.body.innerText.includes("its process waits for shop/prices")`)
-	s.show("lock-semaphore", lockPage("media/transcoders"),
-		`document.querySelectorAll(".locks tbody").length === 2`)
+	s.show("lock-semaphore", lockPage("media/transcoders"), `document.querySelectorAll(".locks tbody").length === 2`)
 	s.show("lock-malformed", lockPage("reports/weekly"), `document.querySelector(".badge.malformed")`)
 	s.hostile()
 	s.show("lock-hostile", lockPage(hostileName), `document.querySelector(".lock-head .esc")`)
