@@ -9,14 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
@@ -152,35 +149,28 @@ func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
 func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 	const held = 100
 	s := crowd(held)
-	var current atomic.Pointer[[]*metadata.Record]
-	current.Store(&s.locks)
-	var revision atomic.Int64
 	change := func() { // all locks at once, from one revision to the next
-		n := revision.Add(1)
-		next := slices.Clone(s.locks)
-		for i, r := range next {
-			changed := *r
-			changed.Revision = n
-			changed.Owner = fmt.Sprint("owner-", n)
-			next[i] = &changed
-		}
-		current.Store(&next)
+		s.change(func() {
+			s.tick(2 * time.Second)
+			s.revision++
+			s.locks = slices.Clone(s.locks)
+			for i, r := range s.locks {
+				changed := *r
+				changed.Revision = s.revision
+				changed.Owner = fmt.Sprint("owner-", s.revision)
+				s.locks[i] = &changed
+			}
+		})
 	}
 	change()
-	d := s.dashboard(t, func(c *setup.Config) {
-		of(c).shown = copied(func() []*metadata.Record { return *current.Load() })
-		c.Now = time.Now
-		of(c).fresh = func() protocol.Freshness {
-			return protocol.Freshness{Synced: true, Heard: time.Now(), Revision: 1}
-		}
-	})
+	d := s.dashboard(t)
 	var viewers sync.WaitGroup
 	for viewer := range 4 {
 		viewers.Go(func() {
 			for i := range 6 {
 				change()
-				data, _ := fetch[[]lock](t, d, fmt.Sprintf("/api/v1/locks?limit=1000&fields=owner&sort=%s",
-					[]string{"urgency", "owner", "-held"}[(viewer+i)%3]))
+				data, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&fields=owner&sort="+
+					[]string{"urgency", "owner", "-held"}[(viewer+i)%3])
 				owners := map[any]bool{}
 				for _, l := range data {
 					owners[l["owner"]] = true

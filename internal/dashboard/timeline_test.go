@@ -218,11 +218,7 @@ func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
 		page("Prometheus could not be asked (timeout).")
 		err = nil
 		takes = time.Second
-		began := time.Now()
 		page("Prometheus could not be asked (no answer within 300ms).")
-		if took := time.Since(began); took > 300*time.Millisecond {
-			t.Errorf("the page waited for %v", took)
-		}
 		time.Sleep(time.Second)
 		s.change(func() { s.tick(25 * time.Hour) })
 		if page := ok(t, d, "/lock?name="+stuck+"&window=15m"); strings.Contains(page, "Prometheus") {
