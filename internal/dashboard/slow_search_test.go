@@ -80,23 +80,6 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 	ok(t, d, "/")
 }
 
-func TestGlobsFindWhatTheySay(t *testing.T) {
-	s := newScene()
-	for _, name := range []string{"a", "ab", "abc", "billing/42", "Billing/7", "x*y", "line\nbreak", "\xff\xfe", "[a]",
-		"aXbXc"} {
-		s.add(hold{name: name, held: time.Minute, alert: time.Hour, unlock: time.Hour})
-	}
-	d := s.dashboard(t)
-	for glob, want := range map[string]int{
-		"*": 10, "a*": 4, "*b": 1, "a*b": 1, "a*b*c": 2, "billing/*": 2, "*/4*,*/7*": 2, "*break": 1, "[*]": 1,
-		"a**c": 2, "*a*b*c*d*": 0, "ab*b": 0, "aa*": 0,
-	} {
-		if found := names(t, d, "/api/v1/locks?fields=name&q="+url.QueryEscape("name:"+glob)); len(found) != want {
-			t.Errorf("%s finds %q, want %d", glob, found, want)
-		}
-	}
-}
-
 func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 	s := busy()
 	framed := func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} }

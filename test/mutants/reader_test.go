@@ -58,6 +58,8 @@ func documents() []fault {
 // escapes are texts of others.
 func escapes() []fault {
 	return []fault{
+		{"globs", "shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
+			"TestGlobsOfASearchKnowOnlyTheAsterisk"},
 		{"text-invisible", "visible.go", `!invisible(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-print", "visible.go", `strconv.IsPrint(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-marks", "visible.go", `marks <= maxMarks`, `true`, "TestVisibleShowsEveryByte"},
