@@ -1,9 +1,7 @@
 package lockstore_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -65,26 +63,6 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 	if err != nil || !look.Whole.Proven() {
 		t.Errorf("a look at it: %+v, %v", look, err)
 	}
-}
-
-func TestRecordsEndEarly(t *testing.T) {
-	t.Parallel()
-	onBothServers(t, func(t *testing.T, w world) {
-		for i := range 50 {
-			w.hold(fmt.Sprint("lock", i), uuid(i+1))
-		}
-		n := 0
-		if _, err := w.Records(t.Context(), "", func(*metadata.Record) bool { n++; return n < 3 }); err != nil ||
-			n != 3 {
-			t.Errorf("%d records, %v", n, err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := w.Records(ctx, "", func(*metadata.Record) bool { return true }); !errors.Is(err,
-			context.Canceled) {
-			t.Errorf("the error is %v", err)
-		}
-	})
 }
 
 func TestLookIsOneLockAtOneRevision(t *testing.T) {
