@@ -118,9 +118,17 @@ func TestPeriodsSortByTheirBeginning(t *testing.T) {
 }
 
 func TestUnlistedAreasStandInTheOrderOfKeys(t *testing.T) {
-	if areas := protocol.DefaultLayout().Unlisted(); !slices.IsSorted(areas) || slices.Contains(areas, protocol.DefaultLayout().Queues()) ||
-		slices.Contains(areas, protocol.DefaultLayout().Unlockers()) {
+	l := protocol.DefaultLayout()
+	areas := l.Unlisted()
+	if !slices.IsSorted(areas) || slices.Contains(areas, l.Queues()) || slices.Contains(areas, l.Unlockers()) {
 		t.Errorf("%q", areas)
+	}
+	for _, area := range append(areas, l.Queues(), l.Unlockers()) {
+		for _, r := range l.Records() {
+			if area >= r[0] && area < r[1] {
+				t.Errorf("%q is among the records", area)
+			}
+		}
 	}
 }
 
