@@ -33,7 +33,6 @@ func olderThan37() *wire {
 }
 
 func TestList(t *testing.T) {
-	t.Parallel()
 	onBothServers(t, func(t *testing.T, w world) {
 		w.hold("a", uuid(1))
 		w.hold("a/b", uuid(2))
@@ -90,7 +89,6 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
 func TestListIsOfOneRevision(t *testing.T) {
-	t.Parallel()
 	onBothServers(t, func(t *testing.T, w world) {
 		first := w.l.Prefix() + "!first/uuid"
 		last := w.l.Prefix() + "~last/uuid"
@@ -122,8 +120,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 }
 
 func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	for i := range 200 {
 		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
 	}
@@ -146,8 +143,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 }
 
 func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	w.hold("a/b", uuid(2))
 	w.putFields("a", many("0/%d", 1500), "")
 	if d, _, err := w.Get(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
@@ -163,8 +159,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 }
 
 func TestThousandsOfAttributesHideNoField(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	w.hold("a", uuid(1))
 	w.putFields("a", many("a%04d", 1100), "x") // before all fields in the order of keys
 	w.putFields("a", unwritten(), "30")

@@ -32,8 +32,7 @@ func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
 }
 
 func TestAskHolder(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
 	a := wanted(protocol.ActionAsk, r)
@@ -152,7 +151,6 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 
 // Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
 func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
-	t.Parallel()
 	line, w := wired(t)
 	r := w.hold("a", uuid(1))
 	line.once(func(func() error) error {

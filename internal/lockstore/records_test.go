@@ -24,7 +24,6 @@ func (w world) names(prefix string) []string {
 }
 
 func TestRecordsOfThePrefix(t *testing.T) {
-	t.Parallel()
 	onBothServers(t, func(t *testing.T, w world) {
 		for i, lock := range []string{".x", ".y/z", "a", "a/b", "a/b/c", "a%", "pool#1", "pool#2", "zoo", "~"} {
 			w.hold(lock, uuid(i+1))
@@ -46,8 +45,7 @@ func TestRecordsOfThePrefix(t *testing.T) {
 }
 
 func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.hold("b", uuid(2))
 	w.prove(r)
@@ -66,8 +64,7 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 }
 
 func TestLookIsOneLockAtOneRevision(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	permits := func(d *metadata.Draft) {
 		d.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits, metadata.AttributePermits: 1,
 			metadata.AttributeLimit: 5}
@@ -107,8 +104,7 @@ func TestLookIsOneLockAtOneRevision(t *testing.T) {
 
 // Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	// What holding a lock writes lies between the keys "a…" and "v…".
 	cases := map[string]struct {
 		fields, foreign []string
@@ -161,8 +157,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 }
 
 func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	key := w.l.Ticket("a", "1")
 	behind := w.l.Ticket("a", "11")
 	seen := metadata.Waiter{Lock: "a", ID: "1", Revision: w.put(key, "{}")}

@@ -21,8 +21,7 @@ func death(r *metadata.Record) metadata.Statement {
 }
 
 func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
 	suspicion.Cause = metadata.CauseNodeNotReady
@@ -53,8 +52,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	for what, change := range map[string]*metadata.Record{
 		"another uuid":   {Name: "a", UUID: uuid(2), Token: r.Token},
