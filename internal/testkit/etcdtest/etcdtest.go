@@ -261,15 +261,20 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
 	}
-	config, err := json.Marshal(c)
+	cmd, err := MemberCommand(c)
 	if err != nil {
 		return nil, err
 	}
-	cmd := proctest.Self(memberVariable, string(config))
 	if other := os.Getenv(serverVariable); other != "" {
 		cmd.Path = other
 	}
 	return proctest.Launch(cmd)
+}
+
+// MemberCommand is a member as this program again, which has to call Member first.
+func MemberCommand(c etcdembed.Config) (*exec.Cmd, error) {
+	config, err := json.Marshal(c)
+	return proctest.Self(memberVariable, string(config)), err
 }
 
 // flags returns the command line of an etcd for a Config, except for TLS, users and limits.
