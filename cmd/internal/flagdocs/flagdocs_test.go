@@ -87,7 +87,9 @@ func sharedFlags() (shared string) {
 }
 
 // neutral has an ellipsis for the first word of the variables.
-func neutral(table, variables string) string { return strings.ReplaceAll(table, "`"+variables+"_", "`…_") }
+func neutral(table, variables string) string {
+	return strings.ReplaceAll(table, "`"+variables+"_", "`…_")
+}
 
 const head = "| flag | default | environment | meaning |\n|---|---|---|---|\n"
 
