@@ -220,6 +220,14 @@ func (w world) removeAll(removals []metadata.Removal, changed ...int) {
 	}
 }
 
+// moved expects the error of what came too late.
+func (w world) moved(what string, err error) {
+	w.Helper()
+	if !errors.Is(err, metadata.ErrChanged) {
+		w.Errorf("%s: %v", what, err)
+	}
+}
+
 // audited checks that the audit trail is this action alone.
 func (w world) audited(a protocol.Action) {
 	w.Helper()
