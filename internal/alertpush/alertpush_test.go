@@ -109,7 +109,7 @@ func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
 					w.wants(w.after(c.quiet - time.Millisecond))
 				}
 				told := w.after(time.Millisecond)
-				w.wants(told[:1], "warning "+c.alert+" a +4m0s")
+				w.wants(told, "warning "+c.alert+" a +4m0s")
 				for note, part := range c.says {
 					if !strings.Contains(told[0].Annotations[note], part) {
 						w.Errorf("%s: %q, want %q", note, told[0].Annotations[note], part)
