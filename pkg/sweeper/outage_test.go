@@ -116,7 +116,10 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 				got.Writable == (c.rule == staleness.Etcd) || got.Fresh == (c.rule == staleness.Stale)) {
 				t.Errorf("status %+v", got)
 			}
-			s.set(func() { s.readOnly, s.hang, n.stale = false, nil, nil })
+			s.set(func() {
+				s.readOnly, s.hang = false, nil
+				n.stale = nil
+			})
 			over := time.Now()
 			s.wait(c.most - 10*time.Second)
 			during := sample(t, n, "unlocker_removal_held_back", "gap")

@@ -169,7 +169,8 @@ func TestWhatAProcessLearnsAboutItself(t *testing.T) {
 			func(p *metadata.Process) { p.Start, p.PIDNamespace = 0, 0 }},
 		{"in a pod without the downward API", with(linux, machine{"/proc/self/mountinfo": hosts + words,
 			"/var/run/secrets/kubernetes.io/serviceaccount/namespace": "billing\n"}), func(p *metadata.Process) {
-			p.PodNamespace, p.PodUID, p.Container = "billing", uid, "worker"
+			p.PodNamespace, p.PodUID = "billing", uid
+			p.Container = "worker"
 		}},
 		{"in a pod of which only the group tells",
 			with(linux, machine{"/proc/self/cgroup": "0::/kubepods/pod" + uid + "/x\n"}),
