@@ -278,6 +278,11 @@ fmt: ## format the Go code
 spec: ## check the models of the protocol (Debian packages spin and gcc)
 	spec/run.sh
 
+.PHONY: spec-long
+spec-long: ## the same within wider bounds, for a change of the protocol: half an hour
+	@.ci/need spin spin
+	spec/run.sh long
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }

@@ -19,7 +19,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -111,29 +110,26 @@ func packages() map[string]string {
 // fragment may leave variables unused, because it is part of something.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
 	t.Parallel()
-	var snippets []*snippet
 	fset := token.NewFileSet()
+	check := checker(t, fset)
+	found := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, filepath.Join(top, page)) {
 			if b.language != "go" || b.note == "compiled in pkg/mutexotel" { // the tests of that module do it
 				continue
 			}
+			found++
 			s, err := parse(fset, page, b)
+			if err == nil {
+				err = errors.Join(check(s)...)
+			}
 			if err != nil {
 				t.Error(err)
-				continue
 			}
-			snippets = append(snippets, s)
 		}
 	}
-	if len(snippets) < 15 {
-		t.Fatalf("only %d blocks of Go were found", len(snippets))
-	}
-	check := checker(t, fset, snippets)
-	for _, s := range snippets {
-		for _, err := range check(s) {
-			t.Error(err)
-		}
+	if found < 15 {
+		t.Errorf("only %d blocks of Go were found", found)
 	}
 }
 
@@ -149,43 +145,30 @@ func TestWhatDoesNotCompileIsFound(t *testing.T) {
 		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
 	}
 	fset := token.NewFileSet()
-	parsed := map[string]*snippet{}
-	problems := map[string]error{}
-	for text := range wanted {
-		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
-		if problems[text] = err; err == nil {
-			parsed[text] = s
-		}
-	}
-	check := checker(t, fset, slices.Collect(maps.Values(parsed)))
-	for text, s := range parsed {
-		problems[text] = errors.Join(check(s)...)
-	}
+	check := checker(t, fset)
 	for text, want := range wanted {
-		got := fmt.Sprint(problems[text])
-		if want == "" && problems[text] != nil || !strings.HasPrefix(got, cmp.Or(want, got)) {
+		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
+		if err == nil {
+			err = errors.Join(check(s)...)
+		}
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.HasPrefix(got, cmp.Or(want, got)) {
 			t.Errorf("%q: %s, want %q", text, got, want)
 		}
 	}
 }
 
-// pages are the pages of the repository, from its top and with slashes.
-func pages(t *testing.T) []string {
+// pages are the pages of the repository, from its top.
+func pages(t *testing.T) (found []string) {
 	t.Helper()
-	var found []string
-	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".."
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "dist"):
-			return filepath.SkipDir
-		case strings.HasSuffix(file, ".md"):
-			page, err := filepath.Rel(top, file)
-			found = append(found, filepath.ToSlash(page))
-			return err
+	err := fs.WalkDir(os.DirFS(top), ".", func(file string, d fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(d.Name(), ".") && file != "."
+		if d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "dist") {
+			return fs.SkipDir
 		}
-		return nil
+		if path.Ext(file) == ".md" {
+			found = append(found, file)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -253,30 +236,18 @@ func imports(f *ast.File) string {
 	return b.String()
 }
 
-// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import,
-// as compiled by the tool chain.
-func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snippet) []error {
+// checker returns a function that reports what is wrong with a snippet. It knows the packages that pages name, as
+// compiled by the tool chain.
+func checker(t *testing.T, fset *token.FileSet) func(*snippet) []error {
 	t.Helper()
-	wanted := map[string]bool{}
-	for _, s := range snippets {
-		for _, f := range s.files {
-			for _, i := range f.Imports {
-				if imported, err := strconv.Unquote(i.Path.Value); err == nil {
-					wanted[imported] = true
-				}
-			}
-		}
-	}
-	compiled := export(t, slices.Sorted(maps.Keys(wanted)))
-	lookup := func(imported string) (io.ReadCloser, error) {
+	compiled := export(t)
+	from := importer.ForCompiler(fset, "gc", func(imported string) (io.ReadCloser, error) {
 		if compiled[imported] == "" {
-			return nil, fmt.Errorf("package %s was not compiled", imported)
+			return nil, fmt.Errorf("the test does not know the package %s", imported)
 		}
 		return os.Open(compiled[imported])
-	}
-	from := importer.ForCompiler(fset, "gc", lookup)
-	return func(s *snippet) []error {
-		var problems []error
+	})
+	return func(s *snippet) (problems []error) {
 		config := types.Config{Importer: from, Error: func(err error) {
 			problem, ok := errors.AsType[types.Error](err)
 			if !ok || !problem.Soft || !s.fragment { // soft: unused variables and imports
@@ -291,14 +262,11 @@ func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snipp
 	}
 }
 
-// export compiles packages and what they import, and returns the file with the types of each.
-func export(t *testing.T, wanted []string) map[string]string {
+// export compiles the packages that pages name, and what they import, and returns the file with the types of each.
+func export(t *testing.T) map[string]string {
 	t.Helper()
-	if len(wanted) == 0 {
-		return nil
-	}
-	arguments := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, wanted...)
-	list := exec.CommandContext(t.Context(), "go", arguments...)
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps",
+		"-json=ImportPath,Export", "--"}, slices.Collect(maps.Values(packages()))...)...)
 	list.Dir = filepath.Join(top, "bench") // its module also has the locks that docs/migration.md compares with
 	var complaints bytes.Buffer
 	list.Stderr = &complaints

@@ -1,8 +1,10 @@
 """Semaphores and read-write locks, on a real etcd."""
 
+import os
 import threading
 import time
 import unittest
+from contextlib import suppress
 from typing import Any, List
 
 import clustermutex
@@ -191,6 +193,20 @@ class Periods(OnEtcd):
         with self.assertRaises(ZeroDivisionError):
             self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0)
         self.assertFalse(self.once(), "used up")
+
+    def test_a_forked_child_gives_no_period_back(self) -> None:
+        parent = os.getpid()
+
+        def work(_: clustermutex.Lock) -> None:
+            if os.fork() == 0:
+                raise SystemExit
+            os.wait()
+
+        with suppress(SystemExit):
+            self.client.lock(self.name).once_per(86400, work, back_on_error=True)
+        if os.getpid() != parent:
+            os._exit(0)
+        self.assertFalse(self.once())
 
     def test_held(self) -> None:
         self.etcd.put("/mutexes/.periods/" + self.name, "1553644800 taken long ago")
