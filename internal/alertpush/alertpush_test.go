@@ -73,23 +73,63 @@ func TestAnAlertTellsWhoAskedWhoGaveTimeAndWhoLooks(t *testing.T) {
 	})
 }
 
-func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
-	inWorld(t, func(w *world) {
-		r := w.lock("nightly")
-		r.LockedAt = r.LockedAt.Add(24 * time.Hour)
-		r.AlertAt = r.LockedAt.Add(time.Hour)
-		r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
-		w.holds(r)
-		defer w.start(w.config())()
-		synctest.Wait()
-		told := w.take()
-		w.wants(told, "warning UnlockerHolderClockOff nightly +4m0s")
-		if text := told[0].Annotations["description"]; !strings.Contains(text, " ahead of the unlocker's.") {
-			w.Error(text)
-		}
-		w.holds()
-		w.wants(w.after(time.Second), "warning UnlockerHolderClockOff nightly +0s")
-	})
+func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*metadata.Record)
+		quiet  time.Duration // before it is told
+		alert  string
+		says   map[string]string // parts of its annotations
+		later  []string          // told within the minute after
+	}{
+		"its holder's clock is off": {func(r *metadata.Record) {
+			r.LockedAt = r.LockedAt.Add(24 * time.Hour)
+			r.AlertAt = r.LockedAt.Add(time.Hour)
+			r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
+		}, 0, "UnlockerHolderClockOff", map[string]string{"description": " ahead of the unlocker's."},
+			[]string{"UnlockerHolderClockOff"}},
+		"it has no readable deadlines": {func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} },
+			15 * time.Minute, "UnlockerLockMalformed", nil, []string{"UnlockerLockMalformed"}},
+		"its holder is dead": {func(r *metadata.Record) {
+			code := 137
+			r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
+				ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
+				EndedAt: metadata.Time{Time: time.Now()}}, nil)
+		}, 0, "UnlockerLockAbandoned", map[string]string{
+			"description": "did not release it: its container ended at 2000-01-01 00:00:00Z. Everything",
+			"ended":       "with exit code 137 (OOMKilled)", "witness": "eu-1", "why": "the kubelet says so",
+		}, []string{"UnlockerLockAbandoned", "UnlockerLockAlerting"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				config := w.config()
+				config.Policy.DefaultAlertAfter = 0
+				w.holds(w.lock("a", c.change))
+				defer w.start(config)()
+				if c.quiet > 0 {
+					w.wants(w.after(c.quiet - time.Millisecond))
+				}
+				told := w.after(time.Millisecond)
+				w.wants(told[:1], "warning "+c.alert+" a +4m0s")
+				for note, part := range c.says {
+					if !strings.Contains(told[0].Annotations[note], part) {
+						w.Errorf("%s: %q, want %q", note, told[0].Annotations[note], part)
+					}
+				}
+				later := map[string]bool{}
+				for _, p := range w.after(time.Minute) {
+					later[p.Labels["alertname"]] = true
+				}
+				if names := slices.Sorted(maps.Keys(later)); !slices.Equal(names, c.later) ||
+					!told[0].StartsAt.Equal(w.began) {
+					w.Errorf("told since %v, and then %v", told[0].StartsAt, names)
+				}
+				w.holds()
+				if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
+					w.Errorf("its end is told as %v", over)
+				}
+			})
+		})
+	}
 }
 
 func checkFirst(t *testing.T, got posted, r *metadata.Record) {
@@ -195,22 +235,6 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.config()
-		c.Policy.DefaultAlertAfter = 0
-		r := w.lock("a", func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} })
-		w.holds(r)
-		defer w.start(c)()
-		w.wants(w.after(15*time.Minute - time.Second))
-		got := w.after(time.Second)
-		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" ||
-			!got[0].StartsAt.Equal(r.LockedAt) {
-			w.Errorf("%+v", got)
-		}
-	})
 }
 
 func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
@@ -395,36 +419,6 @@ func TestWhatCannotWorkIsASentence(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-}
-
-func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
-	inWorld(t, func(w *world) {
-		r := w.lock("billing/run #1")
-		code := 137
-		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
-			ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
-			EndedAt: metadata.Time{Time: time.Now()}}, nil)
-		w.holds(r)
-		defer w.start(w.config())()
-		told := w.after(time.Second)
-		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
-		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not release it: its container "+
-			"ended at 2000-01-01 00:00:00Z. Everything") {
-			w.Errorf("it says %s", got)
-		}
-		if n := told[0].Annotations; n["ended"] != "with exit code 137 (OOMKilled)" || n["witness"] != "eu-1" ||
-			n["why"] != "the kubelet says so" {
-			w.Errorf("annotations %q", n)
-		}
-		time.Sleep(time.Minute)
-		names := map[string]bool{}
-		for _, p := range w.take() {
-			names[p.Labels["alertname"]] = true
-		}
-		if !names["UnlockerLockAlerting"] || !names["UnlockerLockAbandoned"] {
-			w.Errorf("past its alert time, %v are told", names)
-		}
-	})
 }
 
 // Times in statements and records come from the clocks of others. Alertmanager refuses an alert that begins after its

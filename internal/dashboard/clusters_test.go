@@ -24,17 +24,14 @@ import (
 type world struct {
 	*dashboard.Dashboard
 	scenes map[string]*scene
-	forced map[string][]string // locks, by cluster
-	asked  map[string][]string
-	more   map[string][]string
+	done   map[string][]string // locks, by verb and cluster
 }
 
 // clusters is a dashboard of prod-eu, prod-us and staging. Each holds nightly/run; billing/settle alerts in prod-us,
 // and only-staging is held there.
 func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
 	t.Helper()
-	w := &world{scenes: map[string]*scene{}, forced: map[string][]string{}, asked: map[string][]string{},
-		more: map[string][]string{}}
+	w := &world{scenes: map[string]*scene{}, done: map[string][]string{}}
 	var configs []setup.Config
 	for i, name := range []string{"prod-eu", "prod-us", "staging"} {
 		s := newScene()
@@ -44,13 +41,11 @@ func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
 		w.scenes[name] = s
 		config := s.config()
 		config.Cluster = setup.Cluster{Name: name, Label: strings.ToUpper(name)}
-		for verb, done := range map[protocol.Verb]map[string][]string{protocol.ActionForceUnlock: w.forced,
-			protocol.ActionAsk: w.asked, protocol.ActionExtend: w.more} {
-			operates(&config, func(on protocol.Subject, _ protocol.Action) error {
-				done[name] = append(done[name], on.Hold.Name)
-				return nil
-			}, verb)
-		}
+		operates(&config, func(on protocol.Subject, a protocol.Action) error {
+			verb := string(a.Action) + " in " + name
+			w.done[verb] = append(w.done[verb], on.Hold.Name)
+			return nil
+		}, protocol.ActionForceUnlock, protocol.ActionAsk, protocol.ActionExtend)
 		config.Access = behindProxy(t)
 		config.Access.Permissions = parsed(t, "everyone: [view, audit, backtrace, unlock, ask, extend]")
 		for _, change := range changes {
@@ -113,17 +108,6 @@ func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
 	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may wait for each other forever: PROD-US")
 }
 
-func TestNoTwoClustersHaveOneColour(t *testing.T) {
-	page := clusters(t).page(t, "ann", "/", http.StatusOK)
-	seen := map[string]bool{}
-	for _, chip := range regexp.MustCompile(`class="cluster [^"]*(band-\w+)`).FindAllStringSubmatch(page, -1) {
-		seen[chip[1]] = true
-	}
-	if len(seen) != 3 || !seen["band-prod"] {
-		t.Errorf("three clusters have the colours %v", seen)
-	}
-}
-
 func TestQueryChoosesClusters(t *testing.T) {
 	w := clusters(t)
 	for q, want := range map[string]string{
@@ -158,19 +142,6 @@ func TestQueryChoosesClusters(t *testing.T) {
 	}
 }
 
-func TestPageOfALockIsThatOfItsCluster(t *testing.T) {
-	w := clusters(t)
-	for _, name := range []string{"prod-eu", "prod-us", "staging"} {
-		page := w.page(t, "ann", "/c/"+name+"/lock?name=nightly/run", http.StatusOK)
-		for _, link := range append(links(page, "unlock?"), links(page, "/ask?")...) {
-			if !strings.HasPrefix(link, "/c/"+name+"/") {
-				t.Errorf("the page in %s links to %s", name, link)
-			}
-		}
-	}
-	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
-}
-
 func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
 	w := clusters(t)
 	for _, path := range []string{"lock", "unlock", "ask", "lock/backtrace"} {
@@ -185,7 +156,14 @@ func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
 		if len(links(page, "/c/"+name+"/lock?name=nightly/run")) == 0 {
 			t.Errorf("%s is not offered", name)
 		}
+		its := w.page(t, "ann", "/c/"+name+"/lock?name=nightly/run", http.StatusOK)
+		for _, link := range append(links(its, "unlock?"), links(its, "/ask?")...) {
+			if !strings.HasPrefix(link, "/c/"+name+"/") {
+				t.Errorf("the page in %s links to %s", name, link)
+			}
+		}
 	}
+	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
 }
 
 func fetchAs[T any](t testing.TB, w *world, who, url string) (T, map[string]any) {
@@ -221,9 +199,9 @@ func TestActionsTouchTheLockOfTheirClusterOnly(t *testing.T) {
 				t.Fatalf("%s in %s answers %d", form, cluster, status)
 			}
 		}
-		for what, done := range map[string]map[string][]string{"forced": w.forced, "asked": w.asked, "more": w.more} {
-			if len(done) != i+1 || fmt.Sprint(done[cluster]) != "[nightly/run]" {
-				t.Errorf("after %s in %s: %v", what, cluster, done)
+		for _, verb := range []string{"force-unlock", "ask", "extend"} {
+			if len(w.done) != 3*(i+1) || fmt.Sprint(w.done[verb+" in "+cluster]) != "[nightly/run]" {
+				t.Errorf("after all in %s: %v", cluster, w.done)
 			}
 		}
 	}
@@ -233,8 +211,8 @@ func TestActionsTouchTheLockOfTheirClusterOnly(t *testing.T) {
 			t.Errorf("a POST to /%s, which names no cluster, answers %d", path, got.Code)
 		}
 	}
-	if len(w.forced) != 3 || len(w.forced["staging"]) != 1 {
-		t.Errorf("a POST that names no cluster did %v", w.forced)
+	if len(w.done) != 9 || len(w.done["force-unlock in staging"]) != 1 {
+		t.Errorf("a POST that names no cluster did %v", w.done)
 	}
 }
 
@@ -248,11 +226,18 @@ func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
 	if n := strings.Count(page, `<span class="cluster band-`); n != strings.Count(page, "<tbody") {
 		t.Errorf("%d rows have the colour of their cluster", n)
 	}
+	colours := map[string]bool{}
+	for _, chip := range regexp.MustCompile(`class="cluster [^"]*(band-\w+)`).FindAllStringSubmatch(page, -1) {
+		colours[chip[1]] = true
+	}
+	if len(colours) != 3 || !colours["band-prod"] {
+		t.Errorf("three clusters have the colours %v", colours)
+	}
 	if !strings.Contains(page, `<body class="live"`) {
 		t.Error("the page is not live, though two clusters are")
 	}
 	w.page(t, "ann", "/c/prod-us/unlock?name=nightly/run", http.StatusPreconditionFailed)
-	if status := w.act(t, "ann", "prod-us", "unlock"); status != http.StatusPreconditionFailed || len(w.forced) > 0 {
+	if status := w.act(t, "ann", "prod-us", "unlock"); status != http.StatusPreconditionFailed || len(w.done) > 0 {
 		t.Errorf("a force unlock in the cluster that is away answers %d", status)
 	}
 	if status := w.act(t, "ann", "staging", "unlock"); status != http.StatusSeeOther {
@@ -344,45 +329,35 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 		"Also: 1 more without working unlockers, 1 silent.")
 }
 
+// pageByPage are the clusters of what an API lists, asked one at a time.
+func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string) (clusters []string) {
+	t.Helper()
+	for next := ""; ; {
+		data, meta := fetchAs[T](t, w, "ann", path+"&limit=1"+next)
+		clusters = append(clusters, first(data))
+		cursor, more := meta["next"].(string)
+		if !more {
+			return clusters
+		}
+		next = "&after=" + cursor
+	}
+}
+
+// Records of the same moment and token are not lost between two pages of an API, nor are locks of one name.
 func TestHistoryOfSeveralClustersGoesOnAtTheRightHold(t *testing.T) {
 	w := clusters(t)
 	for name, s := range w.scenes {
 		s.endings["e"] = &metadata.Ending{Lock: "nightly/run", UUID: "e", Token: 7, Ended: metadata.EndedForced,
 			By: "in-" + name, EndedAt: metadata.Time{Time: s.now.Add(-time.Hour)}}
-		s.actions = []protocol.Action{{ID: "1", Actor: "in-" + name, Action: protocol.ActionForceUnlock, Token: 7,
-			Lock: "nightly/run", At: metadata.Time{Time: s.now.Add(-time.Hour)}}}
 	}
-	// Records of the same moment and token are not lost between two pages of an API.
-	var seen []string
-	next := ""
-	for range 3 {
-		data, meta := fetchAs[struct {
-			Holds []struct{ Cluster string }
-		}](t, w, "ann", "/api/v1/history?limit=1"+next)
-		seen = append(seen, data.Holds[0].Cluster)
-		if cursor, ok := meta["next"].(string); ok {
-			next = "&after=" + cursor
-		}
-	}
+	type past struct{ Holds []struct{ Cluster string } }
+	seen := pageByPage(t, w, "/api/v1/history?", func(p past) string { return p.Holds[0].Cluster })
 	if slices.Sort(seen); !slices.Equal(seen, []string{"prod-eu", "prod-us", "staging"}) {
-		t.Errorf("page by page these are found: %v", seen)
+		t.Errorf("page by page these holds are found: %v", seen)
 	}
-}
-
-func TestListOfSeveralClustersGoesOnAtTheRightLock(t *testing.T) {
-	w := clusters(t)
-	var seen []string
-	next := ""
-	for range 5 {
-		data, meta := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?sort=name&limit=1"+next)
-		seen = append(seen, fmt.Sprint(data[0]["name"], " ", data[0]["cluster"]))
-		if cursor, ok := meta["next"].(string); ok {
-			next = "&after=" + cursor
-		}
-	}
-	if want := []string{"billing/settle prod-us", "nightly/run prod-eu", "nightly/run prod-us", "nightly/run staging",
-		"only-staging staging"}; !slices.Equal(seen, want) {
-		t.Errorf("page by page these are found: %v", seen)
+	seen = pageByPage(t, w, "/api/v1/locks?sort=name", func(l []lock) string { return l[0]["cluster"].(string) })
+	if !slices.Equal(seen, []string{"prod-us", "prod-eu", "prod-us", "staging", "staging"}) {
+		t.Errorf("page by page these locks are found: %v", seen)
 	}
 }
 

@@ -39,6 +39,7 @@ func golden() []struct {
 	empty := func(testing.TB) *scene { return newScene() }
 	shared := func(testing.TB) *scene { return pool() }
 	dead := func(testing.TB) *scene { return mourning() }
+	unheld := func(testing.TB) *scene { return neglected() }
 	odd := func(testing.TB) *scene {
 		s := newScene()
 		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b",
@@ -60,7 +61,7 @@ func golden() []struct {
 		{"list-shared", shared, "/", "list-hostile"},
 		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held", "list"},
 		{"list-sections", lived, "/?group=owner", "list"},
-		{"list-section", lived, "/?group=owner&q=owner:=drm", ""},
+		{"list-section", lived, "/?group=owner&q=owner:=drm", "list"},
 		{"list-searched", lived, "/?q=drm+held:%3E1m&sort=-held&limit=50", "list-section"},
 		{"list-abandoned", dead, "/", "list"},
 		{"lock", lived, "/lock?name=" + stuck, ""},
@@ -69,14 +70,6 @@ func golden() []struct {
 		{"lock-suspected", dead, "/lock?name=" + quiet, "lock-held"},
 		{"lock-abandoned", dead, "/lock?name=" + abandoned, "lock"},
 		{"lock-stale", awhile(4 * time.Minute), "/lock?name=" + stuck, "lock"},
-		{"lock-ended", func(t testing.TB) *scene {
-			s := lived(t)
-			e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
-			delete(s.endings, e.UUID)
-			e.UUID = uuid("ended")
-			s.endings[e.UUID] = &e
-			return s
-		}, "/lock?name=" + stuck + "&hold=" + uuid("ended"), ""},
 		{"lock-asked", asked, "/lock?name=" + stuck, "lock"},
 		{"ask", asked, "/ask?name=" + stuck + "&hold=" + uuid(stuck), ""},
 		{"extend", asked, "/extend?name=" + stuck + "&hold=" + uuid(stuck), "ask"},
@@ -85,17 +78,22 @@ func golden() []struct {
 		{"acknowledge", acknowledged, "/acknowledge?name=" + stuck + "&hold=" + uuid(stuck), "extend"},
 		{"extend-malformed", lived, "/extend?name=legacy/cron&hold=" + uuid("legacy/cron"), ""},
 		{"lock-not-held", lived, "/lock?name=nobody", ""},
-		{"lock-unclaimed", func(t testing.TB) *scene {
-			s, _ := neglected()
+		{"lock-unclaimed", unheld, "/lock?name=" + settle, "lock-not-held"},
+		{"lock-ended", func(t testing.TB) *scene {
+			s := lived(t)
+			e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
+			delete(s.endings, e.UUID)
+			e.UUID = uuid("ended")
+			s.endings[e.UUID] = &e
 			return s
-		}, "/lock?name=" + settle, ""},
+		}, "/lock?name=" + stuck + "&hold=" + uuid("ended"), "lock-unclaimed"},
 		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E", "lock-malformed"},
-		{"lock-shared", shared, "/lock?name=pool", ""},
+		{"lock-shared", shared, "/lock?name=pool", "lock-unclaimed"},
 		{"lock-share", shared, "/lock?name=pool%2310", "lock-malformed"},
-		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
+		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck), "ask"},
 		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>"), "unlock"},
 		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
-		{"waiting", lived, "/waiting", ""},
+		{"waiting", unheld, "/waiting", ""},
 		{"timeline", lived, "/timeline?window=6h", ""},
 		{"timeline-stale", awhile(4 * time.Minute), "/timeline?window=15m", "timeline"},
 		{"timeline-hostile", odd, "/timeline", "timeline"},
@@ -105,9 +103,9 @@ func golden() []struct {
 		{"owners", lived, "/owners", ""},
 		{"history", lived, "/history", ""},
 		{"history-empty", empty, "/history", ""},
-		{"history-stale", awhile(4 * time.Minute), "/history", "history"},
-		{"audit", lived, "/audit", ""},
+		{"history-stale", awhile(4 * time.Minute), "/history", "history-empty"},
 		{"audit-empty", empty, "/audit", ""},
+		{"audit", lived, "/audit", "audit-empty"},
 		{"status", lived, "/status", ""},
 		{"status-no-unlocker", func(t testing.TB) *scene {
 			s := lived(t)

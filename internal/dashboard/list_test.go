@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -34,11 +35,11 @@ func TestAMalformedLockIsAsUrgentAsThoseWhoWaitForIt(t *testing.T) {
 
 func TestLocksThatBlockMostComeFirstInEveryOrderByImpact(t *testing.T) {
 	d := blocking().dashboard(t)
-	const want = "many two/early two/late one nobody's calm"
+	const want = "many two/early two/late odd one nobody's calm odd too"
 	for sort, want := range map[string]string{"": want, "urgency": want,
-		"-urgency": "calm nobody's one two/late two/early many",
-		"waiters":  "many two/early two/late one calm nobody's",
-		"-waiters": "one two/late two/early many calm nobody's",
+		"-urgency": "odd too calm nobody's one odd two/late two/early many",
+		"waiters":  "many two/early two/late odd one calm nobody's odd too",
+		"-waiters": "one odd two/late two/early many calm nobody's odd too",
 	} {
 		if got := strings.Join(names(t, d, "/api/v1/locks?sort="+sort), " "); got != want {
 			t.Errorf("sorted by %q: %s, want %s", sort, got, want)
@@ -68,7 +69,10 @@ func TestOrders(t *testing.T) {
 }
 
 func TestQueryFinds(t *testing.T) {
-	d := busy().dashboard(t)
+	s := busy()
+	s.acknowledge(stuck, "ann", "", 30*time.Minute)
+	d := s.dashboard(t)
+	const others = "catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron"
 	for query, want := range map[string]string{
 		"": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
 			"legacy/cron",
@@ -105,6 +109,13 @@ func TestQueryFinds(t *testing.T) {
 		"label:team":                  "catalog/sync/eu",
 		"label:team=other":            "",
 		"expired:>0s":                 "",
+		"acknowledged:yes":            stuck,
+		"-acknowledged:no":            stuck,
+		"acknowledged:no":             others,
+		"acknowledged-by:an":          stuck,
+		"acknowledged-by:=ann":        stuck,
+		"acknowledged-by:bob":         "",
+		"-acknowledged-by:ann":        others,
 	} {
 		if got := strings.Join(names(t, d, "/api/v1/locks?sort=name&q="+url.QueryEscape(query)), " "); got != want {
 			t.Errorf("%q finds %q, want %q", query, got, want)
@@ -123,6 +134,8 @@ func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 		"name:/(/":               "missing closing )",
 		"pid:one":                "wants a number",
 		"owner:":                 "the key owner wants a value",
+		"acknowledged:perhaps":   "wants yes or no",
+		"acknowledged-by:":       "the key acknowledged-by wants a value",
 		strings.Repeat("x ", 17): "only the first 16 terms are read",
 		strings.Repeat("x", 513): "the query has",
 		"name:/" + strings.Repeat("x", 129) + "/": "a regular expression may have 128 bytes",
@@ -178,41 +191,6 @@ func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
 	}
 }
 
-func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
-	s := newScene()
-	for i := range 160 {
-		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour,
-			unlock: time.Duration(2+i%3) * time.Hour})
-	}
-	all := s.locks
-	for _, by := range []string{"urgency", "name", "-unlock"} {
-		s.locks = all
-		d := s.dashboard(t)
-		seen := map[string]int{}
-		gone := map[string]bool{}
-		for address := "/?limit=50&sort=" + by; address != ""; {
-			page := ok(t, d, address)
-			for _, m := range regexp.MustCompile(`class="name" href="[^"]*">([^<]*)<`).FindAllStringSubmatch(page, -1) {
-				seen[m[1]]++
-			}
-			address = link(page, "next")
-			last := s.locks[min(50, len(s.locks)-1)].Name // goes before the next page is asked for
-			gone[last] = true
-			s.locks = slices.DeleteFunc(slices.Clone(s.locks), func(r *metadata.Record) bool { return r.Name == last })
-			s.now = s.now.Add(5 * time.Second)
-			s.fresh.Heard = s.now
-		}
-		for _, r := range all {
-			if n := seen[r.Name]; n != 1 && !gone[r.Name] || n > 1 {
-				t.Errorf("by %s: %s was shown %d times", by, r.Name, n)
-			}
-		}
-		if len(gone) < 3 {
-			t.Errorf("by %s: only %d pages", by, len(gone))
-		}
-	}
-}
-
 // link is the address behind rel="next" or rel="prev"; empty at the ends.
 func link(page, rel string) string {
 	m := regexp.MustCompile(`rel="` + rel + `" href="([^"]*)"`).FindStringSubmatch(page)
@@ -264,41 +242,69 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
+// The picture that grew is that of a dashboard which begins with what there is: orders, versions, and what a person must
+// know first.
 func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 	s := crowd(60)
-	grown := s.dashboard(t)
+	began := s.now
+	clock := func() time.Duration { return time.Hour + s.now.Sub(began) }
+	goes := func(c *setup.Config) { of(c).clock = clock }
+	grown := s.dashboard(t, goes)
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 3 {
-		s.now = s.now.Add(time.Minute) // states change by themselves
-		s.fresh.Heard = s.now
-		s.locks = slices.Clone(s.locks)
-		for range random.IntN(20) {
-			i := random.IntN(len(s.locks))
-			changed := *s.locks[i]
-			switch s.revision++; random.IntN(3) {
-			case 0:
-				s.locks = slices.Delete(s.locks, i, i+1)
-			case 1:
-				changed.AutoUnlockAt = s.now.Add(time.Duration(random.IntN(9000)) * time.Second)
-				changed.Revision = s.revision
-				s.locks[i] = &changed
-			default:
-				changed.Name, changed.Revision = changed.Name+"+", s.revision
-				s.locks = slices.Insert(s.locks, i+1, &changed)
+	for round := range 24 {
+		s.tick(time.Duration(1+random.IntN(40)) * time.Second) // states change by themselves
+		switch round % 3 {                                     // and in every third round nothing else happens
+		case 0:
+			s.locks = slices.Clone(s.locks)
+			for range random.IntN(20) {
+				s.happens(random, clock())
 			}
+		case 1:
+			s.unlockers[0].Mode = []string{"auto-unlock", "alert-only"}[random.IntN(2)]
 		}
-		fresh := s.dashboard(t)
+		fresh := s.dashboard(t, goes)
 		for _, by := range []string{"urgency", "-urgency", "name", "-name", "unlock", "-held", "host", "waiters"} {
-			address := "/api/v1/locks?limit=1000&fields=name&sort=" + by
-			got, want := get(grown, address), get(fresh, address)
-			if got.Body.String() != want.Body.String() {
-				t.Fatalf("round %d, by %s: the lists differ", round, by)
-			}
-			if got.Header().Get("ETag") != want.Header().Get("ETag") {
-				t.Fatalf("round %d, by %s: the versions differ: two replicas would not agree", round, by)
+			for _, path := range []string{"/api/v1/locks?limit=1000&fields=name&sort=" + by, "/api/v1/summary"} {
+				got, want := get(grown, path), get(fresh, path)
+				if got.Body.String() != want.Body.String() {
+					t.Fatalf("round %d: %s differs:\n%s\n%s", round, path, got.Body, want.Body)
+				}
+				if got.Header().Get("ETag") != want.Header().Get("ETag") {
+					t.Fatalf("round %d, %s: the versions differ: two replicas would not agree", round, path)
+				}
 			}
 		}
 	}
+}
+
+// happens lets something happen to one of the locks.
+func (s *scene) happens(random *rand.Rand, mono time.Duration) {
+	s.revision++
+	i := random.IntN(len(s.locks))
+	changed := *s.locks[i]
+	changed.Revision = s.revision
+	changed.Seen = metadata.Seen{First: mono, Changed: mono}
+	switch random.IntN(6) {
+	case 0:
+		s.locks = slices.Delete(s.locks, i, i+1)
+		return
+	case 1:
+		changed.AlertAt = s.now.Add(time.Duration(random.IntN(90)) * time.Second)
+		changed.AutoUnlockAt = changed.AlertAt.Add(time.Duration(random.IntN(90)) * time.Second)
+	case 2:
+		changed.Alive = &metadata.Alive{At: s.now, Revision: s.revision}
+		changed.Extensions = 30
+	case 3:
+		changed.Heed(&metadata.Statement{Lock: changed.Name, UUID: changed.UUID, Token: changed.Token, Revision: s.revision,
+			Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono}, nil)
+	case 4:
+		s.wait(changed.Name, "waiter", time.Minute)
+	case 5:
+		changed.Name += "+"
+		s.locks = slices.Insert(s.locks, i+1, &changed)
+		return
+	}
+	s.locks[i] = &changed
 }
 
 func TestAListInSectionsIsAsLongAsAList(t *testing.T) {

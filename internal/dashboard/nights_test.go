@@ -76,17 +76,14 @@ func settling() *scene {
 const settle = "orders/settle"
 
 // neglected is a lock that has been free for 46 minutes, while three wait.
-func neglected() (*scene, func(*setup.Config)) {
+func neglected() *scene {
 	s := busy()
 	s.wait(settle, "orders", 50*time.Minute)
 	s.wait(settle, "billing", 47*time.Minute)
 	s.wait(settle, "ops", time.Minute)
-	return s, func(c *setup.Config) {
-		c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-			return []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
-				First: s.queues[settle][0]}}, 0
-		}
-	}
+	s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
+		First: s.queues[settle][0]}}
+	return s
 }
 
 // pool is a semaphore of five permits of which four are taken by three holders, a catalogue with two readers, and a
@@ -168,13 +165,17 @@ func asked(t testing.TB) *scene {
 	return s
 }
 
-// blocking is a scene of locks that are late alike, but for who waits for them.
+// blocking is a scene of locks that are late alike, but for who waits for them, and of two malformed ones.
 func blocking() *scene {
 	s := newScene()
 	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {
 		s.add(hold{name: name, owner: "o-" + name, held: time.Hour, alert: -time.Minute, unlock: 2 * time.Hour})
 	}
 	s.add(hold{name: "nobody's", held: time.Hour, alert: -2 * time.Minute, unlock: time.Hour})
+	for _, name := range []string{"odd", "odd too"} {
+		s.put(name, metadata.Field{Name: "uuid", Value: uuid(name)}, metadata.Field{Name: "alert_at", Value: "soon"})
+	}
+	s.wait("odd", "w", 2*time.Hour)
 	s.wait("one", "w", time.Hour)
 	s.wait("two/late", "w", time.Minute)
 	s.wait("two/late", "w", time.Minute)

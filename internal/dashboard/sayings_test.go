@@ -190,11 +190,12 @@ func ofLocks(say *sayings) {
 		say.in("that cannot be read", s, path)
 	}
 
-	s, free := neglected()
-	say.in("unclaimed", s, "/lock?name="+settle, free)
-	say.head("just free", s, settle)
+	s = neglected()
+	say.in("unclaimed", s, "/lock?name="+settle)
 	s.away = errAway
-	say.head("unclaimed, and etcd is away", s, settle, free)
+	say.head("unclaimed, and etcd is away", s, settle)
+	s.away, s.unclaimed = nil, nil
+	say.head("just free", s, settle)
 
 	ofShares(say)
 	ofDeaths(say)
@@ -335,6 +336,8 @@ func ofEnds(say *sayings) {
 	for _, path := range []string{"/api/v1/lock?name=" + stuck, "/api/v1/locks?fields=name,acknowledged&q=name:" + stuck} {
 		say.in("acknowledged", s, path)
 	}
+	s.acknowledge(stuck, "ann", "", -time.Second)
+	say.head("acknowledged no longer", s, stuck)
 	s.acknowledge(stuck, "", "", 30*time.Minute)
 	say.head("acknowledged by somebody", s, stuck)
 	s.acknowledge(stuck, strings.Repeat("a", 400), "", 30*time.Minute)
@@ -344,6 +347,15 @@ func ofEnds(say *sayings) {
 	if page := words(ok(say, s.dashboard(say), "/lock?name="+stuck)); !strings.Contains(page,
 		"65536 bytes, at most 2048 are read") {
 		say.Error("an acknowledgement is read at any length")
+	}
+	for _, c := range []struct {
+		s     *scene
+		query string
+	}{{asked(say), "ended:yielded"}, {acknowledged(say), "acknowledged-by:ann"}} {
+		d := c.s.dashboard(say)
+		ended := c.s.documents[stuck].Record
+		d.Ended(&ended, nil)
+		say.page("released", d, "/history?q="+c.query)
 	}
 	s = newScene()
 	d := s.dashboard(say)
@@ -400,10 +412,9 @@ func ofLists(say *sayings) {
 	}
 	say.in("nothing is found", s, "/?group=owner&q=nothing")
 	say.in("a lock is named", s, "/?q=catalog/sync/eu")
-	s, free := neglected()
-	say.in("unclaimed", s, "/", free)
-	say.in("unclaimed", s, "/waiting", free)
-	say.in("unclaimed", s, "/api/v1/summary", free)
+	for _, path := range []string{"/", "/waiting", "/api/v1/summary"} {
+		say.in("unclaimed", neglected(), path)
+	}
 	s = pool()
 	for _, path := range []string{"/?q=waiters:%3E1", "/?q=pool", "/api/v1/locks?sort=name&q=owner:batch",
 		"/waiting?q=owner:batch", "/waiting?q=owner:nobody"} {
@@ -483,8 +494,7 @@ func ofVerdicts(say *sayings) {
 		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
 		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, verdictOf(page))
 	}
-	s, free := neglected()
-	d := s.dashboard(say, free)
+	d := neglected().dashboard(say)
 	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", verdictOf(ok(say, d, "/")))
 	look := regexp.MustCompile(`<header class="lock-head[^>]*>|<link[^>]*icon\.svg[^>]*>`)
 	looks := look.FindAllString(ok(say, d, "/lock?name="+settle), -1)

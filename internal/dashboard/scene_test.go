@@ -41,6 +41,7 @@ type scene struct {
 	queues    map[string][]metadata.Waiter
 	unlockers []protocol.Unlocker
 	wrong     []inconsistent.Lock
+	unclaimed []unclaimed.Lock
 	foreign   []string
 	fresh     protocol.Freshness
 	away      error // what etcd answers to every read
@@ -187,7 +188,7 @@ func (s *scene) config() setup.Config {
 	}
 	return setup.Config{
 		View: from, Store: from,
-		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return s.unclaimed, 0 },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
 		Members:      func() []setup.Member { return s.members },
 		Relists:      func() uint64 { return s.relists },

@@ -1,16 +1,21 @@
 package dashboard_test
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
@@ -250,4 +255,102 @@ func unescape(s string) string {
 func lastLine(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	return lines[len(lines)-1]
+}
+
+func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		typed    string
+		failures int
+		notices  map[string]float64 // by result
+		says     string
+	}{
+		"at once":              {stuck, 0, map[string]float64{"success": 1}, "a notice was sent"},
+		"after two failures":   {stuck, 2, map[string]float64{"success": 1}, "a notice was sent"},
+		"to nobody who hears":  {stuck, 9, map[string]float64{"error": 1}, "a notice could not be sent"},
+		"not if it is refused": {"another", 0, nil, `"result":"denied"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := busy()
+				var heard []string
+				d, done := operated(t, s, func(config *setup.Config) {
+					config.ExternalURL = "https://locks.example/"
+					config.Notify = func(ctx context.Context, notice []byte) error {
+						if _, limited := ctx.Deadline(); !limited {
+							t.Error("it may take forever")
+						}
+						if c.failures--; c.failures >= 0 {
+							return errors.New("connection refused")
+						}
+						heard = append(heard, string(notice))
+						return nil
+					}
+				})
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- d.Run(ctx) }()
+				form := s.wanted(stuck)
+				form.Set("typed", c.typed)
+				if w := post(d, "chief", unlockLink(s, stuck), form); len(*done) != len(c.notices) {
+					t.Fatalf("the answer is %d %s", w.Code, w.Body)
+				}
+				time.Sleep(time.Minute)
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				for _, result := range []string{"success", "error", "dropped"} {
+					if got := sample(t, d, "mutexdash_notices_total", result); got != c.notices[result] {
+						t.Errorf("%v notices with the result %s, want %v", got, result, c.notices[result])
+					}
+				}
+				if !strings.Contains(s.log.String(), c.says) {
+					t.Errorf("the log says %s", &s.log)
+				}
+				if c.notices["success"] == 0 {
+					return
+				}
+				var notice map[string]string
+				if err := json.Unmarshal([]byte(heard[0]), &notice); err != nil || len(heard) != 1 {
+					t.Fatal(err, heard)
+				}
+				if notice["name"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" ||
+					!strings.HasPrefix(notice["url"], "https://locks.example/lock?name=billing/") {
+					t.Errorf("told was %v", notice)
+				}
+			})
+		})
+	}
+}
+
+// sample is the value of a metric of the dashboard with this result.
+func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(d)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+func TestBrowsersAreToldToComeByTLSWhereItIsOurs(t *testing.T) {
+	d := busy().dashboard(t, func(c *setup.Config) { c.HSTS = 180 * 24 * time.Hour })
+	r := httptest.NewRequest("GET", "/", nil)
+	for want, state := range map[string]*tls.ConnectionState{"": nil, "max-age=15552000": {}} {
+		r.TLS = state
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("with TLS %v: %q, want %q", state != nil, got, want)
+		}
+	}
 }

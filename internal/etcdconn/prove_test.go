@@ -135,6 +135,10 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	left := m.Leader(t)
+	all := etcdconn.Settings{Endpoints: m.Endpoints()}
+	if h := etcdconn.CheckHealth(limit(t, 10*time.Second), connect(t, all)); h.Up() != 3 || !h.Members[left].Leader {
+		t.Errorf("health is %+v, want three members, of which %d leads", h, left)
+	}
 	for i := range 3 {
 		if i != left {
 			m.Kill(i)
@@ -148,7 +152,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 			t.Fatalf("a member without majority is %q", class)
 		}
 	}
-	h := etcdconn.CheckHealth(limit(t, 2*time.Second), connect(t, etcdconn.Settings{Endpoints: m.Endpoints()}))
+	h := etcdconn.CheckHealth(limit(t, 2*time.Second), connect(t, all))
 	if h.Up() != 1 || h.Members[left].HasLeader {
 		t.Errorf("health is %+v, want one member without a leader", h)
 	}

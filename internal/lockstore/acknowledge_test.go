@@ -15,9 +15,7 @@ func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 	a := wanted(protocol.ActionAcknowledge, r)
 	a.Actor = who
 	a.ID += who
-	if err := w.do(r, a); err != nil {
-		w.Fatal(err)
-	}
+	w.did(r, a)
 	return w.record(r.Name)
 }
 
@@ -34,9 +32,7 @@ func TestAcknowledge(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	a := wanted(protocol.ActionAcknowledge, r)
-	if err := w.do(r, a); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, a)
 	now := w.record("a/b")
 	want := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
 		Until: metadata.Time{Time: a.At.Add(30 * time.Minute)}, Note: a.Reason, Revision: now.Revision}
@@ -71,9 +67,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
 	a := withdrawal(r)
-	if err := w.do(r, a); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, a)
 	now := w.record("a")
 	if now.Acknowledged != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the record is %+v: %v", now, w.keys(w.l.Record("a")))
@@ -109,9 +103,7 @@ func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
-	if err := w.do(r, action(r)); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, action(r))
 	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
 	}

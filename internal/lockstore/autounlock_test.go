@@ -30,15 +30,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	w.release(removals[20].Record)
 	w.release(removals[30].Record)
 	w.hold("lock/30", uuid(1000))
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		want := error(nil)
-		if i == 10 || i == 20 || i == 30 {
-			want = metadata.ErrChanged
-		}
-		if err != want {
-			t.Errorf("lock/%d: %v, want %v", i, err, want)
-		}
-	}
+	w.removeAll(removals, 10, 20, 30)
 	if left := w.keys(w.l.Record("lock/10")); len(left) != 5 {
 		t.Errorf("of the extended lock: %v", left)
 	}
@@ -81,11 +73,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	for _, name := range names {
 		removals = append(removals, removal(w.record(name)))
 	}
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		if err != nil {
-			t.Errorf("%s: %v", names[i], err)
-		}
-	}
+	w.removeAll(removals)
 	for _, key := range w.keys(w.l.Prefix()) {
 		if k := w.l.Parse(key); k.Kind != protocol.KindHistory && key != w.l.Record("foreign")+"b/uuid" {
 			t.Errorf("left: %s", key)
@@ -124,11 +112,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 		most = max(most, len(req.Success))
 		return send()
 	})
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		if err != nil {
-			t.Errorf("lock %d: %v", i, err)
-		}
-	}
+	w.removeAll(removals)
 	if most < 2 {
 		t.Errorf("at most %d at a time", most)
 	}
@@ -170,10 +154,13 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
+			w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+			removals = append(removals, removal(w.record("nobody")))
 			sent := 0
 			line.lose(c.committed, func() { sent++ })
 			errs := w.AutoUnlock(t.Context(), removals)
-			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) || sent != 1 {
+			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) || !c.check(errs[3]) ||
+				sent != 1 {
 				t.Errorf("results %v of %d sendings", errs, sent)
 			}
 			if left := len(w.keys(w.l.Field("a", ""))) + len(w.keys(w.l.Field("b", ""))); left != c.left {
@@ -210,15 +197,7 @@ func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w.alive(removals[3].Record, at.Add(time.Hour))
 	w.put(w.l.Death(uuid(4)), "stated anew") // which does not matter to a removal for its deadline
 	removals[4].Ending.Ended = metadata.EndedAutoUnlocked
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		want := error(nil)
-		if i >= 1 && i <= 3 {
-			want = metadata.ErrChanged
-		}
-		if err != want {
-			t.Errorf("lock/%d: %v, want %v", i, err, want)
-		}
-	}
+	w.removeAll(removals, 1, 2, 3)
 	ending, err := w.Ending(t.Context(), uuid(0))
 	if err != nil || ending == nil || ending.Ended != metadata.EndedAbandoned || ending.Why != "its process ended" {
 		t.Errorf("%+v, %v", ending, err)
@@ -272,13 +251,7 @@ func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
 func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 	w := start(t)
 	removals := w.expired("due/%d", 3000)
-	during := others(w, func() {
-		for i, err := range w.AutoUnlock(t.Context(), removals) {
-			if err != nil {
-				t.Errorf("%s: %v", removals[i].Record.Name, err)
-			}
-		}
-	})
+	during := others(w, func() { w.removeAll(removals) })
 	if len(during) < 5*16 {
 		t.Errorf("16 clients took and released only %d locks meanwhile", len(during))
 	}

@@ -26,9 +26,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		a := action(r)
 		a.ID = fmt.Sprint(i)
 		a.At.Time = at.Add(time.Duration(i) * time.Minute)
-		if err := w.do(r, a); err != nil {
-			t.Fatal(err)
-		}
+		w.did(r, a)
 	}
 	w.put(w.l.History("junk"), "{")
 	w.put(w.l.Audit(at, "junk"), "\xff")
@@ -169,17 +167,21 @@ func (w world) endings(n int) (keys []string) {
 	return keys
 }
 
+// trims leaves so many endings and expects that so many are deleted.
+func (w world) trims(max, want int) {
+	w.Helper()
+	if n, err := w.TrimHistory(w.Context(), max); n != want || err != nil {
+		w.Errorf("%d deleted to have %d left, want %d (%v)", n, max, want, err)
+	}
+}
+
 func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.endings(200)
 	w.hold("a", uuid(1000))
-	if n, err := w.TrimHistory(t.Context(), 200); n != 0 || err != nil {
-		t.Errorf("with as many as may be: %d deleted, %v", n, err)
-	}
-	if n, err := w.TrimHistory(t.Context(), 30); n != 170 || err != nil {
-		t.Fatalf("%d deleted, %v", n, err)
-	}
+	w.trims(200, 0)
+	w.trims(30, 170)
 	left, err := w.History(t.Context(), 1000)
 	if err != nil || len(left) != 30 || left[0].Lock != "199" || left[29].Lock != "170" {
 		t.Errorf("%d are left, %v", len(left), err)
@@ -187,9 +189,7 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	if w.record("a").UUID != uuid(1000) {
 		t.Error("a lock is gone")
 	}
-	if n, err := w.TrimHistory(t.Context(), 0); n != 30 || err != nil {
-		t.Errorf("without any: %d deleted, %v", n, err)
-	}
+	w.trims(0, 30)
 }
 
 func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
@@ -200,9 +200,7 @@ func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
 		w.put(keys[0], "{}") // between the look and the deletion
 		return send()
 	})
-	if n, err := w.TrimHistory(t.Context(), 2); n != 0 || err != nil {
-		t.Errorf("%d deleted, %v", n, err)
-	}
+	w.trims(2, 0)
 	if left := w.keys(w.l.Histories()); len(left) != 3 {
 		t.Errorf("%q are left", left)
 	}
@@ -214,9 +212,7 @@ func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
 	w := on(t, s.Client(t))
 	w.endings(5)
 	s.Fill(t, "/fill/")
-	if n, err := w.TrimHistory(t.Context(), 1); n != 4 || err != nil {
-		t.Errorf("%d deleted, %v", n, err)
-	}
+	w.trims(1, 4)
 }
 
 func TestTrimHistoryEndsWithItsContext(t *testing.T) {

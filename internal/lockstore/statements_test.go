@@ -56,10 +56,11 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
-	wrong := *r
-	wrong.UUID = uuid(2)
-	for what, change := range map[string]*metadata.Record{"another uuid": &wrong,
-		"another lock": {Name: "b", UUID: uuid(1), Token: r.Token}} {
+	for what, change := range map[string]*metadata.Record{
+		"another uuid":   {Name: "a", UUID: uuid(2), Token: r.Token},
+		"another lock":   {Name: "b", UUID: uuid(1), Token: r.Token},
+		"an older token": {Name: "a", UUID: uuid(1), Token: r.Token - 1},
+	} {
 		if err := w.State(t.Context(), death(change)); !errors.Is(err, metadata.ErrChanged) {
 			t.Errorf("%s: %v", what, err)
 		}

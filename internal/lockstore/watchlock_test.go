@@ -94,3 +94,15 @@ func TestWatchLockSurvivesAnOutage(t *testing.T) {
 		t.Errorf("the watch ended with %v", err)
 	}
 }
+
+func TestWatchLockSurvivesACompaction(t *testing.T) {
+	t.Parallel()
+	p, w, other := behindProxy(t)
+	looks, _ := w.looks(t.Context())
+	wantLook(t, looks, 0, "the watch began")
+	p.Cut()
+	revision := other.put(w.l.Field("a", "uuid"), "x")
+	other.compact(revision)
+	p.Heal()
+	wantLook(t, looks, revision, "the compaction")
+}

@@ -183,11 +183,31 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 	return err
 }
 
+// did does it, without an error.
+func (w world) did(r *metadata.Record, a protocol.Action) {
+	w.Helper()
+	if err := w.do(r, a); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // remove ends a hold as an unlocker does.
 func (w world) remove(r metadata.Removal) {
 	w.Helper()
-	if errs := w.AutoUnlock(w.Context(), []metadata.Removal{r}); errs[0] != nil {
-		w.Fatal(errs[0])
+	w.removeAll([]metadata.Removal{r})
+}
+
+// removeAll ends holds as an unlocker does, but for these, which have changed.
+func (w world) removeAll(removals []metadata.Removal, changed ...int) {
+	w.Helper()
+	for i, err := range w.AutoUnlock(w.Context(), removals) {
+		want := error(nil)
+		if slices.Contains(changed, i) {
+			want = metadata.ErrChanged
+		}
+		if err != want {
+			w.Errorf("%s: %v, want %v", removals[i].Record.Name, err, want)
+		}
 	}
 }
 

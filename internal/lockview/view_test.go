@@ -269,6 +269,15 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	})
 }
 
+// heap is how much memory is in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 func TestHostileLocksAreKeptSmall(t *testing.T) {
 	const locks = 20
 	w := newWorld()

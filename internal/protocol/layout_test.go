@@ -45,11 +45,14 @@ func TestRecordsAreAllButTheAreas(t *testing.T) {
 	}
 }
 
+func rising() []time.Time {
+	return []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7), time.Unix(11, 0)}
+}
+
 func TestAuditKeysSortByTime(t *testing.T) {
 	l := protocol.DefaultLayout()
 	var keys []string
-	for _, at := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
-		time.Unix(11, 0)} {
+	for _, at := range rising() {
 		keys = append(keys, l.Audit(at, "z"), l.Audit(at, "~"))
 	}
 	if !slices.IsSorted(keys) {
@@ -124,8 +127,7 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 
 func TestPeriodsSortByTheirBeginning(t *testing.T) {
 	var values []string
-	for _, start := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
-		time.Unix(11, 0)} {
+	for _, start := range rising() {
 		for _, words := range []string{"", "taken by z", "~"} {
 			values = append(values, protocol.FormatPeriod(protocol.Period{Start: start, Words: words}))
 		}

@@ -1,9 +1,12 @@
 package text_test
 
 import (
+	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -159,6 +162,117 @@ func TestWordsAreSafeInAShell(t *testing.T) {
 	} {
 		if got := text.ShellOperand(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	long := strings.Repeat("é", 100)
+	for _, c := range []struct{ name, text, label, lock string }{
+		{"plain text stays as it is", "billing/invoice/42 naïve 日本語", "billing/invoice/42 naïve 日本語",
+			"billing/invoice/42 naïve 日本語"},
+		{"128 bytes stay as they are", strings.Repeat("x", 128), strings.Repeat("x", 128), strings.Repeat("x", 128)},
+		{"what does not show is replaced", "a\n\x1b\u202eb", "a\ufffd\ufffd\ufffdb", "a\ufffd\ufffd\ufffdb~47afe97d"},
+		{"what is no text is replaced", "\xff", "\ufffd", "\ufffd~7a0b824e"},
+		{"what is long is cut between characters", "x" + long, "x" + long[:126], "x" + long[:118] + "~ad2f8cc7"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := text.Label(c.text); got != c.label {
+				t.Errorf("Label: %q, want %q", got, c.label)
+			}
+			if got := text.NameLabel(c.text); got != c.lock {
+				t.Errorf("NameLabel: %q, want %q", got, c.lock)
+			}
+		})
+	}
+}
+
+func FuzzLabels(f *testing.F) {
+	f.Add("a")
+	f.Add("\xff\xfe")
+	f.Add(strings.Repeat("é", 200))
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, label := range []string{text.Label(s), text.NameLabel(s)} {
+			if len(label) > 128 || !utf8.ValidString(label) ||
+				strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+				t.Errorf("%q became %q", s, label)
+			}
+		}
+	})
+}
+
+func TestAttributesBecomeLabelsInOneOrder(t *testing.T) {
+	a := text.NewAttributes(map[string]string{"team": "team", "service": "app", "size": "rows"})
+	if want := []string{"service", "size", "team"}; !slices.Equal(a.Labels(), want) {
+		t.Errorf("labels %q, want %q", a.Labels(), want)
+	}
+	got := a.Values(map[string]any{"team": "pay\u202ements\n" + strings.Repeat("x", 200), "rows": json.Number("12"),
+		"secret": "x"})
+	if len(got) != 3 || got[0] != "" || got[1] != "12" || !strings.HasPrefix(got[2], "pay\ufffdments\ufffdxx") ||
+		len(got[2]) > 128 {
+		t.Errorf("values %q", got)
+	}
+	if got := (text.Attributes{}).Values(map[string]any{"team": "a"}); len(got) != 0 {
+		t.Errorf("attributes that nobody named are the labels %q", got)
+	}
+}
+
+const day = 24 * time.Hour
+
+func TestTimesAreWrittenAsPeopleReadThem(t *testing.T) {
+	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration][2]string{
+		0:                           {"0s", "0s ago"},
+		-42 * time.Second:           {"42s", "42s ago"},
+		-12 * time.Minute:           {"12m", "12m ago"},
+		-190 * time.Minute:          {"3h 10m", "3h 10m ago"},
+		-3 * time.Hour:              {"3h", "3h ago"},
+		-52 * time.Hour:             {"2d 4h", "2d 4h ago"},
+		500 * time.Millisecond:      {"0s", "in 0:01"},
+		101*time.Second + 1:         {"in 1:42", "in 1:42"},
+		119*time.Second + 1:         {"in 2:00", "in 2:00"},
+		2 * time.Minute:             {"in 2m", "in 2m"},
+		5*time.Minute - time.Second: {"in 5m", "in 5m"},
+		26 * time.Hour:              {"in 1d 2h", "in 1d 2h"},
+		10*day - time.Minute:        {"in 10d", "in 10d"},
+		-200 * 365 * day:            {"73000d", "73000d ago"},
+		math.MaxInt64:               {"in 106751d", "in 106751d"},
+	} {
+		if got := [2]string{text.Age(now.Add(d), now), text.Relative(now.Add(d), now)}; got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+	if got := text.Age(time.Time{}, now) + text.Relative(time.Time{}, now); got != "" {
+		t.Errorf("an unknown time is %q", got)
+	}
+}
+
+func TestTimeSinceADeadlineCountsSecondsAtFirst(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "+0:00", 34*time.Second + 999*time.Millisecond: "+0:34", 119 * time.Second: "+1:59",
+		2 * time.Minute: "+2m", 14*time.Minute + 59*time.Second: "+14m",
+	} {
+		if got := text.Overdue(d); got != want {
+			t.Errorf("%v late is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestTimesInSentences(t *testing.T) {
+	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		999 * time.Millisecond:         "just now",
+		-999 * time.Millisecond:        "just now",
+		-time.Second:                   "1 second ago",
+		-119 * time.Second:             "119 seconds ago",
+		-179 * time.Second:             "2 minutes ago",
+		5*time.Minute - time.Second:    "in 5 minutes",
+		47*time.Hour + 50*time.Minute:  "in 2 days",
+		-47*time.Hour - 50*time.Minute: "47 hours ago",
+		48 * time.Hour:                 "in 2 days",
+	} {
+		if got := text.RelativeWords(now.Add(d), now); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -60,6 +61,29 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	}
 	giveBack(t, l)
 	return l
+}
+
+// refused tries to take a lock that it cannot get, and returns who is in the way.
+func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.HeldError {
+	t.Helper()
+	_, err := c.TryLock(t.Context(), name, opts...)
+	held, ok := errors.AsType[*mutex.HeldError](err)
+	if !ok || !errors.Is(err, mutex.ErrHeld) {
+		t.Fatalf("want a HeldError, got %v", err)
+	}
+	return held
+}
+
+// endHold ends a hold as an unlocker or a person does, with the delay that its record asks for.
+func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
+	t.Helper()
+	doc := read(t, etcd, lock)
+	removal := metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
+		Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
+	store := lockstore.New(etcd, layout(t))
+	if err := errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 type held interface {
@@ -120,11 +144,7 @@ func unlock(t testing.TB, l interface{ Unlock() error }) {
 	}
 }
 
-type aliver interface {
-	Alive(ctx context.Context, progress ...string) error
-}
-
-func alive(t testing.TB, l aliver, progress ...string) {
+func alive(t testing.TB, l *mutex.Lock, progress ...string) {
 	t.Helper()
 	if err := l.Alive(context.Background(), progress...); err != nil {
 		t.Fatal(err)

@@ -25,18 +25,15 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		foreign := layout(t).Field("a", metadata.FieldUUID)
 		q.put(foreign, "x")
 		w := q.wait(c)
-		_, err := q.locks().TryLock(t.Context(), "a")
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != "x" {
-			t.Errorf("while it is held: %v", err)
+		if held := refused(t, q.locks(), "a"); held.Holder.UUID != "x" {
+			t.Errorf("while it is held: %v", held)
 		}
 		w.cancel()
 		<-w.got
 		q.standIn() // which is slow to take its turn
 		q.delete(foreign)
-		_, err = c.TryLock(t.Context(), "a")
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 ||
-			err.Error() != `lock "a" is free, but others queue for it; position 2 in the queue` {
-			t.Errorf("while others queue: %v", err)
+		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Position != 2 {
+			t.Errorf("while others queue: %v", held)
 		}
 		take(t, c, "a", mutex.WithoutQueue())
 		q.delete(layout(t).Queue("a"))
@@ -66,11 +63,11 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 		dead := q.wait(q.locks())
 		two := q.wait(c)
 		three := q.wait(c)
-		lease, err := q.etcd.TimeToLive(t.Context(), q.leaseOf(dead))
-		if err != nil || lease.GrantedTTL != 10 {
-			t.Errorf("a ticket outlives its waiter by %+v, want 10 s: %v", lease, err)
+		ticket := layout(t).Ticket("a", dead.ticket.ID)
+		if life := q.life(ticket); life != 10*time.Second {
+			t.Errorf("a ticket outlives its waiter by %v, want 10 s", life)
 		}
-		q.revoke(q.leaseOf(dead))
+		q.revoke(ticket)
 		etcdtest.Eventually(t, "the new position", func() bool {
 			w := q.waiting()
 			return len(w) == 4 && w[3].Revision > three.ticket.Revision
@@ -79,9 +76,7 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 			t.Error("a uuid is used for two tickets")
 		}
 		unlock(t, first)
-		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
-			unlock(t, q.turn(w))
-		}
+		q.turns(one, two, three, dead) // who lost its place got in line again, at the end
 	})
 }
 
@@ -204,9 +199,7 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
 		unlock(t, first)
-		for _, w := range waiters {
-			unlock(t, q.turn(w))
-		}
+		q.turns(waiters...)
 		synctest.Wait()
 		if n := opened.Load(); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
@@ -223,6 +216,6 @@ func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
 		unlock(t, first)
 		q.turn(one)
 		q.delete(layout(t).Record("a"))
-		unlock(t, q.turn(two))
+		q.turns(two)
 	})
 }

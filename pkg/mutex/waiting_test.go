@@ -179,8 +179,7 @@ func TestManyGiveUpTogether(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		unlock(t, first)
-		unlock(t, q.turn(before))
-		unlock(t, q.turn(behind))
+		q.turns(before, behind)
 	})
 }
 

@@ -73,10 +73,9 @@ func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 		s.wait(3 * time.Minute)
 		delete(s.broken, hostile)
 		s.wait(6 * time.Minute)
-		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 ||
-			len(n.log("lock removed")) != 1 {
-			t.Errorf("the log is\n%s", n.logged.String())
-		}
+		n.mustLog(t, 1, "the lock is alerting")
+		n.mustLog(t, 6, "lock not removed")
+		n.mustLog(t, 1, "lock removed")
 		for line := range strings.Lines(n.logged.String()) {
 			if !json.Valid([]byte(line)) || !utf8.ValidString(line) {
 				t.Errorf("not a JSON line: %q", line)
@@ -93,18 +92,11 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
 		s.wait(59 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 0 {
-			t.Errorf("told before alert_at: %v", lines)
-		}
+		n.mustLog(t, 0, "the lock is alerting")
 		s.wait(6 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" ||
-			lines[0]["lock"] != "a" {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "the lock is alerting", "state", "alerting", "lock", "a")
 		s.wait(10 * time.Minute)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 {
-			t.Errorf("told %d times", len(lines))
-		}
+		n.mustLog(t, 1, "the lock is alerting")
 		s.set(func() { // as a client that chooses its alert
 			s.revision++
 			r := s.locks["a"]
@@ -114,14 +106,10 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 			s.locks["a"] = r
 		})
 		s.wait(11 * time.Minute)
-		if lines := n.log("the lock is alerting"); len(lines) != 2 {
-			t.Errorf("told %d times after an extension", len(lines))
-		}
+		n.mustLog(t, 2, "the lock is alerting")
 		s.take("a", 0, time.Hour)
 		s.wait(10 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 3 {
-			t.Errorf("told %d times after another hold", len(lines))
-		}
+		n.mustLog(t, 3, "the lock is alerting")
 	})
 }
 
@@ -130,9 +118,7 @@ func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Minute)
 		s.wait(65 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "expired" {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "the lock is alerting", "state", "expired")
 	})
 }
 
@@ -144,9 +130,7 @@ func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 		s.wait(2 * time.Second)
 		s.set(func() { n.stale, s.down = nil, false })
 		s.wait(time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "the lock is alerting")
 	})
 }
 
@@ -156,9 +140,7 @@ func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
 		s.wait(10 * time.Second)
 		n := s.join(t)
 		s.wait(10 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 100 {
-			t.Errorf("%d lines", len(lines))
-		}
+		n.mustLog(t, 100, "the lock is alerting")
 		if got := sample(t, n, "unlocker_alerting_locks_total"); got != 1000 {
 			t.Errorf("counted %v", got)
 		}

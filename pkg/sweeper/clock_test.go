@@ -28,9 +28,7 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 					n.jump(by)
 					s.wait(long)
 					h.mustHold(t)
-					if got := n.Status().ClockJumps; got != 1 {
-						t.Errorf("%d jumps counted", got)
-					}
+					n.must(t, func(s sweeper.Status) bool { return s.ClockJumps == 1 })
 				})
 			})
 		}
@@ -83,9 +81,9 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		n = s.join(t, withoutMembers)
 		restarted := time.Now()
 		s.wait(2 * time.Minute)
-		if got := n.Status(); got.HeldBack[staleness.Clock] != 1 || got.WallClock != staleness.Unverified {
-			t.Errorf("status %+v", got)
-		}
+		n.must(t, func(s sweeper.Status) bool {
+			return s.HeldBack[staleness.Clock] == 1 && s.WallClock == staleness.Unverified
+		})
 		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
 	})
@@ -101,12 +99,8 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 		s.join(t, withoutMembers)
 		joined := time.Now()
 		s.wait(5 * time.Second)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(joined) > 4*time.Second {
-			t.Errorf("a peer joined at %v, removed at %v", joined, at)
-		}
-		if n.Status().WallClock != staleness.Verified {
-			t.Errorf("status %+v", n.Status())
-		}
+		s.mustGo(t, "a", joined, 0, 4*time.Second)
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Verified })
 		if lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); lag > 1 {
 			t.Errorf("lag %v s: it counts from the moment at which the clock was verified", lag)
 		}
@@ -123,7 +117,7 @@ func TestWhatVerifiesAClock(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members func(n *node) []time.Duration // what they answer
-		peers   []sweeper.Peer
+		peers   func() []sweeper.Peer
 		after   time.Duration
 		want    staleness.WallClock
 		offset  time.Duration
@@ -142,9 +136,9 @@ func TestWhatVerifiesAClock(t *testing.T) {
 			}
 			return []time.Duration{0}
 		}, nil, 5 * time.Second, staleness.Unverified, 0},
-		{"a silent peer does not count", func(*node) []time.Duration { return nil },
-			[]sweeper.Peer{{ID: "peer", Age: 16 * time.Second}}, 5 * time.Second,
-			staleness.Unverified, 0},
+		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []sweeper.Peer {
+			return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}}
+		}, 5 * time.Second, staleness.Unverified, 0},
 		{"a small skew tolerates the imprecision of the network",
 			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
 			staleness.Verified, -2 * time.Second},
@@ -154,12 +148,12 @@ func TestWhatVerifiesAClock(t *testing.T) {
 				n := s.join(t, func(n *node, cfg *sweeper.Config) {
 					cfg.Policy.ClockSkew = 100 * time.Millisecond
 					cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
-					cfg.Peers = func() []sweeper.Peer { return c.peers }
+					cfg.Peers = c.peers
 				})
 				s.wait(c.after)
-				if got := n.Status(); got.WallClock != c.want || got.Offset.Round(time.Second) != c.offset {
-					t.Errorf("the clock is %s by %v", got.WallClock, got.Offset)
-				}
+				n.must(t, func(s sweeper.Status) bool {
+					return s.WallClock == c.want && s.Offset.Round(time.Second) == c.offset
+				})
 			})
 		})
 	}
@@ -187,9 +181,7 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 				}
 				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
 				s.wait(10 * time.Second)
-				if got := n.Status(); got.WallClock != c.want {
-					t.Errorf("the clock is %s by %v, want %s", got.WallClock, got.Offset, c.want)
-				}
+				n.must(t, func(s sweeper.Status) bool { return s.WallClock == c.want })
 			})
 		})
 	}
@@ -203,8 +195,6 @@ func TestAGonePeersClockDoesNotCount(t *testing.T) {
 		s.wait(5 * time.Second)
 		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
 		s.wait(3 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Unverified {
-			t.Errorf("believes a record of a dead peer: %s by %v", got.WallClock, got.Offset)
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Unverified })
 	})
 }

@@ -24,17 +24,12 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 		if tries := s.tries["bad"]; tries < 6+10 || tries > 6+13 {
 			t.Errorf("%d tries in an hour, want one in five minutes", tries)
 		}
-		if n.Status().SetAside != 1 {
-			t.Errorf("status %+v", n.Status())
-		}
-		if len(s.removals("good")) != 1 {
-			t.Error("a failing lock kept another from being removed")
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.SetAside == 1 })
+		s.mustGoOnce(t, "good")
 		delete(s.broken, "bad")
 		s.wait(6 * time.Minute)
-		if len(s.removals("bad")) != 1 || n.Status().SetAside != 0 {
-			t.Errorf("removed %v, status %+v", s.removals("bad"), n.Status())
-		}
+		s.mustGoOnce(t, "bad")
+		n.must(t, func(s sweeper.Status) bool { return s.SetAside == 0 })
 	})
 }
 
@@ -49,10 +44,7 @@ func TestAnExtensionForgetsOldFailures(t *testing.T) {
 			t.Fatalf("alive: %v, %v", held, err)
 		}
 		s.wait(time.Minute + skew)
-		lines := n.log("lock not removed")
-		if last := lines[len(lines)-1]; len(lines) != 7 || last["failures"] != 1. {
-			t.Errorf("%d lines, the last one %v", len(lines), last)
-		}
+		n.mustLog(t, 7, "lock not removed", "failures", 1.)
 	})
 }
 
@@ -100,9 +92,7 @@ func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
 			s.wait(2 * time.Hour)
 			s.release("a")
 		}
-		if lines := n.log("lock not removed"); len(lines) != 2 {
-			t.Errorf("%d lines for two holds", len(lines))
-		}
+		n.mustLog(t, 2, "lock not removed")
 	})
 }
 
@@ -128,8 +118,6 @@ func TestRemovalsInFlightAreFinishedAndNoOtherIsStarted(t *testing.T) {
 		if len(s.commits) != 2 || len(s.commits[0]) != 64 || len(s.removed) != 128 {
 			t.Errorf("%d commits, %d removed", len(s.commits), len(s.removed))
 		}
-		if lines := n.log("lock removed"); len(lines) != 128 {
-			t.Errorf("%d lines for 128 removals", len(lines))
-		}
+		n.mustLog(t, 128, "lock removed")
 	})
 }

@@ -352,6 +352,29 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
+// must wants this of its status.
+func (n *node) must(t *testing.T, is func(sweeper.Status) bool) {
+	t.Helper()
+	if s := n.Status(); !is(s) {
+		t.Errorf("status %+v; removed %v", s, n.store.removed)
+	}
+}
+
+// mustLog wants this message so often, the last time with these fields: name, value and so on.
+func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
+	t.Helper()
+	lines := n.log(message)
+	if len(lines) != times {
+		t.Errorf("%q is logged %d times, want %d: %v", message, len(lines), times, lines)
+		return
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if last := lines[times-1]; last[fields[i].(string)] != fields[i+1] {
+			t.Errorf("%q is logged with %v, want %v", message, last, fields)
+		}
+	}
+}
+
 // survey leaves out the locks that are idle.
 func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
@@ -450,5 +473,20 @@ func (s *store) mustBeRemovedOnceAt(t *testing.T, name string, at time.Time) {
 	got := s.removals(name)
 	if len(got) != 1 || got[0].Sub(at).Abs() > time.Millisecond {
 		t.Errorf("%s: removed at %v, want once at %v", name, got, at)
+	}
+}
+
+// mustGo wants a lock to be removed once, so long after a moment.
+func (s *store) mustGo(t *testing.T, name string, since time.Time, least, most time.Duration) {
+	t.Helper()
+	if at := s.removals(name); len(at) != 1 || at[0].Sub(since) < least || at[0].Sub(since) > most {
+		t.Errorf("%s: removed at %v, want %v to %v after %v", name, at, least, most, since)
+	}
+}
+
+func (s *store) mustGoOnce(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		s.mustGo(t, name, time.Time{}, 0, staleness.Never)
 	}
 }

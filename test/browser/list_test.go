@@ -12,13 +12,12 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices",
 		held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour,
@@ -44,9 +43,7 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 }
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.many(3)
 	s.unlocker("alert-only")
 	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 15 * time.Second, unlock: time.Hour,
@@ -68,9 +65,7 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 }
 
 func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.many(12)
 	s.hold(lock{name: "a/changes", owner: "a", host: "a-0", held: time.Minute, alert: -time.Second, unlock: time.Hour,
 		purpose: "all the time"})
@@ -116,9 +111,7 @@ func (b *tab) copies(selector string) string {
 }
 
 func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.night()
 	for _, c := range []struct{ page, button, want string }{
 		{"?q=owner:billing", ".locks .copy", held},
@@ -143,9 +136,7 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 }
 
 func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.night()
 	b.open(s.url + "?q=owner:billing")
 	const seen = `!!document.querySelector(".locks tbody:hover .copy")?.checkVisibility()`
@@ -163,9 +154,7 @@ func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 }
 
 func TestBarsMoveWithoutAReload(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.hold(lock{name: "a", owner: "o", host: "h", held: 10 * time.Second, alert: 4 * time.Second,
 		unlock: 30 * time.Second})
 	b.open(s.url)
@@ -191,9 +180,7 @@ func TestBarsMoveWithoutAReload(t *testing.T) {
 }
 
 func TestOnAPhoneFactsAndPagesAreFolded(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
-	b := s.b
+	s, b := everything(t)
 	s.night()
 	s.nights()
 	b.size(360, 740)
@@ -223,9 +210,7 @@ func TestOnAPhoneFactsAndPagesAreFolded(t *testing.T) {
 }
 
 func TestAPrintSaysWhereAndWhenItIsFrom(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.night()
 	b.open(s.url + "?q=billing")
 	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})))
@@ -237,22 +222,68 @@ func TestAPrintSaysWhereAndWhenItIsFrom(t *testing.T) {
 	}
 }
 
-func TestWithoutScriptsThePageSaysThatItDoesNotRefresh(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " +
+	"averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
+
+func (s *stage) hostile() {
+	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40),
+		purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
+		trace:   "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
+}
+
+func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
+	s, b := staged(t)
+	s.night()
+	b.size(360, 740)
 	b.open(s.url)
-	const says = `!!document.querySelector("noscript p")?.textContent.includes("does not refresh")`
-	if ask[bool](b, says) {
-		t.Error("with scripts it says that it does not refresh")
+	b.until("the locks", `document.querySelectorAll(".locks tbody").length === 12`)
+	const targets = "nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])"
+	small := ask[[]string](b, `[...document.querySelectorAll("`+targets+`")]
+		.map((e) => [e, e.getBoundingClientRect()])
+		.filter(([, r]) => r.height > 0 && r.height < 39)
+		.map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
+	if len(small) > 0 {
+		t.Errorf("hard to hit:\n%s", strings.Join(small, "\n"))
 	}
+}
+
+func TestBrowserWouldComplain(t *testing.T) {
+	s, b := staged(t)
+	b.open(s.url)
+	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})),
+		document.body.lastChild.setAttribute("style", "color: red"), true`)
+	ask[bool](b, `setTimeout(() => { throw new Error("a failing script") }), true`)
+	var all []string
+	proctest.Eventually(t, "the browser complains of a style that the policy forbids, and of a failing script",
+		func() error {
+			all = append(all, b.troubles()...)
+			text := fmt.Sprint(all)
+			if !strings.Contains(text, "Content Security Policy") || !strings.Contains(text, "a failing script") {
+				return fmt.Errorf("it complains %q", all)
+			}
+			return nil
+		})
+}
+
+func TestEverythingWorksWithoutScripts(t *testing.T) {
+	s, b := staged(t)
+	s.night()
+	s.unlocker("alert-only")
 	b.scripts(false)
 	b.open(s.url)
-	b.says("mutexctl run my/lock")
-	if !ask[bool](b, says) {
-		t.Error("without scripts it does not say that it does not refresh")
+	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
+		t.Fatalf("%d locks are shown, want 12", n)
 	}
-	if ask[bool](b, `document.querySelector(".foot").innerText.includes("live")`) {
-		t.Error("without scripts it calls itself live")
+	if text := ask[string](b, `document.querySelector("noscript p").textContent`); !strings.Contains(text,
+		"does not refresh") || ask[bool](b, `document.querySelector(".foot").innerText.includes("live")`) {
+		t.Errorf("without scripts the page calls itself live, or says %q", text)
 	}
+	buttons := ask[int](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).length`)
+	if buttons > 0 {
+		t.Errorf("%d buttons that do nothing are shown", buttons)
+	}
+	b.do(typeInto("#q", "owner:catalog\r"))
+	b.until("the filtered list", `document.querySelectorAll(".locks tbody").length === 1`)
+	b.open(ask[string](b, `document.querySelector(".locks .name").href`))
+	b.says("Held by catalog on catalog-55d8b-q7xzn")
 }

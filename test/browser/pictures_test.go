@@ -23,7 +23,6 @@ import (
 
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
 func TestPictures(t *testing.T) {
-	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	b.login("ann@example.org")

@@ -95,15 +95,16 @@ func (s *situations) barriers(name, theme string) {
 	}
 }
 
-// everything is a stage on which ann may do everything.
-func everything(t *testing.T) *situations {
+// everything is a stage of a test that runs beside others, on which ann may do everything.
+func everything(t *testing.T) (*situations, *tab) {
 	t.Helper()
+	t.Parallel()
 	s := &situations{stage: operators(t, "unlock, ask, extend, acknowledge, audit", "--web.enable-force-unlock",
 		"--web.enable-ask-and-extend", "--web.enable-acknowledge",
 		"--web.link=logs=https://logs.example/search?q={host}", "--web.alertmanager-url=https://alerts.example/")}
 	s.b = newTab(t, s.stage)
 	s.b.login("ann@example.org")
-	return s
+	return s, s.b
 }
 
 func lockPage(name string) string { return "lock?name=" + url.QueryEscape(name) }
@@ -127,8 +128,7 @@ func (s *situations) settle(waiters int) string {
 }
 
 func TestSituationsOfLocks(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
+	s, _ := everything(t)
 	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute) // is unclaimed by the end
 	s.unlocker("alert-only")
 	const list = `document.querySelector(".locks tbody")`
@@ -185,8 +185,7 @@ func TestSituationsOfLocks(t *testing.T) {
 }
 
 func TestSituationsOfLists(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
+	s, _ := everything(t)
 	s.wait("free/for-long", "mailer", "mailer-3", "newsletter", 46*time.Minute)
 	const list = `document.querySelector(".locks tbody")`
 	s.show("list-empty-no-unlocker", "", `document.querySelector(".empty")`)

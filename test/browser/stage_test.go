@@ -60,6 +60,14 @@ func newStage(t testing.TB, flags ...string) *stage {
 	return s
 }
 
+// staged is a stage of a test that runs beside others, and a tab for its pages.
+func staged(t *testing.T) (*stage, *tab) {
+	t.Helper()
+	t.Parallel()
+	s := newStage(t)
+	return s, newTab(t, s)
+}
+
 // unlocker starts an unlocker, without which the pages say that nothing is removed.
 func (s *stage) unlocker(policy string) {
 	s.t.Helper()
@@ -109,6 +117,18 @@ func (s *stage) hold(l lock) string {
 	}
 	s.put(l.name, fields...)
 	return id
+}
+
+// takes is a hold of a minute ago, by o on h, that alerts in so long.
+func (s *stage) takes(name string, alert time.Duration) {
+	s.t.Helper()
+	s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: alert, unlock: 9 * time.Hour})
+}
+
+// alerts makes a hold alert since a minute.
+func (s *stage) alerts(name string) {
+	s.t.Helper()
+	s.put(name, metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 }
 
 // put writes fields of a lock in one transaction. Empty values are left out.

@@ -32,9 +32,10 @@ func operators(t *testing.T, rights string, flags ...string) *stage {
 		"--web.permissions-file="+permissions)...)
 }
 
-// unlockStage is a stage whose mutexdash lets ann end holds.
+// unlockStage is a stage of a test that runs beside others, whose mutexdash lets ann end holds.
 func unlockStage(t *testing.T, flags ...string) *stage {
 	t.Helper()
+	t.Parallel()
 	return operators(t, "unlock, audit", append(flags, "--web.enable-force-unlock")...)
 }
 
@@ -83,7 +84,6 @@ func (b *tab) confirm(s *stage) {
 }
 
 func TestTheHeadOfAFormFollowsTheLock(t *testing.T) {
-	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -119,7 +119,6 @@ func (b *tab) fill(name, reason string) {
 }
 
 func TestTheFormBeginsAtItsBeginningWithTheFocusOnWhatCancels(t *testing.T) {
-	t.Parallel()
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -161,9 +160,7 @@ func (b *tab) send(reason string) {
 }
 
 func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
-	b := s.b
+	s, b := everything(t)
 	s.night()
 	b.act(s.stage, "ask")
 	b.until("the script", `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/views.js"))
@@ -182,31 +179,6 @@ func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
 	if typed := ask[string](b, `document.getElementById("reason").value`); typed != "" {
 		t.Errorf("another form has %q", typed)
 	}
-}
-
-func TestWithoutScriptsARefusedFormShowsWhatWasTyped(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
-	b := s.b
-	s.night()
-	b.scripts(false)
-	b.open(s.url + "lock?name=" + held)
-	b.click(`.marks a[href*="/ask?"]`)
-	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
-	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
-	b.login("")
-	b.click(`form.force button[type="submit"]`)
-	b.until("the refusal", `document.readyState === "complete" && document.body.innerText.includes("Sign in")`)
-	b.says("the deploy waits")
-	b.says("OPS-12")
-	b.login("ann@example.org")
-	// The way back through the history of the browser leads to an empty form: pages are not stored.
-	b.click(`.oops a[href*="/ask?"]`)
-	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
-	b.do(typeInto("#reason", "the deploy waits"))
-	b.click(`form.force button[type="submit"]`)
-	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
-	b.says("asked by ann@example.org")
 }
 
 // behindProxy is a stage whose pages are reached at the returned address, below a path that a proxy takes away,
@@ -234,7 +206,6 @@ func behindProxy(t *testing.T) (s *stage, outside string) {
 }
 
 func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
-	t.Parallel()
 	s, outside := behindProxy(t)
 	b := newTab(t, s)
 	s.night()

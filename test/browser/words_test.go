@@ -11,9 +11,7 @@ import (
 )
 
 func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	for i := range 90 { // distances from seconds to weeks, also passed ones
 		d := time.Duration(float64(3*time.Second) * pow(1.18, i))
 		ahead := d
@@ -71,9 +69,7 @@ func pow(x float64, n int) float64 {
 }
 
 func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.hold(lock{name: "a", owner: "o", host: "h", held: 5 * time.Second, alert: 50 * time.Second,
 		unlock: 118 * time.Second})
 	b.prefer("prefers-reduced-motion", "reduce")
@@ -93,9 +89,7 @@ func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
 }
 
 func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	const asked = `performance.getEntriesByType("resource")
 		.filter((e) => e.initiatorType !== "fetch" && !e.name.includes("icon.svg"))
 		.map((e) => (e.transferSize ? "sent " : "kept ")
@@ -158,9 +152,7 @@ func BenchmarkFirstPaint(b *testing.B) {
 }
 
 func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.unlocker("auto-unlock")
 	s.hold(lock{name: "a", owner: "o", host: "h", held: time.Minute, alert: -10 * time.Second, unlock: time.Hour})
 	b.open(s.url)
@@ -179,7 +171,6 @@ func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 }
 
 func TestLostContactNeverRetriesInNoTime(t *testing.T) {
-	t.Parallel()
 	s, b := four(t)
 	s.kill()
 	b.until("lost", `document.getElementById("lost")?.textContent.startsWith("Lost contact")`)
@@ -195,9 +186,7 @@ func TestLostContactNeverRetriesInNoTime(t *testing.T) {
 
 // TestNamesOfLocksAreSeenAtEveryWidth looks at lists in windows from a small phone to a large screen.
 func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b := newTab(t, s)
+	s, b := staged(t)
 	s.night()
 	s.hostile()
 	s.hold(lock{name: "a-tenant/with-a-long-name/europe-west-4/settlement-of-orders/of-the-day", owner: "orders",
@@ -232,9 +221,7 @@ func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
 }
 
 func TestActionsAreOnTheFirstScreenOfEveryDevice(t *testing.T) {
-	t.Parallel()
-	s := everything(t)
-	b := s.b
+	s, b := everything(t)
 	s.settle(12)
 	for _, size := range [][2]int64{{360, 740}, {768, 900}, {960, 600}, {1280, 720}} {
 		b.size(size[0], size[1])

@@ -14,20 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pages are where operators find commands. They are about the release "locks" in the namespace "locking", as the guide
-// installs it.
-func pages(t *testing.T) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob(repository + "/docs/*.md")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range files {
-		all = append(all, "docs/"+filepath.Base(file))
-	}
-	return append(all, "README.md", "deploy/helm/unlocker/README.md")
-}
-
 func page(t *testing.T, file string) string {
 	t.Helper()
 	return read(t, repository+"/"+file)
@@ -38,7 +24,7 @@ func installed(t *testing.T, also ...map[string]any) release {
 	t.Helper()
 	c := load(t)
 	all := map[string]any{}
-	for _, block := range guideValues(t) {
+	for _, block := range guideFile(t, "values.yaml") {
 		all = over(all, values(t, block))
 	}
 	for _, more := range also {
@@ -47,7 +33,8 @@ func installed(t *testing.T, also ...map[string]any) release {
 	return mustRender(t, c, all)
 }
 
-// Each kubectl in the documentation is run as it stands there. What it names is there, and its labels find pods.
+// Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as the
+// guide installs it. What it names is there, and its labels find pods.
 func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{
@@ -61,8 +48,12 @@ func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	selector := regexp.MustCompile(`(?:-l |--selector[= ])(\S+)`)
 	found := 0
 	texts := map[string]string{"NOTES.txt": r.notes}
-	for _, file := range pages(t) {
-		texts[file] = page(t, file)
+	files, err := filepath.Glob(repository + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, repository+"/README.md", directory+"/README.md") {
+		texts[file] = read(t, file)
 	}
 	for file, text := range texts {
 		for _, command := range regexp.MustCompile("kubectl [^`|;\n]*").FindAllString(text, -1) {
@@ -128,30 +119,25 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 	}
 }
 
-// The same role has the same name on all pages, and is made before somebody gets it.
+// The same role has the same name on all pages, and is made where somebody gets it.
 func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
-	known := map[string][]string{} // by what they may
+	known := map[string]sets.Set[string]{"read": sets.New[string](), "readwrite": sets.New[string]()}
+	given := regexp.MustCompile(`(?:grant-permission --prefix=true|user grant-role \S+) (\S+)`)
 	for _, file := range []string{"docs/operations.md", "docs/howto/etcd-roles-and-tls.md"} {
-		text := page(t, file)
 		const prefix = `(?:--prefix=true )?`
 		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)
-		for _, grant := range permission.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(known[grant[2]], grant[1]) {
-				known[grant[2]] = append(known[grant[2]], grant[1])
-			}
-			if !strings.Contains(text, "etcdctl role add "+grant[1]+"\n") {
-				t.Errorf("%s gives permissions to the role %s, which it does not make", file, grant[1])
-			}
+		for _, grant := range permission.FindAllStringSubmatch(page(t, file), -1) {
+			known[grant[2]].Insert(grant[1])
 		}
-		for _, grant := range regexp.MustCompile(`user grant-role \S+ (\S+)`).FindAllStringSubmatch(text, -1) {
-			if grant[1] != "root" && !strings.Contains(text, "etcdctl role add "+grant[1]+"\n") {
-				t.Errorf("%s gives the role %s, which it does not make", file, grant[1])
+		for _, role := range given.FindAllStringSubmatch(page(t, file), -1) {
+			if role[1] != "root" && !strings.Contains(page(t, file), "etcdctl role add "+role[1]+"\n") {
+				t.Errorf("%s gives the role %s, which it does not make", file, role[1])
 			}
 		}
 	}
-	for _, may := range []string{"read", "readwrite"} {
-		if len(known[may]) != 1 {
-			t.Errorf("the role that may %s is called %q", may, known[may])
+	for may, roles := range known {
+		if len(roles) != 1 {
+			t.Errorf("the role that may %s is called %q", may, sets.List(roles))
 		}
 	}
 }

@@ -3,8 +3,6 @@ package chart
 import (
 	"reflect"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
 
 // group is a group of rules, of the file or of a PrometheusRule.
@@ -13,12 +11,13 @@ type group struct {
 	Rules []map[string]any `json:"rules"`
 }
 
-// alerts are the rules that raise one.
-func alerts(groups []group) (all []map[string]any) {
+// alerts are the rules that raise one, by its name.
+func alerts(groups []group) map[string]map[string]any {
+	all := map[string]map[string]any{}
 	for _, g := range groups {
 		for _, r := range g.Rules {
-			if r["alert"] != nil {
-				all = append(all, r)
+			if name, ok := r["alert"].(string); ok {
+				all[name] = r
 			}
 		}
 	}
@@ -35,14 +34,11 @@ func fileRules(t *testing.T) []group {
 func installedRules(t *testing.T, v map[string]any) []group {
 	t.Helper()
 	for _, o := range mustRender(t, load(t), v).objects {
-		if o.kind != "PrometheusRule" {
-			continue
+		if o.kind == "PrometheusRule" {
+			var rule struct{ Spec struct{ Groups []group } }
+			decode(t, o, &rule)
+			return rule.Spec.Groups
 		}
-		var rule struct{ Spec struct{ Groups []group } }
-		if err := yaml.Unmarshal([]byte(o.text), &rule); err != nil {
-			t.Fatal(err)
-		}
-		return rule.Spec.Groups
 	}
 	t.Fatal("no PrometheusRule")
 	return nil
@@ -57,14 +53,9 @@ func TestTheRulesAreInstalledAsTheyAre(t *testing.T) {
 }
 
 func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
-	bent := map[string]map[string]any{}
-	for _, r := range alerts(installedRules(t, scenarios(t)["servicemonitor"])) {
-		bent[r["alert"].(string)] = r
-	}
-	total := 0
-	for _, r := range alerts(fileRules(t)) {
-		total++
-		name := r["alert"].(string)
+	bent := alerts(installedRules(t, scenarios(t)["servicemonitor"]))
+	all := alerts(fileRules(t))
+	for name, r := range all {
 		labels := r["labels"].(map[string]any)
 		labels["team"] = "platform"
 		switch name {
@@ -79,7 +70,7 @@ func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
 			t.Errorf("%s is\n%v, want\n%v", name, bent[name], r)
 		}
 	}
-	if len(bent) != total-1 {
-		t.Errorf("%d of %d alerts are installed, one is disabled", len(bent), total)
+	if len(bent) != len(all)-1 {
+		t.Errorf("%d of %d alerts are installed, one is disabled", len(bent), len(all))
 	}
 }

@@ -82,15 +82,6 @@ func keepDeadlines(t *pb.TxnRequest) {
 	}
 }
 
-// dropDeletes leaves out deletions of such keys.
-func dropDeletes(key string) func([]*pb.RequestOp) []*pb.RequestOp {
-	return func(ops []*pb.RequestOp) []*pb.RequestOp {
-		return slices.DeleteFunc(ops, func(op *pb.RequestOp) bool {
-			return strings.Contains(string(op.GetRequestDeleteRange().GetKey()), key)
-		})
-	}
-}
-
 // keepPeriod gives no period back.
 func keepPeriod(t *pb.TxnRequest) {
 	if !putsUUID(t) {

@@ -25,9 +25,8 @@ import (
 // way is put together from its parts.
 func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 	t.Parallel()
-	f := readFile(t)
 	seen := map[string]bool{}
-	for _, c := range f.Transactions {
+	for _, c := range readFile(t, "transactions.json", 25, 100).Transactions {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			seen[c.Step] = true
 			sameBody(t, c.Body, sent(t, fromGo(t, c)))
@@ -65,7 +64,7 @@ func steps() []string {
 func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	for _, c := range readFile(t).Transactions {
+	for _, c := range readFile(t, "transactions.json", 25, 100).Transactions {
 		txn := new(pb.TxnRequest)
 		if err := protojson.Unmarshal(c.Body, txn); err != nil {
 			t.Fatal(err)

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// file is docs/protocol/transactions.json, which docs/protocol/vectors.md describes.
+// file is docs/protocol/transactions.json or kinds.json, which vectors.md and kinds.md there describe.
 type file struct {
 	Protocol     int
 	Prefix       string
@@ -23,10 +25,16 @@ type transaction struct {
 
 type input struct {
 	Lock, UUID, Token, Ticket, Lease, Position, Before, Seen string
+	Kind, Counted, Taken                                     string
 
-	Fields fields
-	Older  *waiter
-	Queued bool
+	Limit, Weight, Share int
+	Queued               bool
+	Older                *waiter
+	Fields               fields
+	Locks                []struct {
+		Lock, UUID string
+		Fields     fields
+	}
 }
 
 // waiter is a ticket, as it is compared and named by a tail.
@@ -70,9 +78,18 @@ func (f fields) get(name string) string {
 	return ""
 }
 
-func readFile(t *testing.T) file {
+// record are the fields as those of a record, in their order.
+func (f fields) record() (all []metadata.Field) {
+	for _, one := range f {
+		all = append(all, metadata.Field{Name: one.name, Value: one.value})
+	}
+	return all
+}
+
+// readFile reads a file with at least so many transactions and verdicts.
+func readFile(t *testing.T, name string, transactions, verdicts int) file {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/protocol/transactions.json")
+	text, err := os.ReadFile("../../docs/protocol/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +100,10 @@ func readFile(t *testing.T) file {
 		t.Fatal(err)
 	}
 	if f.Protocol != 1 || f.Prefix != "/mutexes/" {
-		t.Fatalf("the file is of protocol %d with prefix %q", f.Protocol, f.Prefix)
+		t.Fatalf("%s is of protocol %d with prefix %q", name, f.Protocol, f.Prefix)
 	}
-	if len(f.Transactions) < 25 || len(f.Verdicts) < 100 {
-		t.Fatalf("the file has only %d transactions and %d verdicts", len(f.Transactions), len(f.Verdicts))
+	if len(f.Transactions) < transactions || len(f.Verdicts) < verdicts {
+		t.Fatalf("%s has only %d transactions and %d verdicts", name, len(f.Transactions), len(f.Verdicts))
 	}
 	return f
 }

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-	"os"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,43 +10,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// kindsFile is docs/protocol/kinds.json, which docs/protocol/kinds.md describes.
-type kindsFile struct {
-	Transactions []struct {
-		About, Step string
-		Input       kindsInput
-		Body        json.RawMessage
-	}
-	Verdicts []struct{ About, Step string }
-}
-
-type kindsInput struct {
-	Lock, UUID, Kind, Counted, Before, Position, Lease, Seen, Taken string
-
-	Limit, Weight, Share int
-	Queued               bool
-	Fields               fields
-	Locks                []struct {
-		Lock, UUID string
-		Fields     fields
-	}
-}
-
 // The bodies in kinds.json are the transactions of the Go client, or are put together from their parts.
 func TestBodiesOfKinds(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/protocol/kinds.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f kindsFile
-	if err := json.Unmarshal(text, &f); err != nil {
-		t.Fatal(err)
-	}
-	if len(f.Transactions) < 19 || len(f.Verdicts) < 32 {
-		t.Fatalf("the file has only %d transactions and %d verdicts", len(f.Transactions), len(f.Verdicts))
-	}
-	for _, c := range f.Transactions {
+	for _, c := range readFile(t, "kinds.json", 19, 32).Transactions {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			sameBody(t, c.Body, sent(t, kindFromGo(t, c.Step, c.Input)))
 		})
@@ -58,7 +23,7 @@ func TestBodiesOfKinds(t *testing.T) {
 func layout(*testing.T) protocol.Layout { return protocol.DefaultLayout() }
 
 // kindFromGo builds a case's transaction with the functions that the Go client uses.
-func kindFromGo(t *testing.T, step string, i kindsInput) locktxn.Txn {
+func kindFromGo(t *testing.T, step string, i input) locktxn.Txn {
 	t.Helper()
 	l := layout(t)
 	claim := locktxn.Claim{Lock: i.Lock, Record: i.Lock, Shares: true, Counts: i.Kind != metadata.HoldsShared,
@@ -102,7 +67,7 @@ func kindFromGo(t *testing.T, step string, i kindsInput) locktxn.Txn {
 }
 
 // jobFromGo builds the transactions of several locks and of jobs.
-func jobFromGo(t *testing.T, l protocol.Layout, step string, i kindsInput, lease clientv3.LeaseID) locktxn.Txn {
+func jobFromGo(t *testing.T, l protocol.Layout, step string, i input, lease clientv3.LeaseID) locktxn.Txn {
 	t.Helper()
 	one := []locktxn.BatchLock{{Lock: i.Lock, UUID: i.UUID, Fields: i.Fields.record()}}
 	switch step {
@@ -126,12 +91,4 @@ func jobFromGo(t *testing.T, l protocol.Layout, step string, i kindsInput, lease
 	}
 	t.Fatalf("there is no step %q", step)
 	return locktxn.Txn{}
-}
-
-// record are the fields of a record, in their order.
-func (f fields) record() (all []metadata.Field) {
-	for _, one := range f {
-		all = append(all, metadata.Field{Name: one.name, Value: one.value})
-	}
-	return all
 }

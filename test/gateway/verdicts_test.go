@@ -28,7 +28,7 @@ func TestVerdictsOnErrors(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	errors := 0
-	for _, text := range readFile(t).Verdicts {
+	for _, text := range readFile(t, "transactions.json", 25, 100).Verdicts {
 		var c verdictCase
 		if err := json.Unmarshal(text, &c); err != nil {
 			t.Fatal(err)

@@ -70,28 +70,19 @@ func (h *helm) run(t *testing.T, args ...string) string {
 }
 
 // oldChart unpacks the chart of the last tag, or of firstChart before there is one.
-func oldChart(t *testing.T) (directory string) {
+func oldChart(t *testing.T) string {
 	t.Helper()
-	git := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(t.Context(), "git", args...)
-		cmd.Dir = repository
-		return cmd.Output()
-	}
-	revision := firstChart
-	if tag, err := git("describe", "--tags", "--match=v[0-9]*", "--abbrev=0", "HEAD^"); err == nil {
-		revision = strings.TrimSpace(string(tag))
-	}
-	archive, err := git("archive", revision, "deploy/helm/unlocker")
+	directory := t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", `
+revision=$(git describe --tags --match='v[0-9]*' --abbrev=0 HEAD^ 2> /dev/null || echo "$1")
+echo "upgrades begin with the chart of $revision"
+git archive "$revision" deploy/helm/unlocker | tar -x -C "$2"`, "bash", firstChart, directory)
+	unpack.Dir = repository
+	out, err := unpack.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the chart of %s cannot be read, which takes the whole history of the repository: %v", revision, err)
+		t.Fatalf("the chart cannot be read, which takes the whole history of the repository: %v\n%s", err, out)
 	}
-	t.Logf("upgrades begin with the chart of %s", revision)
-	directory = t.TempDir()
-	tar := exec.CommandContext(t.Context(), "tar", "-x", "-C", directory)
-	tar.Stdin = strings.NewReader(string(archive))
-	if out, err := tar.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	t.Logf("%s", out)
 	return filepath.Join(directory, "deploy/helm/unlocker")
 }
 

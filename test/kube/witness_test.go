@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
+// ago is when locks were taken.
 const ago = 5 * time.Minute
 
 func TestTheWitness(t *testing.T) {
@@ -107,7 +108,7 @@ func believes(t *testing.T, c *cluster) {
 			if e.edit != nil {
 				e.edit(&process)
 			}
-			h := w.lockedBy(t, name, process, ago)
+			h := w.lockedBy(t, name, process)
 			if e.proof == "" && e.suspicion == "" {
 				living = append(living, h)
 			}
@@ -128,7 +129,7 @@ func believes(t *testing.T, c *cluster) {
 	})
 	// a minute later, and after the end of another
 	last := podOf(t, c, "shop", "the-last-one", "Never", "worker")
-	h := w.lockedBy(t, last.Name, last.by("worker"), ago)
+	h := w.lockedBy(t, last.Name, last.by("worker"))
 	last.over(t, "Failed", "PodFailed", last.Ended("worker", "1"))
 	h.proven(t, metadata.CausePodEnded)
 	for _, h := range living {
@@ -150,17 +151,17 @@ func blind(t *testing.T, c *cluster) {
 	late := podOf(t, c, "dark", "late", "Always", "worker")
 	elsewhere := podOf(t, c, "shop", "elsewhere", "Never", "worker")
 	w.shows(t, "unlocker_kubernetes_pods 4")
-	ofTheDead := w.lockedBy(t, "dead", dead.by("worker"), ago)
-	ofTheLiving := w.lockedBy(t, "alive", alive.by("worker"), ago)
-	ofTheRemoved := w.lockedBy(t, "removed", removed.by("worker"), ago)
-	ofOthers := w.lockedBy(t, "elsewhere", elsewhere.by("worker"), ago)
+	ofTheDead := w.lockedBy(t, "dead", dead.by("worker"))
+	ofTheLiving := w.lockedBy(t, "alive", alive.by("worker"))
+	ofTheRemoved := w.lockedBy(t, "removed", removed.by("worker"))
+	ofOthers := w.lockedBy(t, "elsewhere", elsewhere.by("worker"))
 	podOf(t, c, "dark", "another", "Always", "worker") // until then, nothing had happened
 	w.shows(t, "unlocker_kubernetes_pods 5")
 
 	network.Cut()
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.unlocker.Prints(t, "the witness in Kubernetes is blind")
-	ofTheLate := w.lockedBy(t, "late", late.by("worker"), ago)
+	ofTheLate := w.lockedBy(t, "late", late.by("worker"))
 	dead.containers(t, dead.Restarted("worker"))
 	late.containers(t, late.Restarted("worker"))
 	removed.remove(t)
@@ -192,7 +193,7 @@ func withoutRights(t *testing.T, c *cluster) {
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="forbidden"}`)
 	p := podOf(t, c, "bank", "worker", "Never", "worker")
-	h := w.lockedBy(t, "worker", p.by("worker"), ago)
+	h := w.lockedBy(t, "worker", p.by("worker"))
 	p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 	h.unsuspected(t)
 	roles := "/apis/rbac.authorization.k8s.io/v1/namespaces/bank/"
@@ -208,5 +209,5 @@ func withoutToken(t *testing.T, c *cluster) {
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, "expired"))
 	w.unlocker.Prints(t, "the API server does not accept our token or certificate: it may have expired")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="unauthorized"}`)
-	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)}, ago)
+	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)})
 }

@@ -140,7 +140,7 @@ var clientSuites = []suite{
 		{"bound-writes", "conditions.go", `n > locktxn.MaxBytes`, `false`,
 			"TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent"},
 		{"bound-together", "lockall.go", `len(wanted) > MaxTogether`, `false`,
-			"TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 		{"bound-together-text", "lockall.go",
 			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},

@@ -101,7 +101,7 @@ var readerSuites = []suite{
 		{"alert-critical", "alert.go", `p.c.Removes && !p.excluded(r.Name)`, `true`,
 			"TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved"},
 		{"alert-malformed", "alert.go", `seen < malformedFor`, `false`,
-			"TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour"},
+			"TestWhatIsToldOfALockBeforeItsTimeComes"},
 		{"alert-cycle-early", "alert.go", `now.Before(due)`, `false`,
 			"TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver"},
 		{"alert-resolved", "alertset.go", `now.Sub(e.ends) >= resolvedFor`, `false`,
@@ -203,8 +203,8 @@ var readerSuites = []suite{
 	}},
 	{"internal/cli/holdtimes", []fault{
 		// How long locks were held.
-		{"held-other", "locks.go", `h.byOther`, `false`, "TestAHoldThatSomebodyElseEndedIsNotMeasured"},
-		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatNoClockKnowsIsNotMeasured"},
+		{"held-other", "locks.go", `h.byOther`, `false`, "TestWhatIsKnownOfALock"},
+		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatIsKnownOfALock"},
 		{"held-few", "suggest.go", `len(l.Held) < MinHolds`, `false`, "TestTooFewHoldsSuggestNothing"},
 	}},
 }

@@ -4,6 +4,7 @@ package proctest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,7 +25,7 @@ import (
 )
 
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
-const Timeout = time.Minute
+const Timeout = 2 * time.Minute
 
 // Overlap has as many as eight parallel tests run at a time, where the testing package would run one for each
 // processor: tests of processes and of an etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
@@ -71,10 +73,18 @@ func reserve() (string, net.PacketConn, error) {
 	return "", nil, errors.New("no free port on 127.0.0.1")
 }
 
+// Must ends the test with the error, if there is one.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually calls try until it returns nil.
 func Eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
@@ -116,6 +126,20 @@ func Get(client *http.Client, url string) (status int, body string, err error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(b), err
+}
+
+// Metric returns the value of a sample that a program shows, by the beginning of its line.
+func Metric(addr, sample string) (float64, error) {
+	_, body, err := Get(&http.Client{}, "http://"+addr+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(body) {
+		if value, found := strings.CutPrefix(line, sample+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no %s", sample)
 }
 
 // Programs are programs of this repository, built for one run of the tests.
@@ -200,6 +224,19 @@ func (p *Programs) Go(args ...string) error {
 		return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
 	}
 	return nil
+}
+
+// Overlay writes sources into dir, by the absolute paths that the compiler is to have them at, and returns the file for
+// -overlay.
+func Overlay(dir string, sources map[string]string) (file string, err error) {
+	replace := map[string]string{}
+	for path, source := range sources {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("overlay-%d.go", len(replace)))
+		err = errors.Join(err, os.WriteFile(replace[path], []byte(source), 0o600))
+	}
+	list, listErr := json.Marshal(map[string]any{"Replace": replace})
+	file = filepath.Join(dir, "overlay.json")
+	return file, errors.Join(err, listErr, os.WriteFile(file, list, 0o600))
 }
 
 // Remove removes the programs.

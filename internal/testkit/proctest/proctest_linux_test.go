@@ -2,6 +2,7 @@ package proctest_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,4 +57,17 @@ func TestNothingOutlivesTheTest(t *testing.T) {
 		}
 		return errors.Join(fmt.Errorf("its state is %s", state), err)
 	})
+}
+
+func TestATaskEndsWithItsContextAndItsError(t *testing.T) {
+	broken := errors.New("broken")
+	if err := proctest.Go(t, func(context.Context) error { return broken }).Wait(t); err != broken {
+		t.Errorf("%v", err)
+	}
+	task := proctest.Go(t, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	task.Stop(t)
+	<-task.Done()
 }

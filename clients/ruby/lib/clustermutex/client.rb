@@ -38,8 +38,8 @@ module ClusterMutex
 
     # Takes several locks, all or none, and returns them as Locks, or runs the block with them and gives them back. The
     # options are those of +lock+, for all of them or by name: lock_all("till", "catalogue" => { shared: true }). Up to
-    # 24 plain locks are taken in one transaction. Where that needs a wait, and more or others, are taken in the order
-    # of their names.
+    # 24 plain locks are taken in one transaction; more, other kinds, and whatever has to be waited for, one by one in
+    # the order of names.
     def lock_all(*names, wait: nil, **options, &block)
       own, common = options.partition { |name, _| name.is_a?(String) }.map(&:to_h)
       all = [*names, own].flat_map { |one| one.is_a?(Hash) ? one.to_a : [[one, {}]] }

@@ -39,7 +39,7 @@ module ClusterMutex
 
     # The period goes back first: while the lock is held, nobody else takes it.
     def finish(till, quiet:)
-      give_period_back(till) if @lock && quiet && @back_on_error
+      give_period_back(till) if quiet && @back_on_error && @lock && !@lock.lost?
       super
     end
 
