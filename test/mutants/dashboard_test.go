@@ -166,8 +166,6 @@ var dashboardSuites = []suite{
 		{"exact", "locks/terms.go", `unquote(have) == value`, `strings.Contains(have, value)`, "TestQueryFinds"},
 		{"not", "locks/query.go", `t.match(r, now) == t.not`, `!t.match(r, now)`, "TestQueryFinds"},
 		{"unlock-term", "locks/terms.go", `r.autoUnlockAt().Sub(now)`, `now.Sub(r.autoUnlockAt())`, "TestQueryFinds"},
-		{"globs", "../text/shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
-			"TestGlobsFindWhatTheySay"},
 		{"bar-grown", "pages/list_bar.go", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", "pages/list_bar.go", `staleness.KeptAlive(r.Record)`, `true`, "TestBarsOfHolds"},
 		{"form-back", "answer.go", `p = «d.wayBack(r, p)»`, `p`, "TestAFormThatCannotBeShownLeadsBack"},

@@ -36,6 +36,8 @@ var readerSuites = []suite{
 	}},
 	{"internal/text", []fault{
 		// Texts of others.
+		{"globs", "shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
+			"TestGlobsOfASearchKnowOnlyTheAsterisk"},
 		{"text-invisible", "visible.go", `!invisible(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-print", "visible.go", `strconv.IsPrint(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-marks", "visible.go", `marks <= maxMarks`, `true`, "TestVisibleShowsEveryByte"},
