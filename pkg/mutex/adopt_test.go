@@ -39,6 +39,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 		if d := child.Deadline().Sub(parent.Deadline()); d != 0 {
 			t.Errorf("the deadlines are %v apart", d)
 		}
+		time.Sleep(time.Minute)
 		alive(t, child, "2 of 3")
 		doc := read(t, q.etcd, "a")
 		if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
