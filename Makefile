@@ -175,16 +175,11 @@ kube: $(KUBE_APISERVER) $(HELM) ## chart and witness on a real API server: relea
 	go vet -tags kube ./test/kube
 	go test -tags kube -count=1 ./test/kube -kube-apiserver $(KUBE_APISERVER) -helm $(HELM) -rendered $(CURDIR)/dist/chart
 
-.PHONY: kube-scale
-kube-scale: $(KUBE_APISERVER) ## what watching PODS (10000) pods costs an unlocker
-	go test -tags kube -count=1 -v -timeout 30m -run TestManyPods ./test/kube -kube-apiserver $(KUBE_APISERVER) -pods $(PODS)
-
 .PHONY: chart-files
 chart-files: ## what is made of the chart or for it: rules, dashboards, the table of its values, the base of kustomize
 	cp deploy/prometheus/unlocker.rules.yaml $(wildcard deploy/grafana/*.json) deploy/helm/unlocker/files/
 	cd test/chart && go test -count=1 -run 'TheTableOfValues|TheBaseOfKustomize' . -update
 
-PODS ?= 10000
 SEEDS ?= 1,2,random
 SOAK ?= 1h
 KEEP ?= $(CURDIR)/.soak
@@ -282,6 +277,11 @@ fmt: ## format the Go code
 .PHONY: spec
 spec: ## check the models of the protocol (Debian packages spin and gcc)
 	spec/run.sh
+
+.PHONY: spec-long
+spec-long: ## the same within wider bounds, for a change of the protocol: half an hour
+	@.ci/need spin spin
+	spec/run.sh long
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files

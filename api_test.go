@@ -9,7 +9,7 @@ import (
 	"go/types"
 	"maps"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -45,11 +45,7 @@ func publicAPI(t *testing.T) string {
 	var b strings.Builder
 	packages := map[string][]ast.Decl{}
 	set := token.NewFileSet()
-	files, err := filepath.Glob("pkg/*/*.go")
-	if err != nil || len(files) < 50 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
+	for _, file := range glob(t, 50, "pkg/*/*.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
@@ -57,7 +53,7 @@ func publicAPI(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name := filepath.ToSlash(filepath.Dir(file)); ast.FileExports(tree) {
+		if name := path.Dir(file); ast.FileExports(tree) {
 			packages[name] = append(packages[name], tree.Decls...)
 		}
 	}

@@ -1,6 +1,7 @@
 package unlocker_test
 
 import (
+	"go/ast"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,20 +12,7 @@ import (
 
 // Links inside the documentation lead somewhere, headings included.
 func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, depth := range []string{"*/*.md", "*/*/*.md"} {
-		deeper, err := filepath.Glob(depth)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, deeper...)
-	}
-	if len(pages) < 10 {
-		t.Fatalf("only these pages were found: %q", pages)
-	}
+	pages := glob(t, 10, "*.md", "*/*.md", "*/*/*.md")
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pages {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
@@ -75,15 +63,9 @@ func TestEveryPageIsFoundFromTheIndex(t *testing.T) {
 			}
 		}
 	}
-	for _, pages := range []string{"docs/*.md", "docs/*/*.md", "clients/*/*.md"} {
-		all, err := filepath.Glob(pages)
-		if err != nil || len(all) < 5 {
-			t.Fatalf("only these pages were found: %q, %v", all, err)
-		}
-		for _, page := range all {
-			if !found[filepath.ToSlash(page)] {
-				t.Errorf("no link leads from docs/README.md to %s", page)
-			}
+	for _, page := range glob(t, 15, "docs/*.md", "docs/*/*.md", "clients/*/*.md") {
+		if !found[page] {
+			t.Errorf("no link leads from docs/README.md to %s", page)
 		}
 	}
 }
@@ -101,6 +83,24 @@ func headings(page string) map[string]bool {
 	return anchors
 }
 
+// glob finds the files that match any of the patterns, with slashes.
+func glob(t *testing.T, atLeast int, patterns ...string) (all []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			all = append(all, filepath.ToSlash(file))
+		}
+	}
+	if len(all) < atLeast {
+		t.Fatalf("only these were found: %q", all)
+	}
+	return all
+}
+
 func read(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -113,25 +113,15 @@ func read(t *testing.T, file string) string {
 // The documentation names tests as evidence. Each of them exists.
 func TestTestsNamedInTheDocumentationExist(t *testing.T) {
 	tests := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w+)\(`)
-	err := filepath.WalkDir(".", func(file string, d os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(file, "_test.go") {
-			return err
+	for _, f := range goFiles(t) {
+		for _, d := range f.tree.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.name, "_test.go") {
+				tests[function.Name.Name] = true
+			}
 		}
-		for _, found := range declared.FindAllStringSubmatch(read(t, file), -1) {
-			tests[found[1]] = true
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil || len(pages) < 5 {
-		t.Fatalf("only these pages were found: %q, %v", pages, err)
 	}
 	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)")
-	for _, page := range pages {
+	for _, page := range glob(t, 5, "docs/*.md") {
 		for _, found := range named.FindAllStringSubmatch(read(t, page), -1) {
 			if !tests[found[1]] {
 				t.Errorf("%s names %s, and there is no such test", page, found[1])
@@ -153,27 +143,20 @@ func reference() map[string]bool {
 func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
 	words := regexp.MustCompile(`\S*[\pL\pN]\S*`)
 	code := regexp.MustCompile("(?s)```.*?```")
-	for _, pattern := range []string{"docs/*.md", "docs/protocol/*.md", "docs/howto/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil || len(pages) < 5 {
-			t.Fatalf("only these pages were found: %q, %v", pages, err)
+	for _, page := range glob(t, 15, "docs/*.md", "docs/protocol/*.md", "docs/howto/*.md") {
+		text := read(t, page)
+		_, beginning, _ := strings.Cut(text, "\n\n")
+		generated := strings.HasPrefix(beginning, "<!--")
+		if !generated && path.Base(page) != "README.md" && page != "docs/tutorial.md" &&
+			!strings.HasPrefix(beginning, "For ") && !strings.HasPrefix(beginning, "**Goal.** ") {
+			t.Errorf("%s does not begin with whom it is for", page)
 		}
-		for _, page := range pages {
-			page = filepath.ToSlash(page)
-			text := read(t, page)
-			_, beginning, _ := strings.Cut(text, "\n\n")
-			generated := strings.HasPrefix(beginning, "<!--")
-			if !generated && path.Base(page) != "README.md" && page != "docs/tutorial.md" &&
-				!strings.HasPrefix(beginning, "For ") && !strings.HasPrefix(beginning, "**Goal.** ") {
-				t.Errorf("%s does not begin with whom it is for", page)
-			}
-			most := 2500
-			if page == "docs/protocol.md" {
-				most = 4000 // all that a client needs, so that its author needs no other
-			}
-			if n := len(words.FindAllString(code.ReplaceAllString(text, ""), -1)); n > most && !reference()[page] {
-				t.Errorf("%s has %d words", page, n)
-			}
+		most := 2500
+		if page == "docs/protocol.md" {
+			most = 4000 // all that a client needs, so that its author needs no other
+		}
+		if n := len(words.FindAllString(code.ReplaceAllString(text, ""), -1)); n > most && !reference()[page] {
+			t.Errorf("%s has %d words", page, n)
 		}
 	}
 }
@@ -182,16 +165,10 @@ func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
 func TestTheDocumentationHasTheWordsOfTheField(t *testing.T) {
 	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|` +
 		`claimless|unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil || len(pages) == 0 {
-			t.Fatalf("%s: %q, %v", pattern, pages, err)
-		}
-		for _, page := range pages {
-			for i, line := range strings.Split(read(t, page), "\n") {
-				if word := dialect.FindString(line); word != "" {
-					t.Errorf("%s:%d says %q", page, i+1, word)
-				}
+	for _, page := range glob(t, 30, "*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md") {
+		for i, line := range strings.Split(read(t, page), "\n") {
+			if word := dialect.FindString(line); word != "" {
+				t.Errorf("%s:%d says %q", page, i+1, word)
 			}
 		}
 	}

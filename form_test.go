@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
-	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,55 +15,63 @@ import (
 // A statement that assigns three values at once hides which belongs to which name. Swaps, and the headers of for, if
 // and switch, have no other way.
 func TestAStatementAssignsOneThought(t *testing.T) {
-	for set, tree := range goFiles(t) {
-		for _, at := range packed(tree) {
+	for _, f := range goFiles(t) {
+		for _, at := range packed(f.tree) {
 			t.Errorf("%v assigns three values or more at once: a statement of its own for each is read once",
-				set.Position(at))
+				f.set.Position(at))
 		}
 	}
 }
 
 // A package comment that stops in mid-sentence was cut when its file was moved or merged. An example may end it.
 func TestPackageCommentsEndWithASentence(t *testing.T) {
-	for set, tree := range goFiles(t) {
-		lines := strings.Split(strings.TrimRight(tree.Doc.Text(), "\n"), "\n")
+	for _, f := range goFiles(t) {
+		lines := strings.Split(strings.TrimRight(f.tree.Doc.Text(), "\n"), "\n")
 		last := lines[len(lines)-1]
 		if strings.HasPrefix(last, "\t") || last == "" || strings.HasSuffix(last, ".") {
 			continue
 		}
-		t.Errorf("%v: the package comment stops in mid-sentence", set.Position(tree.Package))
+		t.Errorf("%v: the package comment stops in mid-sentence", f.set.Position(f.tree.Package))
 	}
 }
 
-// goFiles parses all Go files of the repository.
-func goFiles(t *testing.T) iter.Seq2[*token.FileSet, *ast.File] {
-	return func(yield func(*token.FileSet, *ast.File) bool) {
-		t.Helper()
-		files := 0
-		err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
-				return filepath.SkipDir
-			case !strings.HasSuffix(file, ".go"):
-				return nil
-			}
-			files++
-			set := token.NewFileSet()
-			tree, err := parser.ParseFile(set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err == nil && !yield(set, tree) {
-				return fs.SkipAll
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files < 100 {
-			t.Errorf("only %d files were read", files)
-		}
+// goFile is a Go file of the repository.
+type goFile struct {
+	name string // from the top, with slashes
+	set  *token.FileSet
+	tree *ast.File
+}
+
+// imports are the paths that it imports.
+func (f goFile) imports() (all []string) {
+	for _, i := range f.tree.Imports {
+		all = append(all, strings.Trim(i.Path.Value, `"`))
 	}
+	return all
+}
+
+// goFiles parses all Go files of the repository.
+func goFiles(t *testing.T) (files []goFile) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "node_modules"
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != "." && hidden:
+			return filepath.SkipDir
+		case !strings.HasSuffix(file, ".go"):
+			return nil
+		}
+		f := goFile{name: filepath.ToSlash(file), set: token.NewFileSet()}
+		f.tree, err = parser.ParseFile(f.set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		files = append(files, f)
+		return err
+	})
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files were read: %v", len(files), err)
+	}
+	return files
 }
 
 // packed returns the places where a statement assigns three values or more from as many expressions.

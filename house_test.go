@@ -1,9 +1,8 @@
 package unlocker_test
 
 import (
-	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"testing"
 )
@@ -32,13 +31,13 @@ func drawing(t *testing.T) map[string]bool {
 		t.Fatal("docs/architecture.md has no drawing")
 	}
 	folders := map[string]bool{}
-	var path []string
+	var at []string
 	for line := range strings.SplitSeq(text, "\n") {
 		name, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
 		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
-		if folder, is := strings.CutSuffix(name, "/"); is && depth <= len(path) {
-			path = append(path[:depth], folder)
-			folders[filepath.Join(path...)] = true
+		if folder, is := strings.CutSuffix(name, "/"); is && depth <= len(at) {
+			at = append(at[:depth], folder)
+			folders[path.Join(at...)] = true
 		}
 	}
 	return folders
@@ -48,18 +47,9 @@ func drawing(t *testing.T) map[string]bool {
 func rooms(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, top := range []string{"cmd", "pkg", "internal"} {
-		err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() && entry.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				found[filepath.Dir(path)] = true
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+	for _, f := range sources(t) {
+		if below("cmd", "pkg", "internal")(f.name) {
+			found[path.Dir(f.name)] = true
 		}
 	}
 	return found

@@ -14,10 +14,11 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	n := flag.Int("n", 500, "how many locks each client takes and releases; that for shell a tenth")
 	rounds := flag.Int("rounds", 10, "in how many turns")
 	sources := flag.String("clients", "../clients", "directory of the clients, with clients/typescript built")

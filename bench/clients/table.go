@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/clustermutex/unlocker/bench/stats"
 )
@@ -16,8 +15,8 @@ func table(all []*contestant) string {
 	for _, c := range all {
 		n := float64(len(c.took))
 		p50, first := stats.Percentile(c.took, 50), stats.Percentile(all[0].took, 50)
-		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %s | %.1f | %.1f | %.1f |\n", c.name, len(c.took), ms(p50),
-			ms(stats.Percentile(c.took, 95)), times(float64(p50)/float64(first)), c.counts.Requests/n,
+		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %s | %.1f | %.1f | %.1f |\n", c.name, len(c.took), stats.Milliseconds(p50),
+			stats.Milliseconds(stats.Percentile(c.took, 95)), times(float64(p50)/float64(first)), c.counts.Requests/n,
 			c.counts.Watches/n,
 			c.counts.Commits/n)
 	}
@@ -31,5 +30,3 @@ func times(x float64) string {
 	}
 	return fmt.Sprintf("%.0f", x)
 }
-
-func ms(d time.Duration) float64 { return d.Seconds() * 1000 }

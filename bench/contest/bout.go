@@ -60,7 +60,7 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	used := ownCPU()
 	allocs := allocated()
 	b.measuring.Store(true)
-	rest(ctx, b.work.Length)
+	_ = Wait(ctx, b.work.Length)
 	b.measuring.Store(false)
 	took := time.Since(began)
 	used = ownCPU() - used
@@ -142,7 +142,7 @@ func (b *bout) once(ctx context.Context, id int, name string) error {
 		}
 		runtime.Gosched() // gives intruders a chance
 		if b.work.Hold > 0 {
-			rest(ctx, b.work.Hold)
+			_ = Wait(ctx, b.work.Hold)
 		}
 		passed = b.last.Swap(int64(id+1)) != int64(id+1)
 		b.inside.Add(-1)
@@ -180,19 +180,10 @@ func (b *bout) result() (Turn, error) {
 		errs = append(errs, s.err)
 	}
 	t.Jain = stats.Jain(shares)
-	t.P10 = milliseconds(stats.Percentile(waits, 10))
-	t.P50 = milliseconds(stats.Percentile(waits, 50))
-	t.P99 = milliseconds(stats.Percentile(waits, 99))
+	t.P10 = stats.Milliseconds(stats.Percentile(waits, 10))
+	t.P50 = stats.Milliseconds(stats.Percentile(waits, 50))
+	t.P99 = stats.Milliseconds(stats.Percentile(waits, 99))
 	return t, errors.Join(errs...)
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 func ended(all *sync.WaitGroup) error {

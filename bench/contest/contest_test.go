@@ -3,8 +3,6 @@ package contest_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,14 +16,15 @@ type memory struct {
 	mu    sync.Mutex
 	locks map[string]chan struct{}
 	open  bool // it lets everybody in
+	err   error
 }
 
 func (m *memory) Client(context.Context) (contest.Client, error) { return m, nil }
 func (m *memory) Close() error                                   { return nil }
 
 func (m *memory) Lock(ctx context.Context, name string) (func() error, error) {
-	if m.open {
-		return func() error { return nil }, nil
+	if m.open || m.err != nil {
+		return func() error { return nil }, m.err
 	}
 	m.mu.Lock()
 	if m.locks[name] == nil {
@@ -51,16 +50,24 @@ func good() *memory { return &memory{locks: map[string]chan struct{}{}} }
 var short = contest.Work{Name: "handover", Clients: 20, Contend: true, Length: 50 * time.Millisecond,
 	MaxStart: 10 * time.Second}
 
-func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
-	var order []string
-	cs := []contest.Contestant{contestant("a", good()), contestant("b", good()), contestant("c", good())}
-	turns, err := contest.Run(t.Context(), short, cs, 3,
-		func(turn contest.Turn) { order = append(order, turn.Contestant) })
+// run lets contestants do work that has to succeed.
+func run(t *testing.T, work contest.Work, rounds int, cs ...contest.Contestant) []contest.Turn {
+	t.Helper()
+	turns, err := contest.Run(t.Context(), work, cs, rounds, func(contest.Turn) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(order, ""); got != "abcbcacab" {
-		t.Errorf("order %s", got)
+	return turns
+}
+
+func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
+	turns := run(t, short, 3, contestant("a", good()), contestant("b", good()), contestant("c", good()))
+	order := ""
+	for _, turn := range turns {
+		order += turn.Contestant
+	}
+	if order != "abcbcacab" {
+		t.Errorf("order %s", order)
 	}
 	for _, turn := range turns {
 		if turn.Violations != 0 || turn.Done == 0 || turn.Served == 0 || turn.Passed > turn.Done ||
@@ -75,11 +82,7 @@ func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
 }
 
 func TestALockThatLetsTwoInIsCaught(t *testing.T) {
-	turns, err := contest.Run(t.Context(), short, []contest.Contestant{contestant("open", &memory{open: true})}, 1,
-		func(contest.Turn) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	turns := run(t, short, 1, contestant("open", &memory{open: true}))
 	if turns[0].Violations == 0 {
 		t.Error("nobody noticed")
 	}
@@ -88,10 +91,9 @@ func TestALockThatLetsTwoInIsCaught(t *testing.T) {
 func TestWhatLocksNothingDoesNotCompeteForALock(t *testing.T) {
 	limit := contestant("limit", good())
 	limit.Exclusive = false
-	turns, err := contest.Run(t.Context(), short, []contest.Contestant{limit, contestant("a", good())}, 1,
-		func(contest.Turn) {})
-	if err != nil || len(turns) != 1 || turns[0].Contestant != "a" {
-		t.Errorf("%+v, %v", turns, err)
+	turns := run(t, short, 1, limit, contestant("a", good()))
+	if len(turns) != 1 || turns[0].Contestant != "a" {
+		t.Errorf("%+v", turns)
 	}
 }
 
@@ -99,25 +101,14 @@ func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
 	m := good()
 	work := short
 	work.Contend = false
-	if _, err := contest.Run(t.Context(), work, []contest.Contestant{contestant("a", m)}, 1,
-		func(contest.Turn) {}); err != nil {
-		t.Fatal(err)
-	}
+	run(t, work, 1, contestant("a", m))
 	if len(m.locks) != work.Clients {
 		t.Errorf("%d locks for %d clients", len(m.locks), work.Clients)
 	}
 }
 
-type broken struct{ *memory }
-
-func (b broken) Client(context.Context) (contest.Client, error) { return b, nil }
-func (broken) Lock(context.Context, string) (func() error, error) {
-	return nil, errors.New("out of order")
-}
-
 func TestAnErrorOfAContestantEndsTheRunWithItsName(t *testing.T) {
-	c := contest.Contestant{Name: "b", Exclusive: true,
-		Connect: func(context.Context) (contest.Connection, error) { return broken{good()}, nil }}
+	c := contestant("b", &memory{err: errors.New("out of order")})
 	_, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 1, func(contest.Turn) {})
 	if err == nil || !strings.Contains(err.Error(), "b: ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("error %v", err)
@@ -128,15 +119,9 @@ func TestCountersAreThoseOfTheTurn(t *testing.T) {
 	c := contestant("a", good())
 	n := 0.0
 	c.Counters = func(context.Context) (contest.Counters, error) { n += 10; return contest.Counters{Requests: n}, nil }
-	turns, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 2, func(contest.Turn) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, turn := range turns {
-		got = append(got, fmt.Sprint(turn.Server.Requests))
-	}
-	if !slices.Equal(got, []string{"10", "10"}) {
-		t.Errorf("requests of the turns %v, want 10 each", got)
+	for _, turn := range run(t, short, 2, c) {
+		if turn.Server.Requests != 10 {
+			t.Errorf("%v requests in a turn, want 10", turn.Server.Requests)
+		}
 	}
 }

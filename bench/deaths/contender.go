@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -29,27 +30,14 @@ const timeout = 5 * time.Minute
 
 // deaths kills holders.
 func (c *contender) deaths(ctx context.Context) error {
-	var lanes sync.WaitGroup
-	errs := make(chan error, c.lanes)
-	for lane := range c.lanes {
-		lanes.Go(func() {
-			for round := lane; round < c.rounds; round += c.lanes {
-				if err := c.death(ctx, round); err != nil {
-					errs <- fmt.Errorf("%s: %w", c.name, err)
-					return
-				}
+	return contest.Each(c.lanes, func(lane int) error {
+		for round := lane; round < c.rounds; round += c.lanes {
+			if err := c.death(ctx, round); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			errs <- nil
-		})
-	}
-	lanes.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // death kills one holder with SIGKILL while somebody waits for its lock. It is killed at any moment between two
@@ -69,7 +57,7 @@ func (c *contender) death(ctx context.Context, round int) error {
 	}
 	obtained := make(chan obtaining, 1)
 	go func() { obtained <- obtain(ctx, locks, name) }()
-	if err := wait(ctx, life/3+time.Duration(round)*life/3/time.Duration(c.rounds)); err != nil {
+	if err := contest.Wait(ctx, life/3+time.Duration(round)*life/3/time.Duration(c.rounds)); err != nil {
 		return err
 	}
 	select {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
-	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -22,13 +21,13 @@ type cutResult struct {
 
 // cutting cuts a holder off for some time while somebody else wants its lock. The holder lives and works all the time.
 func (c *contender) cutting(ctx context.Context, length time.Duration) error {
-	between, err := newCutter(c.client.Addr)
+	between, err := etcdtest.LaunchProxy("tcp://" + c.client.Addr)
 	if err != nil {
 		return err
 	}
-	defer between.close()
+	defer between.Close()
 	through := c.client
-	through.Addr = between.addr()
+	through.Addr = between.Addr()
 	const name = "cut-off"
 	p, err := c.start(ctx, through, name)
 	if err != nil {
@@ -39,7 +38,7 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := wait(ctx, life/2); err != nil { // past its first extension
+	if err := contest.Wait(ctx, life/2); err != nil { // past its first extension
 		return err
 	}
 	waiting, stop := context.WithCancel(ctx)
@@ -47,12 +46,12 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 	obtained := make(chan obtaining, 1)
 	go func() { obtained <- obtain(waiting, locks, name) }()
 	began := time.Now()
-	between.cut()
+	between.Stall()
 	return c.observe(ctx, p, between, obtained, began, length)
 }
 
 // observe notes in c.cut what follows a cut that began at began and is to last for length.
-func (c *contender) observe(ctx context.Context, p *proctest.Process, between *cutter, obtained <-chan obtaining,
+func (c *contender) observe(ctx context.Context, p *proctest.Process, between *etcdtest.Proxy, obtained <-chan obtaining,
 	began time.Time, length time.Duration) error {
 	healed := time.After(length)
 	end := time.After(length + 2*life)
@@ -61,7 +60,7 @@ func (c *contender) observe(ctx context.Context, p *proctest.Process, between *c
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-healed:
-			between.heal()
+			between.Heal()
 		case o := <-obtained:
 			if o.err != nil {
 				return o.err
@@ -78,89 +77,6 @@ func (c *contender) observe(ctx context.Context, p *proctest.Process, between *c
 			}
 			r.kept = r.taken == 0 && r.noticed == 0
 			return nil
-		}
-	}
-}
-
-// cutter is a TCP proxy that can stop to pass anything on, in both directions, while all connections stay open: as when
-// a switch drops packets. What arrives meanwhile is passed on afterwards.
-type cutter struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	whole chan struct{} // closed while it passes everything on
-}
-
-func newCutter(target string) (*cutter, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	c := &cutter{listener: l, target: target, whole: make(chan struct{})}
-	close(c.whole)
-	go c.serve()
-	return c, nil
-}
-
-func (c *cutter) addr() string { return c.listener.Addr().String() }
-func (c *cutter) close()       { c.listener.Close() }
-
-func (c *cutter) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.whole = make(chan struct{})
-}
-
-func (c *cutter) heal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.whole)
-}
-
-// pass waits until the cutter passes everything on.
-func (c *cutter) pass() {
-	c.mu.Lock()
-	whole := c.whole
-	c.mu.Unlock()
-	<-whole
-}
-
-func (c *cutter) serve() {
-	for {
-		near, err := c.listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			c.pass()
-			far, err := net.Dial("tcp", c.target)
-			if err != nil {
-				near.Close()
-				return
-			}
-			go c.copy(near, far)
-			c.copy(far, near)
-		}()
-	}
-}
-
-// copy passes on what one side sends, and then that it ended.
-func (c *cutter) copy(to, from net.Conn) {
-	defer to.Close()
-	data := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(data)
-		c.pass()
-		if _, failed := to.Write(data[:n]); failed != nil {
-			from.Close()
-			return
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				from.Close()
-			}
-			return
 		}
 	}
 }

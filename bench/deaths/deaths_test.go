@@ -1,70 +1,10 @@
 package main
 
 import (
-	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestACutterPassesNothingUntilItIsHealed(t *testing.T) {
-	echo, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer echo.Close()
-	go func() {
-		for {
-			c, err := echo.Accept()
-			if err != nil {
-				return
-			}
-			go io.Copy(c, c)
-		}
-	}()
-	c, err := newCutter(echo.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	conn, err := net.Dial("tcp", c.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	answers := make(chan string)
-	go func() {
-		for {
-			b := make([]byte, 1)
-			if _, err := io.ReadFull(conn, b); err != nil {
-				close(answers)
-				return
-			}
-			answers <- string(b)
-		}
-	}()
-	say := func(word string) {
-		if _, err := io.WriteString(conn, word); err != nil {
-			t.Fatal(err)
-		}
-	}
-	say("a")
-	if got := <-answers; got != "a" {
-		t.Fatalf("before the cut: %q", got)
-	}
-	c.cut()
-	say("b")
-	select {
-	case got := <-answers:
-		t.Fatalf("during the cut: %q", got)
-	case <-time.After(100 * time.Millisecond):
-	}
-	c.heal()
-	if got := <-answers; got != "b" {
-		t.Errorf("after the cut: %q", got)
-	}
-}
 
 func TestTheTablesShowWhatWasMeasured(t *testing.T) {
 	cases := []*contender{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -83,7 +84,7 @@ func startHolder(ctx context.Context, c client, lock string, env ...string) (*pr
 		return nil, err
 	}
 	for !says(p, saysHeld) {
-		if err := wait(ctx, 10*time.Millisecond); err != nil {
+		if err := contest.Wait(ctx, 10*time.Millisecond); err != nil {
 			p.Kill()
 			return nil, err
 		}
@@ -101,13 +102,4 @@ func says(p *proctest.Process, word string) bool {
 		}
 	}
 	return false
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -29,7 +30,7 @@ type options struct {
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	holderMain()
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "directory of the servers' data; default: a temporary one")
@@ -89,24 +90,16 @@ func measure(ctx context.Context, o options, cases []*contender) error {
 	if err := cases[0].deaths(ctx); err != nil {
 		return err
 	}
-	var all sync.WaitGroup
-	errs := make(chan error, 2*len(cases))
+	var all []func() error
 	for i, c := range cases {
 		if i > 0 {
-			all.Go(func() { errs <- c.deaths(ctx) })
+			all = append(all, func() error { return c.deaths(ctx) })
 		}
 		if c.cutOff {
-			all.Go(func() { errs <- c.cutting(ctx, o.cut) })
+			all = append(all, func() error { return c.cutting(ctx, o.cut) })
 		}
 	}
-	all.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return contest.Each(len(all), func(i int) error { return all[i]() })
 }
 
 // world is the servers and our programs.

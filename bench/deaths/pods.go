@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -40,7 +41,7 @@ func (w *world) kubernetes(ctx context.Context, o options, etcd string) (*nodes,
 	}
 	w.api = server
 	for err = server.Ready(); err != nil; err = server.Ready() {
-		if !server.Process.Running() || wait(ctx, 100*time.Millisecond) != nil {
+		if !server.Process.Running() || contest.Wait(ctx, 100*time.Millisecond) != nil {
 			return nil, fmt.Errorf("the API server: %w\n%s", err, server.Process.Output())
 		}
 	}

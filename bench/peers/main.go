@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // us is the contestant that all others are compared with.
@@ -33,17 +31,15 @@ type options struct {
 	apart   bool
 	only    string
 	steps   bool
-	proto   bool
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
 	flush   time.Duration
 	raw     string
-	profile string
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	var o options
 	flag.StringVar(&o.dir, "dir", "",
 		"directory of the servers' data; default: a temporary one")
@@ -55,8 +51,6 @@ func main() {
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
 	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
-	flag.BoolVar(&o.proto, "prototype", false,
-		"also measure a prototype of the release that hands the lock over, which was not built (docs/adr/0010)")
 	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,
@@ -64,7 +58,6 @@ func main() {
 	flag.DurationVar(&o.flush, "flush", 0,
 		"extra time for every flush of etcd; needs strace, and leaves out other servers")
 	flag.StringVar(&o.raw, "raw", "", "file for all turns, as JSON lines")
-	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -97,16 +90,6 @@ func run(ctx context.Context, o options) (err error) {
 	fmt.Println(about)
 	if o.flush > 0 {
 		fmt.Printf("- but etcd's flushes take %v longer\n\n", o.flush)
-	}
-	if o.profile != "" {
-		f, err := os.Create(o.profile + "client.pprof")
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return errors.Join(err, f.Close())
-		}
-		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
 	}
 	var verdicts []verdict
 	var all []done
@@ -169,18 +152,15 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	others := o.flush == 0
 	wanted := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
-			return name == overhanding || only.MatchString(name) && partOf(name, o.steps)
+			return only.MatchString(name) && partOf(name, o.steps)
 		})
 	}
-	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
+	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Flush: o.flush})
 	if err != nil {
 		return nil, end, err
 	}
 	running = append(running, etcd)
 	all = etcdContestants(etcd)
-	if o.proto {
-		all = append(all, overhanders(etcd))
-	}
 	for suffix, flush := range map[string]bool{"": false, ", fsync": true} {
 		if !others || !wanted("redislock"+suffix, "redsync"+suffix) {
 			continue
@@ -216,21 +196,11 @@ func keep(file string, w contest.Work) func(contest.Turn) {
 	return func(t contest.Turn) {
 		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend),
 			t.Load)
-		if file == "" {
-			return
-		}
-		line, err := json.Marshal(struct {
+		err := contest.Keep(file, struct {
 			At   time.Time
 			Work contest.Work
 			Turn contest.Turn
 		}{time.Now(), w, t.Printable()})
-		if err == nil {
-			var f *os.File
-			if f, err = os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-				_, err = f.Write(append(line, '\n'))
-				err = errors.Join(err, f.Close())
-			}
-		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "peers: keep raw figures:", err)
 		}

@@ -36,8 +36,7 @@ func newCrowd(server *servers.Process, plain bool) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	return &crowd{server: server, etcd: etcd, layout: layout, plain: plain}, err
+	return &crowd{server: server, etcd: etcd, layout: protocol.DefaultLayout(), plain: plain}, nil
 }
 
 func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly", i%50, i) }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/machine"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 type options struct {
@@ -28,11 +28,10 @@ type options struct {
 	bin     string
 	raw     string
 	rounds  int
-	profile string
 }
 
 func main() {
-	servers.Main()
+	etcdtest.Member()
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "directory of etcd's data; default: a temporary one")
 	flag.StringVar(&o.locks, "locks", "10000,100000,1000000", "numbers of locks, ascending")
@@ -43,8 +42,6 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "../bin", "directory with the programs unlocker and mutexdash")
 	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything in the part mass takes its turn")
-	flag.StringVar(&o.profile, "profile", "",
-		"directory for profiles of both programs, which are then slightly slower and larger; only of the part programs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -111,7 +108,13 @@ func grow(ctx context.Context, o options, layout string, sizes []int) (columns [
 			return nil, fmt.Errorf("%d locks: %w", n, err)
 		}
 		columns = append(columns, f)
-		if err := keep(o.raw, layout, n, f); err != nil {
+		err = contest.Keep(o.raw, struct {
+			At      time.Time
+			Layout  string
+			Locks   int
+			Figures figures
+		}{time.Now(), layout, n, f})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -177,27 +180,4 @@ func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 			contest.Load())
 	}
 	return f, nil
-}
-
-// keep adds the figures to a file.
-func keep(file, layout string, n int, f figures) error {
-	if file == "" {
-		return nil
-	}
-	line, err := json.Marshal(struct {
-		At      time.Time
-		Layout  string
-		Locks   int
-		Figures figures
-	}{time.Now(), layout, n, f})
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	_, err = out.Write(append(line, '\n'))
-	return err
 }

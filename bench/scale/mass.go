@@ -25,23 +25,19 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 	if len(c.tokens) <= massive {
 		return fmt.Errorf("mass needs more than %d locks that stay", massive)
 	}
-	p, addr, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
+	p, _, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
 		"--sweep.min-warning="+minWarning.String())
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
 	all := map[string][]float64{}
-	daemon := program{"unlocker", p, addr}
 	for round := range o.rounds {
-		leases, err := 1000.0, error(nil)
-		if os.Getenv("NOLEASES") == "" {
-			leases, err = c.leases(ctx)
-		}
+		leases, err := c.leases(ctx)
 		if err != nil {
 			return fmt.Errorf("leases: %w", err)
 		}
-		quiet, err := c.expire(ctx, o, daemon, fmt.Sprintf("quiet%d", round), false)
+		quiet, err := c.expire(ctx, p, fmt.Sprintf("quiet%d", round), false)
 		if err != nil {
 			return err
 		}
@@ -49,7 +45,7 @@ func (c *crowd) mass(ctx context.Context, o options, f figures) error {
 		if err != nil {
 			return err
 		}
-		beside, err := c.expire(ctx, o, daemon, fmt.Sprintf("beside%d", round), true)
+		beside, err := c.expire(ctx, p, fmt.Sprintf("beside%d", round), true)
 		if err != nil {
 			return err
 		}
@@ -78,14 +74,13 @@ type expired struct {
 }
 
 // expire lets locks expire at once, beside others if wanted.
-func (c *crowd) expire(ctx context.Context, o options, daemon program, kind string, beside bool) (expired, error) {
+func (c *crowd) expire(ctx context.Context, daemon *servers.Process, kind string, beside bool) (expired, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var e expired
 	taking := time.Duration(3 * massive / c.rate * float64(time.Second))
 	autoUnlockAt := time.Now().Add(2*minWarning + taking)
 	meanwhile := []func() error{
-		func() error { return daemon.profile(ctx, o, kind, 2*time.Second) },
 		func() (err error) {
 			e.daemon, e.etcd, err = c.spent(ctx, daemon)
 			return err
@@ -94,14 +89,14 @@ func (c *crowd) expire(ctx context.Context, o options, daemon program, kind stri
 	if beside {
 		meanwhile = append(meanwhile, func() error {
 			took, err := c.others(ctx)
-			e.p99 = milliseconds(stats.Percentile(took, 99))
+			e.p99 = stats.Milliseconds(stats.Percentile(took, 99))
 			return err
 		})
 	}
 	done := make(chan error, len(meanwhile))
 	for _, f := range meanwhile {
 		go func() {
-			err := wait(ctx, time.Until(autoUnlockAt.Add(skew)))
+			err := contest.Wait(ctx, time.Until(autoUnlockAt.Add(skew)))
 			if err == nil {
 				err = f()
 			}
@@ -123,8 +118,8 @@ func (c *crowd) expire(ctx context.Context, o options, daemon program, kind stri
 }
 
 // spent returns the processor time that the daemon and etcd use until ctx ends, in µs for each lock that expires.
-func (c *crowd) spent(ctx context.Context, daemon program) (ours, etcds float64, err error) {
-	processes := [2]*servers.Process{daemon.Process, c.server}
+func (c *crowd) spent(ctx context.Context, daemon *servers.Process) (ours, etcds float64, err error) {
+	processes := [2]*servers.Process{daemon, c.server}
 	var before [2]time.Duration
 	for i, p := range processes {
 		if before[i], err = p.CPU(); err != nil {
@@ -148,7 +143,7 @@ func (c *crowd) alone(ctx context.Context) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	took, err := c.others(ctx)
-	return milliseconds(stats.Percentile(took, 99)), err
+	return stats.Milliseconds(stats.Percentile(took, 99)), err
 }
 
 // others has 16 clients take and release locks of their own until ctx ends, and returns how long each time took.

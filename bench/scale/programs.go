@@ -6,12 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -31,9 +31,6 @@ func (c *crowd) startUnlocker(ctx context.Context, o options, args ...string) (*
 	}
 	args = append([]string{"--policy=auto-unlock", "--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + addr,
 		"--web.shutdown-delay=0s", "--log.level=warn"}, args...)
-	if o.profile != "" {
-		args = append(args, "--web.enable-pprof")
-	}
 	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz", args...)
 	return p, addr, err
 }
@@ -49,9 +46,6 @@ func (c *crowd) startDashboard(ctx context.Context, o options) (p *servers.Proce
 	}
 	args := []string{"--etcd.endpoints=" + c.server.Addr, "--web.listen-address=" + page, "--web.ops-address=" + ops,
 		"--web.shutdown-delay=0s", "--log.level=error"}
-	if o.profile != "" {
-		args = append(args, "--web.enable-pprof")
-	}
 	p, err = servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz", args...)
 	return p, page, ops, err
 }
@@ -86,7 +80,7 @@ func (c *crowd) programs(ctx context.Context, o options, f figures) error {
 			}
 		}
 	}
-	return idle(ctx, o, f, []program{{"unlocker", unlocker, addr}, {"dashboard", dashboard, ops}})
+	return idle(ctx, f, map[string]*servers.Process{"unlocker": unlocker, "dashboard": dashboard})
 }
 
 // unlocker measures a scrape, and the removal of locks, of many that are due at once, too.
@@ -101,39 +95,32 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	if err != nil {
 		return err
 	}
-	f["scrape"], f["scrape bytes"] = milliseconds(stats.Percentile(took, 50)), size
+	f["scrape"], f["scrape bytes"] = stats.Milliseconds(stats.Percentile(took, 50)), size
 	if err := c.lag(ctx, f); err != nil {
 		return err
 	}
 	return c.removal(ctx, f)
 }
 
-// program is one of ours that runs, with the address of its metrics.
-type program struct {
-	name string
-	*servers.Process
-	ops string
-}
-
 // idle measures what programs use while no lock changes.
-func idle(ctx context.Context, o options, f figures, programs []program) error {
+func idle(ctx context.Context, f figures, programs map[string]*servers.Process) error {
 	const window = 20 * time.Second
 	// until the garbage of the start is collected, and the dashboard has fetched the backtraces of the locks that
 	// alert, 50 a second at most
-	if err := wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
+	if err := contest.Wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
 		return err
 	}
-	before := make([]time.Duration, len(programs))
-	for i, p := range programs {
+	before := map[string]time.Duration{}
+	for name, p := range programs {
 		var err error
-		if before[i], err = p.CPU(); err != nil {
+		if before[name], err = p.CPU(); err != nil {
 			return err
 		}
 	}
-	if err := wait(ctx, window); err != nil {
+	if err := contest.Wait(ctx, window); err != nil {
 		return err
 	}
-	for i, p := range programs {
+	for name, p := range programs {
 		after, err := p.CPU()
 		if err != nil {
 			return err
@@ -146,39 +133,8 @@ func idle(ctx context.Context, o options, f figures, programs []program) error {
 		if err != nil {
 			return err
 		}
-		f[p.name+" idle"] = 100 * (after - before[i]).Seconds() / window.Seconds()
-		f[p.name+" memory"], f[p.name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
-		if err := p.profile(ctx, o, "", window); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// profile writes what the program's memory and time go to, if that is wanted.
-func (p program) profile(ctx context.Context, o options, kind string, window time.Duration) error {
-	if o.profile == "" {
-		return nil
-	}
-	for file, path := range map[string]string{
-		"heap.pprof": "heap", "cpu.pprof": fmt.Sprintf("profile?seconds=%.0f", window.Seconds()),
-	} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.ops+"/debug/pprof/"+path, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		profile, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(o.profile, p.name+"-"+kind+file), profile, 0o644); err != nil {
-			return err
-		}
+		f[name+" idle"] = 100 * (after - before[name]).Seconds() / window.Seconds()
+		f[name+" memory"], f[name+" peak"] = float64(memory)/(1<<20), float64(peak)/(1<<20)
 	}
 	return nil
 }
@@ -196,7 +152,7 @@ func (c *crowd) removal(ctx context.Context, f figures) error {
 	for _, late := range removed {
 		first, last = min(first, late), max(last, late)
 	}
-	f["first removal"], f["removals"] = milliseconds(first), float64(n)/last.Seconds()
+	f["first removal"], f["removals"] = stats.Milliseconds(first), float64(n)/last.Seconds()
 	return nil
 }
 
@@ -205,8 +161,8 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 	const n, apart = 300, 20 * time.Millisecond
 	began := time.Now().Add(minWarning + 4*time.Second)
 	removed, err := c.removals(ctx, "one", n, func(i int) time.Time { return began.Add(time.Duration(i) * apart) })
-	f["removal p50"], f["removal p99"] = milliseconds(stats.Percentile(removed,
-		50)), milliseconds(stats.Percentile(removed, 99))
+	f["removal p50"], f["removal p99"] = stats.Milliseconds(stats.Percentile(removed,
+		50)), stats.Milliseconds(stats.Percentile(removed, 99))
 	return err
 }
 
@@ -284,7 +240,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 				if _, err := c.extend(ctx, c.calm(i)); err != nil {
 					return err
 				}
-				if err := wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
+				if err := contest.Wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
 					return err
 				}
 			}
@@ -294,7 +250,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 			}
 			took = append(took, one...)
 		}
-		f[w.row] = milliseconds(stats.Percentile(took, 95))
+		f[w.row] = stats.Milliseconds(stats.Percentile(took, 95))
 	}
 	return nil
 }
@@ -322,13 +278,4 @@ func get(ctx context.Context, n int, address func(i int) string) (took []time.Du
 		took, size = append(took, time.Since(began)), float64(body)
 	}
 	return took, size, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

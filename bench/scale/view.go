@@ -119,8 +119,8 @@ func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error 
 		}
 		return nil
 	})
-	f["visible p50"], f["visible p99"] = milliseconds(stats.Percentile(delays,
-		50)), milliseconds(stats.Percentile(delays, 99))
+	f["visible p50"], f["visible p99"] = stats.Milliseconds(stats.Percentile(delays,
+		50)), stats.Milliseconds(stats.Percentile(delays, 99))
 	return err
 }
 
@@ -157,7 +157,7 @@ func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error 
 		return err
 	}
 	f["followed"] = float64(changes) / time.Since(end.Add(-length)).Seconds()
-	f["behind"] = milliseconds(time.Since(ended))
+	f["behind"] = stats.Milliseconds(time.Since(ended))
 	return nil
 }
 
@@ -181,5 +181,3 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -64,3 +64,6 @@ func Jain(shares []int) float64 {
 func Growth(size, cost, largerSize, largerCost float64) float64 {
 	return math.Log(largerCost/cost) / math.Log(largerSize/size)
 }
+
+// Milliseconds returns d in ms.
+func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

@@ -18,20 +18,13 @@ func TestMedianIsTheMiddle(t *testing.T) {
 		{[]float64{9, 1, 2}, 2},
 		{[]float64{4, 1, 3, 100}, 3.5},
 	} {
-		if got := stats.Median(c.of); got != c.want {
-			t.Errorf("median of %v = %v, want %v", c.of, got, c.want)
+		given := slices.Clone(c.of)
+		if got := stats.Median(given); got != c.want || !slices.Equal(given, c.of) {
+			t.Errorf("median of %v = %v, want %v; now it is %v", c.of, got, c.want, given)
 		}
 	}
 	if got := stats.Median(nil); !math.IsNaN(got) {
 		t.Errorf("median of nothing = %v, want NaN", got)
-	}
-}
-
-func TestMedianLeavesTheOrderOfItsInputAlone(t *testing.T) {
-	rounds := []float64{3, 1, 2}
-	stats.Median(rounds)
-	if !slices.Equal(rounds, []float64{3, 1, 2}) {
-		t.Errorf("now %v", rounds)
 	}
 }
 

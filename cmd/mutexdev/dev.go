@@ -143,10 +143,7 @@ func (o *options) policy() staleness.Policy {
 
 func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, languages []demo.Language,
 	log zerolog.Logger) error {
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		return err
-	}
+	layout := protocol.DefaultLayout()
 	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel),
 		Languages: languages, Endpoint: "http://" + endpoint}
 	if witnesses() {

@@ -189,11 +189,9 @@ func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news [
 			p.next = earlier(p.next, due)
 			continue
 		}
-		a := p.deadlockAlert(c)
-		if before := p.alerts[a.key]; before == nil || !before.same(a) {
+		if a := p.deadlockAlert(c); p.alerts.set(a, "") {
 			news = append(news, a)
 		}
-		p.alerts.set(a, "")
 	}
 	return news
 }
@@ -261,10 +259,9 @@ func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
 			continue
 		}
 		entered[a.key] = true
-		if before := p.alerts[a.key]; before == nil || !before.same(a) {
+		if p.alerts.set(a, "") {
 			news = append(news, a)
 		}
-		p.alerts.set(a, "")
 	}
 	return news
 }

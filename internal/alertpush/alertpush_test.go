@@ -12,9 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -76,23 +73,63 @@ func TestAnAlertTellsWhoAskedWhoGaveTimeAndWhoLooks(t *testing.T) {
 	})
 }
 
-func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
-	inWorld(t, func(w *world) {
-		r := w.lock("nightly")
-		r.LockedAt = r.LockedAt.Add(24 * time.Hour)
-		r.AlertAt = r.LockedAt.Add(time.Hour)
-		r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
-		w.holds(r)
-		defer w.start(w.config())()
-		synctest.Wait()
-		told := w.take()
-		w.wants(told, "warning UnlockerHolderClockOff nightly +4m0s")
-		if text := told[0].Annotations["description"]; !strings.Contains(text, " ahead of the unlocker's.") {
-			w.Error(text)
-		}
-		w.holds()
-		w.wants(w.after(time.Second), "warning UnlockerHolderClockOff nightly +0s")
-	})
+func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*metadata.Record)
+		quiet  time.Duration // before it is told
+		alert  string
+		says   map[string]string // parts of its annotations
+		later  []string          // told within the minute after
+	}{
+		"its holder's clock is off": {func(r *metadata.Record) {
+			r.LockedAt = r.LockedAt.Add(24 * time.Hour)
+			r.AlertAt = r.LockedAt.Add(time.Hour)
+			r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
+		}, 0, "UnlockerHolderClockOff", map[string]string{"description": " ahead of the unlocker's."},
+			[]string{"UnlockerHolderClockOff"}},
+		"it has no readable deadlines": {func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} },
+			15 * time.Minute, "UnlockerLockMalformed", nil, []string{"UnlockerLockMalformed"}},
+		"its holder is dead": {func(r *metadata.Record) {
+			code := 137
+			r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
+				ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
+				EndedAt: metadata.Time{Time: time.Now()}}, nil)
+		}, 0, "UnlockerLockAbandoned", map[string]string{
+			"description": "did not release it: its container ended at 2000-01-01 00:00:00Z. Everything",
+			"ended":       "with exit code 137 (OOMKilled)", "witness": "eu-1", "why": "the kubelet says so",
+		}, []string{"UnlockerLockAbandoned", "UnlockerLockAlerting"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				config := w.config()
+				config.Policy.DefaultAlertAfter = 0
+				w.holds(w.lock("a", c.change))
+				defer w.start(config)()
+				if c.quiet > 0 {
+					w.wants(w.after(c.quiet - time.Millisecond))
+				}
+				told := w.after(time.Millisecond)
+				w.wants(told[:1], "warning "+c.alert+" a +4m0s")
+				for note, part := range c.says {
+					if !strings.Contains(told[0].Annotations[note], part) {
+						w.Errorf("%s: %q, want %q", note, told[0].Annotations[note], part)
+					}
+				}
+				later := map[string]bool{}
+				for _, p := range w.after(time.Minute) {
+					later[p.Labels["alertname"]] = true
+				}
+				if names := slices.Sorted(maps.Keys(later)); !slices.Equal(names, c.later) ||
+					!told[0].StartsAt.Equal(w.began) {
+					w.Errorf("told since %v, and then %v", told[0].StartsAt, names)
+				}
+				w.holds()
+				if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
+					w.Errorf("its end is told as %v", over)
+				}
+			})
+		})
+	}
 }
 
 func checkFirst(t *testing.T, got posted, r *metadata.Record) {
@@ -157,7 +194,6 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 			c := w.config()
 			c.Removes = that.removes
 			c.Excluded = func(string) bool { return that.excluded }
-			c.Resend = time.Minute
 			defer w.start(c)()
 			if told := w.after(15*time.Minute - time.Second); slices.ContainsFunc(told,
 				func(p posted) bool { return p.Labels["severity"] == "critical" }) {
@@ -165,9 +201,7 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 			}
 			got := w.after(3 * time.Second)
 			slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.is(), b.is()) })
-			if got = slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }); true {
-				w.wants(got, that.want...)
-			}
+			w.wants(slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }), that.want...)
 		})
 	}
 }
@@ -201,22 +235,6 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.config()
-		c.Policy.DefaultAlertAfter = 0
-		r := w.lock("a", func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} })
-		w.holds(r)
-		defer w.start(c)()
-		w.wants(w.after(15*time.Minute - time.Second))
-		got := w.after(time.Second)
-		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" ||
-			!got[0].StartsAt.Equal(r.LockedAt) {
-			w.Errorf("%+v", got)
-		}
-	})
 }
 
 func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
@@ -262,26 +280,19 @@ func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
 	}
 }
 
-// hanging does not answer until the request is cancelled.
-type hanging struct{ host string }
-
-func (h hanging) or(other http.RoundTripper) http.RoundTripper {
-	return transport(func(req *http.Request) (*http.Response, error) {
-		if req.URL.Host == h.host {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}
-		return other.RoundTrip(req)
-	})
-}
-
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
 
 func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.transport = hanging{"hangs:9093"}.or(w.alertmanager)
+		w.transport = transport(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Host == "hangs:9093" {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return w.alertmanager.RoundTrip(req)
+		})
 		c := w.config()
 		c.URLs = []string{"http://hangs:9093", "http://alertmanager:9093/prefix/"}
 		w.holds(w.lock("a"))
@@ -289,12 +300,8 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 		w.wants(w.after(time.Minute), "warning UnlockerLockAlerting a +4m0s")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		families, err := gather(w.pusher)
-		if err != nil {
-			w.Fatal(err)
-		}
 		got := map[string]float64{}
-		for _, m := range families["unlocker_alert_pushes_total"].GetMetric() {
+		for _, m := range w.gather()["unlocker_alert_pushes_total"].GetMetric() {
 			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
 		}
 		want := map[string]float64{"http://hangs:9093 success": 0, "http://hangs:9093 error": 1,
@@ -327,11 +334,7 @@ func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
 		if !told["1499"] || !told["0500"] {
 			w.Error("the most overdue ones are not told")
 		}
-		families, err := gather(w.pusher)
-		if err != nil {
-			w.Fatal(err)
-		}
-		if n := families["unlocker_alert_push_left_out"].GetMetric()[0].GetGauge().GetValue(); n != 500 {
+		if n := w.gather()["unlocker_alert_push_left_out"].GetMetric()[0].GetGauge().GetValue(); n != 500 {
 			w.Errorf("%v left out", n)
 		}
 	})
@@ -416,57 +419,6 @@ func TestWhatCannotWorkIsASentence(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-}
-
-func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
-	p, err := alertpush.New(newWorld(t).config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(p)
-	families, err := registry.Gather()
-	if err != nil || len(families) != 4 {
-		t.Fatalf("%d metrics, %v", len(families), err)
-	}
-	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
-		t.Error(problems, err)
-	}
-}
-
-func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
-	inWorld(t, func(w *world) {
-		r := w.lock("billing/run #1")
-		code := 137
-		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
-			ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
-			EndedAt: metadata.Time{Time: time.Now()}}, nil)
-		if !r.Proven() {
-			w.Fatalf("%+v", r)
-		}
-		w.holds(r)
-		defer w.start(w.config())()
-		told := w.after(time.Second)
-		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
-		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not release it: its container "+
-			"ended at 2000-01-01 00:00:00Z. Everything") {
-			w.Errorf("it says %s", got)
-		}
-		if n := told[0].Annotations; n["ended"] != "with exit code 137 (OOMKilled)" || n["witness"] != "eu-1" {
-			w.Errorf("annotations %q", n)
-		}
-		if got := told[0].Annotations["why"]; got != "the kubelet says so" {
-			w.Errorf("the reason is %q", got)
-		}
-		time.Sleep(time.Minute)
-		names := map[string]bool{}
-		for _, p := range w.take() {
-			names[p.Labels["alertname"]] = true
-		}
-		if !names["UnlockerLockAlerting"] || !names["UnlockerLockAbandoned"] {
-			w.Errorf("past its alert time, %v are told", names)
-		}
-	})
 }
 
 // Times in statements and records come from the clocks of others. Alertmanager refuses an alert that begins after its

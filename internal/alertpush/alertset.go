@@ -39,16 +39,17 @@ func (s alertSet) begin() {
 	}
 }
 
-// set stores the current state of an alert.
-func (s alertSet) set(a alert, uuid string) alert {
+// set stores the current state of an alert about a hold, and reports whether Alertmanager need receive it.
+func (s alertSet) set(a alert, uuid string) (news bool) {
 	e := s[a.key]
 	if e == nil || e.uuid != uuid {
 		e = &entry{uuid: uuid}
 		s[a.key] = e
 	}
+	news = !e.same(a)
 	e.alert = a
 	e.needed = true
-	return a
+	return news
 }
 
 // finish ends an update: alerts that are no longer needed are over, and are forgotten after a while. It returns those
@@ -120,12 +121,9 @@ func (p *Pusher) update(ctx context.Context, needs []need) (news []alert) {
 		}
 		entered[n.key] = true
 		frame, known := p.frame(ctx, n)
-		before := p.alerts[n.key]
-		a := p.write(n, frame)
-		if before == nil || before.uuid != n.record.UUID || !before.same(a) {
+		if a := p.write(n, frame); p.alerts.set(a, n.record.UUID) {
 			news = append(news, a)
 		}
-		p.alerts.set(a, n.record.UUID)
 		e := p.alerts[n.key]
 		e.frame, e.known = frame, known
 	}

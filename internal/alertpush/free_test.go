@@ -1,6 +1,7 @@
 package alertpush_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,13 +31,7 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 			defer w.mu.Unlock()
 			return cycles
 		}
-		are := func(now ...deadlock.Cycle) {
-			w.mu.Lock()
-			cycles = now
-			close(w.changed)
-			w.changed = make(chan struct{})
-			w.mu.Unlock()
-		}
+		are := func(now ...deadlock.Cycle) { w.change(func() { cycles = now }) }
 		defer w.start(c)()
 		time.Sleep(10 * time.Second)
 		began := time.Now()
@@ -44,15 +39,10 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 		time.Sleep(49 * time.Second)
 		are(cycle(began), cycle(time.Time{})) // nobody says since when
 		w.wants(w.after(500 * time.Millisecond))
-		got := w.after(10*time.Second + 600*time.Millisecond)
-		var stuck []posted
-		for _, p := range got {
-			if p.Labels["alertname"] == "UnlockerDeadlock" {
-				stuck = append(stuck, p)
-			}
-		}
+		stuck := slices.DeleteFunc(w.after(10*time.Second+600*time.Millisecond),
+			func(p posted) bool { return p.Labels["alertname"] != "UnlockerDeadlock" })
 		if len(stuck) != 1 {
-			w.Fatalf("told %v", got)
+			w.Fatalf("told %v", stuck)
 		}
 		checkCycle(w.T, stuck[0], began)
 		for range 2 { // the second time, nothing has changed
@@ -130,11 +120,7 @@ func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testi
 		}
 		w.holds() // which changes nothing here
 		w.wants(w.after(time.Second))
-		w.mu.Lock()
-		taken = true
-		close(w.changed)
-		w.changed = make(chan struct{})
-		w.mu.Unlock()
+		w.change(func() { taken = true })
 		over := w.after(2 * time.Second)
 		if len(over) != 1 || over[0].EndsAt.After(over[0].at) {
 			w.Errorf("its end is sent as %+v", over)

@@ -205,7 +205,9 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 		p.next = earlier(p.next, now.Wall.Add(soon))
 	}
 	for _, e := range ended {
-		news = append(news, p.alerts.set(p.removed(e), e.UUID))
+		a := p.removed(e)
+		p.alerts.set(a, e.UUID)
+		news = append(news, a)
 	}
 	news = append(news, p.alerts.finish(now.Wall)...)
 	if again {

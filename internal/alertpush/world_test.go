@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/rs/zerolog"
 
@@ -188,13 +189,18 @@ func (w *world) start(c alertpush.Config) (stop func()) {
 	}
 }
 
-// holds makes these the locks that are held.
-func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same picture
+// change changes what there is, and says so.
+func (w *world) change(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.records = locks
+	change()
 	close(w.changed)
 	w.changed = make(chan struct{})
+}
+
+// holds makes these the locks that are held.
+func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same picture
+	w.change(func() { w.records = locks })
 }
 
 // lock is one that alerts after a minute and is to be removed after ten.
@@ -231,16 +237,21 @@ func (w *world) wants(got []posted, want ...string) {
 
 var errDown = errors.New("connection refused")
 
-// gather is one scrape.
-func gather(c prometheus.Collector) (map[string]*dto.MetricFamily, error) {
+// gather is one scrape, which `promtool check metrics` accepts.
+func (w *world) gather() map[string]*dto.MetricFamily {
+	w.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(c); err != nil {
-		return nil, err
-	}
+	registry.MustRegister(w.pusher)
 	families, err := registry.Gather()
+	if err != nil || len(families) != 4 {
+		w.Fatalf("%d metrics, %v", len(families), err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		w.Error(problems, err)
+	}
 	byName := map[string]*dto.MetricFamily{}
 	for _, f := range families {
 		byName[f.GetName()] = f
 	}
-	return byName, err
+	return byName
 }

@@ -67,7 +67,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	if !errors.As(err, &exit) || exit.ExitCode() != 5 {
 		t.Errorf("run ended with %v, want status 5", err)
 	}
-	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)
+	layout := protocol.DefaultLayout()
 	doc, _, err := lockstore.New(server.Client(t), layout).Get(context.Background(), "l")
 	if err != nil || doc.Token == 0 {
 		t.Fatalf("the lock that could not be released is gone: %v", err)
@@ -129,7 +129,7 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	client := server.Client(t)
-	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)
+	layout := protocol.DefaultLayout()
 	key := layout.Field("l", metadata.FieldUUID)
 	if _, err := client.Put(t.Context(), key, "11111111-2222-4333-8444-555555555555"); err != nil {
 		t.Fatal(err)

@@ -111,17 +111,12 @@ the source "cli".`,
 		if err := o.check(protocol.ActionEndDelay); err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), name)
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
 	}
 	return cmd
 }
 
-func (o *endDelayOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *endDelayOptions) run(ctx context.Context, s *session, name string) error {
 	delays, err := s.delays(ctx, name)
 	if err != nil {
 		return err

@@ -227,17 +227,12 @@ within its lock delay.`,
 		if err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), name)
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
 	}
 	return cmd
 }
 
-func (o *waitOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *waitOptions) run(ctx context.Context, s *session, name string) error {
 	holders, err := s.holdersOf(ctx, name)
 	if err != nil {
 		return err

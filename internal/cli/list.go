@@ -318,16 +318,11 @@ Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resum
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	o.globs.fromArguments(cmd, o.run)
+	o.globs.fromArguments(cmd, o.app.inSession(o.run))
 	return cmd
 }
 
-func (o *watchOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *watchOptions) run(ctx context.Context, s *session) error {
 	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
 		reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)

@@ -244,17 +244,12 @@ done without the lock.`,
 		if err := o.own.read(args, "; to end the hold of somebody else use force-unlock"); err != nil {
 			return err
 		}
-		return o.run(cmd.Context())
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
 	}
 	return cmd
 }
 
-func (o *unlockOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *unlockOptions) run(ctx context.Context, s *session) error {
 	locks, err := s.locks(nil)
 	if err != nil {
 		return err

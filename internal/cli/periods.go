@@ -45,7 +45,7 @@ JSON: one object per line.
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	o.globs.fromArguments(cmd, o.run)
+	o.globs.fromArguments(cmd, o.app.inSession(o.run))
 	return cmd
 }
 
@@ -57,12 +57,7 @@ type periodJSON struct {
 	Running    bool       `json:"running"`
 }
 
-func (o *periodsOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *periodsOptions) run(ctx context.Context, s *session) error {
 	all, err := s.snapshot(ctx)
 	if err != nil {
 		return err
@@ -149,17 +144,12 @@ there is no period to forget.`,
 		case !o.yes && !o.app.interactive():
 			return usagef("there is no terminal to ask on: give --yes")
 		}
-		return o.run(cmd.Context(), name)
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
 	}
 	return cmd
 }
 
-func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *resetPeriodOptions) run(ctx context.Context, s *session, name string) error {
 	locks, err := s.locks(nil)
 	if err != nil {
 		return err

@@ -40,6 +40,23 @@ func (a *app) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// within opens a session for the time in which run runs.
+func (a *app) within(ctx context.Context, run func(*session) error) error {
+	s, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return run(s)
+}
+
+// inSession is run within a session.
+func (a *app) inSession(run func(context.Context, *session) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return a.within(ctx, func(s *session) error { return run(ctx, s) })
+	}
+}
+
 // connect makes a session without contacting etcd.
 func (a *app) connect() (*session, error) {
 	if err := a.useCluster(); err != nil {

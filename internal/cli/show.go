@@ -98,17 +98,12 @@ A field, with --raw:
 		if err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), name)
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
 	}
 	return cmd
 }
 
-func (o *showOptions) run(ctx context.Context, name string) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	l, err := s.look(ctx, name)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ JSON: one object per line.
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
 		}
-		return o.run(cmd.Context())
+		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -92,12 +92,7 @@ func (t *taskJSON) shownState() string {
 	return t.State
 }
 
-func (o *tasksOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *tasksOptions) run(ctx context.Context, s *session) error {
 	found, err := o.read(ctx, s)
 	switch {
 	case err != nil:

@@ -158,10 +158,7 @@ func (s *sources) Audit(ctx context.Context, limit int) ([]protocol.Action, erro
 }
 
 func (s *scene) config() setup.Config {
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		panic(err)
-	}
+	layout := protocol.DefaultLayout()
 	s.view = read(s, func() []*metadata.Record { return s.locks })
 	if !s.replaced {
 		s.view = copied(s.view)

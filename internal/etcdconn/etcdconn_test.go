@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -27,7 +27,7 @@ func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	server.Stop()
 	start := time.Now()
-	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, User: "u", Password: "secret"})
+	c := connect(t, as(server, "u", "secret"))
 	if took := time.Since(start); took > 4*time.Second { // less than the dial timeout
 		t.Errorf("New waited %v for an etcd that is away", took)
 	}
@@ -39,9 +39,7 @@ func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {
 		t.Errorf("an etcd that is away is %q", class)
 	}
 	server.Restart(t)
-	if _, err := c.Get(limit(t, 20*time.Second), "/m/a"); err != nil {
-		t.Errorf("after etcd came back: %v", err)
-	}
+	works(t, c)
 }
 
 func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
@@ -49,68 +47,56 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	file := write(t, "secret\n")
-	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, User: "u", PasswordFile: file})
-	works := func(when string) {
+	settings := as(server, "u", "")
+	settings.PasswordFile = file
+	c := connect(t, settings)
+	watches := func() {
 		t.Helper()
-		if _, err := c.Put(limit(t, 10*time.Second), "/m/a", "1"); err != nil {
-			t.Fatalf("a put %s: %v", when, err)
-		}
+		works(t, c)
 		ctx, cancel := context.WithCancel(limit(t, 10*time.Second))
 		defer cancel()
 		if w := <-c.Watch(ctx, "/m/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()); w.Err() != nil {
-			t.Fatalf("a watch %s: %v", when, w.Err())
+			t.Fatal(w.Err())
 		}
 	}
-	works("with the first token")
+	watches() // with the first token
 	untilRefused(t, server)
-	works("after the token ran out")
+	watches()
 	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := server.Client(t).UserChangePassword(limit(t, 10*time.Second), "u", "new"); err != nil {
 		t.Fatal(err)
 	}
-	works("after the password changed")
+	watches()
 }
 
 // untilRefused waits until a token issued before this call has expired.
 func untilRefused(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
-	witness, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Endpoint()}, Token: token(t, server), Logger: zap.NewNop(),
-	})
+	login, err := server.Client(t).Authenticate(limit(t, 10*time.Second), etcdtest.RootUser, etcdtest.RootPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	witness, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Token: login.Token,
+		Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer witness.Close()
-	for {
-		_, err := witness.Get(limit(t, 10*time.Second), "/m/a")
-		if errors.Is(err, rpctypes.ErrInvalidAuthToken) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for err == nil {
 		time.Sleep(1500 * time.Millisecond) // a use prolongs the token
+		_, err = witness.Get(limit(t, 10*time.Second), "/m/a")
 	}
-}
-
-func token(t *testing.T, server *etcdtest.Server) string {
-	t.Helper()
-	r, err := server.Client(t).Authenticate(limit(t, 10*time.Second), etcdtest.RootUser, etcdtest.RootPassword)
-	if err != nil {
+	if !errors.Is(err, rpctypes.ErrInvalidAuthToken) {
 		t.Fatal(err)
 	}
-	return r.Token
 }
 
 func TestUserIsNoObstacleWithoutAuth(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, User: "u", Password: "secret"})
-	if _, err := c.Put(limit(t, 10*time.Second), "a", "1"); err != nil {
-		t.Error(err)
-	}
+	works(t, connect(t, as(server, "u", "secret")))
 }
 
 func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
@@ -119,19 +105,16 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	stranger := etcdtest.NewCA(t)
 	wrongCert, wrongKey := stranger.Issue(t, "u")
 	rightCert, rightKey := server.CA().Issue(t, "u")
-	ca := copyOf(t, stranger.File())
-	cert := copyOf(t, wrongCert)
-	key := copyOf(t, wrongKey)
-	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: ca, Cert: cert, Key: key})
+	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: copyOf(t, stranger.File()),
+		Cert: copyOf(t, wrongCert), Key: copyOf(t, wrongKey)}
+	c := connect(t, settings)
 	if class := etcdconn.Classify(etcdconn.Prove(limit(t, 10*time.Second), c, "/m/")); class != etcdconn.Certificate {
 		t.Fatalf("before the rotation: %q", class)
 	}
-	for to, from := range map[string]string{ca: server.CA().File(), cert: rightCert, key: rightKey} {
-		copyTo(t, to, from)
-	}
-	if _, err := c.Get(limit(t, 20*time.Second), "a"); err != nil {
-		t.Errorf("after the rotation: %v", err)
-	}
+	copyTo(t, settings.CACert, server.CA().File())
+	copyTo(t, settings.Cert, rightCert)
+	copyTo(t, settings.Key, rightKey)
+	works(t, c)
 }
 
 func TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed(t *testing.T) {
@@ -141,15 +124,9 @@ func TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed(t *testing.T) {
 	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: server.CA().File(),
 		Cert: copyOf(t, first), Key: copyOf(t, key)}
 	connections := etcdconn.NewConnections(settings)
-	c, err := etcdconn.New(settings, zerolog.Nop(), connections.DialOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := connect(t, settings, connections.DialOptions()...)
 	for _, rotated := range []bool{false, true} {
-		if _, err := c.Get(limit(t, 20*time.Second), "a"); err != nil {
-			t.Fatal(err)
-		}
+		works(t, c)
 		if rotated {
 			next, key := server.CA().Issue(t, "u")
 			copyTo(t, settings.Cert, next)
@@ -159,9 +136,7 @@ func TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed(t *testing.T) {
 			t.Errorf("%d connections are renewed; the certificate is another one: %v", n, rotated)
 		}
 	}
-	if _, err := c.Get(limit(t, 20*time.Second), "a"); err != nil {
-		t.Error(err)
-	}
+	works(t, c)
 }
 
 func TestTransactionIsSentOnce(t *testing.T) {
@@ -169,15 +144,13 @@ func TestTransactionIsSentOnce(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	c := connect(t, etcdconn.Settings{Endpoints: []string{proxy.Endpoint()}})
-	if _, err := c.Put(limit(t, 10*time.Second), "a", "0"); err != nil {
-		t.Fatal(err)
-	}
+	works(t, c)
 	proxy.DropAnswers()
-	if _, err := c.Put(limit(t, 300*time.Millisecond), "a", "1"); etcdconn.Classify(err) != etcdconn.Timeout {
+	if _, err := c.Put(limit(t, 300*time.Millisecond), "/m/a", "1"); etcdconn.Classify(err) != etcdconn.Timeout {
 		t.Errorf("a put whose answer is lost: %v", err)
 	}
 	proxy.Heal()
-	r, err := server.Client(t).Get(limit(t, 10*time.Second), "a")
+	r, err := server.Client(t).Get(limit(t, 10*time.Second), "/m/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,9 +176,22 @@ func TestDangerousSettingsAreWarnedOf(t *testing.T) {
 	}
 }
 
-func connect(t *testing.T, s etcdconn.Settings) *clientv3.Client {
+// as are the settings of a user.
+func as(s *etcdtest.Server, user, password string) etcdconn.Settings {
+	return etcdconn.Settings{Endpoints: []string{s.Endpoint()}, User: user, Password: password}
+}
+
+// works writes a key.
+func works(t *testing.T, c *clientv3.Client) {
 	t.Helper()
-	c, err := etcdconn.New(s, zerolog.Nop())
+	if _, err := c.Put(limit(t, 20*time.Second), "/m/a", "1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func connect(t *testing.T, s etcdconn.Settings, opts ...grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	c, err := etcdconn.New(s, zerolog.Nop(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,17 +232,6 @@ func copyTo(t *testing.T, to, from string) {
 	}
 }
 
-// deadAddr is an address where nobody listens.
-func deadAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
@@ -264,11 +239,7 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 	server := etcdtest.Start(t)
 	log := &proctest.Log{}
 	count := func(text string) int { return strings.Count(log.String(), text) }
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := connect(t, as(server, "", ""))
 	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
 	trouble.Every(50 * time.Millisecond)
 	proctest.Go(t, trouble.Run)
@@ -276,22 +247,17 @@ func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
 	for range 2 {
 		told := count(`"class":"unreachable"`)
 		server.Stop()
-		until(t, func() bool { return strings.Contains(trouble.Cause(), "etcd is unreachable") })
+		etcdtest.Eventually(t, "trouble", func() bool {
+			return strings.Contains(trouble.Cause(), "etcd is unreachable")
+		})
 		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
 		if n := count(`"class":"unreachable"`); n != told+1 {
 			t.Errorf("the log says %d times that etcd is away, want once", n-told)
 		}
 		over := count("can be used again")
 		server.Restart(t)
-		until(t, func() bool { return trouble.Cause() == "" && count("can be used again") == over+1 })
-	}
-}
-
-func until(t *testing.T, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not happen")
-		}
+		etcdtest.Eventually(t, "the end of it", func() bool {
+			return trouble.Cause() == "" && count("can be used again") == over+1
+		})
 	}
 }

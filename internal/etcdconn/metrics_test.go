@@ -7,24 +7,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-// counted returns an etcd, a client, and what counts the client's requests.
-func counted(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Registry) {
+// counting returns an etcd, a client, and what counts the client's requests.
+func counting(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Registry) {
 	t.Helper()
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
-		requests.DialOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := connect(t, as(server, "", ""), requests.DialOptions()...)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(requests)
 	return server, c, registry
@@ -32,22 +26,15 @@ func counted(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Regi
 
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	t.Parallel()
-	_, c, registry := counted(t)
+	_, c, registry := counting(t)
 	ctx := limit(t, 10*time.Second)
-	for range 2 {
-		if _, err := c.Put(ctx, "a", "1"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	works(t, c)
+	works(t, c)
 	if _, err := c.Put(ctx, "a", "1", clientv3.WithLease(4711)); err == nil {
 		t.Fatal("etcd took a lease that does not exist")
 	}
-	if got := counter(t, registry, "put", "OK"); got != 2 {
-		t.Errorf("%v puts that went well, want 2", got)
-	}
-	if got := counter(t, registry, "put", "NotFound"); got != 1 {
-		t.Errorf("%v puts that found no lease, want 1", got)
-	}
+	counted(t, registry, "put", "OK", 2)
+	counted(t, registry, "put", "NotFound", 1)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
@@ -57,7 +44,7 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
 func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
-	server, c, registry := counted(t)
+	server, c, registry := counting(t)
 	ctx := limit(t, 10*time.Second)
 	if err := list(ctx, c); err != nil {
 		t.Fatal(err)
@@ -73,11 +60,8 @@ func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	if err := list(gone, c); err == nil {
 		t.Fatal("nobody listed")
 	}
-	for code, want := range map[string]float64{"OK": 1, "OutOfRange": 1} {
-		if got := counter(t, registry, "rangestream", code); got != want {
-			t.Errorf("%v lists with code %s, want %v", got, code, want)
-		}
-	}
+	counted(t, registry, "rangestream", "OK", 1)
+	counted(t, registry, "rangestream", "OutOfRange", 1)
 	if n := counter(t, registry, "rangestream", "Unavailable") + counter(t, registry, "rangestream",
 		"DeadlineExceeded"); n == 0 {
 		t.Error("a list that found nobody is not counted")
@@ -97,6 +81,13 @@ func list(ctx context.Context, c *clientv3.Client, opts ...clientv3.OpOption) er
 		err = chunk.Err()
 	}
 	return err
+}
+
+func counted(t *testing.T, g prometheus.Gatherer, op, code string, want float64) {
+	t.Helper()
+	if got := counter(t, g, op, code); got != want {
+		t.Errorf("%v requests %s with code %s, want %v", got, op, code, want)
+	}
 }
 
 func counter(t *testing.T, g prometheus.Gatherer, op, code string) float64 {

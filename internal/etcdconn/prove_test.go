@@ -9,13 +9,13 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestProveSaysWhatIsWrong(t *testing.T) {
@@ -36,8 +36,9 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 
 	to := func(endpoint string) etcdconn.Settings { return etcdconn.Settings{Endpoints: []string{endpoint}} }
 	tls := func(s *etcdtest.Server, user, password string) etcdconn.Settings {
-		return etcdconn.Settings{Endpoints: []string{s.Endpoint()}, CACert: s.CA().File(), User: user,
-			Password: password}
+		settings := as(s, user, password)
+		settings.CACert = s.CA().File()
+		return settings
 	}
 	mtls := func(cert, key string) etcdconn.Settings {
 		s := tls(mutual, "", "")
@@ -61,7 +62,7 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 		"right":             {to(plain.Endpoint()), "/m/", "", ""},
 		"right password":    {tls(secure, "reader", "secret"), "/m/", "", ""},
 		"right certificate": {mtls(cert, key), "/m/", "", ""},
-		"nobody listens":    {to(deadAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
+		"nobody listens":    {to(proctest.FreeAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
 		"nobody answers":    {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
 		"a member that hangs": {hung, "/m/", etcdconn.Unreachable,
 			"what listens at the etcd endpoint accepts connections and does not answer: it hangs, or is not etcd"},
@@ -107,7 +108,7 @@ func TestFullStoreIsExplained(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	server.Fill(t, "fill")
-	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}})
+	c := connect(t, as(server, "", ""))
 	_, err := c.Put(limit(t, 10*time.Second), "a", "1")
 	if class := etcdconn.Classify(err); class != etcdconn.NoSpace {
 		t.Errorf("%v is %q", err, class)
@@ -134,6 +135,10 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	left := m.Leader(t)
+	all := etcdconn.Settings{Endpoints: m.Endpoints()}
+	if h := etcdconn.CheckHealth(limit(t, 10*time.Second), connect(t, all)); h.Up() != 3 || !h.Members[left].Leader {
+		t.Errorf("health is %+v, want three members, of which %d leads", h, left)
+	}
 	for i := range 3 {
 		if i != left {
 			m.Kill(i)
@@ -147,7 +152,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 			t.Fatalf("a member without majority is %q", class)
 		}
 	}
-	h := etcdconn.CheckHealth(limit(t, 2*time.Second), connect(t, etcdconn.Settings{Endpoints: m.Endpoints()}))
+	h := etcdconn.CheckHealth(limit(t, 2*time.Second), connect(t, all))
 	if h.Up() != 1 || h.Members[left].HasLeader {
 		t.Errorf("health is %+v, want one member without a leader", h)
 	}
@@ -183,19 +188,8 @@ func TestProveHasEtcdCountNothing(t *testing.T) {
 		}
 		return err
 	}
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{etcdtest.Start(t).Endpoint()},
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(answered)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for _, key := range []string{"/m/1", "/m/2", "/m/3"} {
-		if _, err := c.Put(t.Context(), key, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(answered))
+	works(t, c)
 	if err := etcdconn.Prove(limit(t, 10*time.Second), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
 		t.Errorf("error %v, answer %v", err, reply)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
@@ -19,28 +20,21 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	junk := write(t, "junk")
 	empty := write(t, "\n")
 	secret := write(t, "secret\n")
+	endpoints := func(endpoints ...string) func(*etcdconn.Settings) {
+		return func(s *etcdconn.Settings) { s.Endpoints = endpoints }
+	}
 	for says, change := range map[string]func(*etcdconn.Settings){
-		"no etcd endpoint":                    func(s *etcdconn.Settings) { s.Endpoints = nil },
-		`"" is not of the form host:port`:     func(s *etcdconn.Settings) { s.Endpoints = []string{""} },
-		`"etcd" is not of the form host:port`: func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd"} },
-		`":2379" is not of the form`:          func(s *etcdconn.Settings) { s.Endpoints = []string{":2379"} },
-		"no valid port":                       func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd:99999"} },
-		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
-		"more than scheme, host and port": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"http://etcd:2379/v3"}
-		},
-		"an etcd endpoint must not contain a user or password: give them as": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"http://u:p@etcd:2379"}
-		},
-		"is not a URL": func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
-		"differ in their scheme": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"https://a:1",
-				"http://b:1"}
-		},
-		"https://a:1 and b:1 differ": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"https://a:1",
-				"b:1"}
-		},
+		"no etcd endpoint":                    endpoints(),
+		`"" is not of the form host:port`:     endpoints(""),
+		`"etcd" is not of the form host:port`: endpoints("etcd"),
+		`":2379" is not of the form`:          endpoints(":2379"),
+		"no valid port":                       endpoints("etcd:99999"),
+		`the scheme "ftp"`:                    endpoints("ftp://etcd:2379"),
+		"more than scheme, host and port":     endpoints("http://etcd:2379/v3"),
+		"an etcd endpoint must not contain a user or password: give them as": endpoints("http://u:p@etcd:2379"),
+		"is not a URL":               endpoints("http://[::1"),
+		"differ in their scheme":     endpoints("https://a:1", "http://b:1"),
+		"https://a:1 and b:1 differ": endpoints("https://a:1", "b:1"),
 		"does not use TLS, but a CA certificate": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"http://a:1"}
 			s.CACert = ca.File()
@@ -89,8 +83,7 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 		"the defaults":            func(*etcdconn.Settings) {},
 		"nothing but an endpoint": func(s *etcdconn.Settings) { *s = etcdconn.Settings{Endpoints: []string{"a:1"}} },
 		"several endpoints": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"https://a:1",
-				" https://[::1]:2/ "}
+			s.Endpoints = []string{"https://a:1", " https://[::1]:2/ "}
 		},
 		"TLS by its files alone": func(s *etcdconn.Settings) {
 			s.CACert = ca.File()
@@ -114,7 +107,7 @@ func TestMembersTellTheirTimeOfDay(t *testing.T) {
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
 	cert, key := mutual.CA().Issue(t, "u")
 	for name, s := range map[string]etcdconn.Settings{
-		"plain": {Endpoints: []string{plain.Endpoint()}},
+		"plain": as(plain, "", ""),
 		"client certificates": {Endpoints: []string{mutual.Endpoint()}, CACert: mutual.CA().File(), Cert: cert,
 			Key: key},
 	} {
@@ -128,7 +121,7 @@ func TestMembersTellTheirTimeOfDay(t *testing.T) {
 		}
 	}
 	offsets := etcdconn.ClockOffsets(limit(t, 10*time.Second),
-		etcdconn.Settings{Endpoints: []string{"http://" + deadAddr(t), plain.Endpoint()}})
+		etcdconn.Settings{Endpoints: []string{"http://" + proctest.FreeAddr(t), plain.Endpoint()}})
 	if len(offsets) != 2 || offsets[0].Err == nil || offsets[1].Err != nil {
 		t.Errorf("of one dead and one living member: %+v", offsets)
 	}

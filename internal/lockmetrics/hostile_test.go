@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -27,13 +28,16 @@ var hostile = []string{
 }
 
 // gather is one scrape; it fails the test when Prometheus would refuse it.
-func gather(t *testing.T, c prometheus.Collector) map[string]*dto.MetricFamily {
+func gather(t *testing.T, c ...prometheus.Collector) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
+	registry.MustRegister(c...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
 	}
 	byName := map[string]*dto.MetricFamily{}
 	for _, f := range families {

@@ -155,15 +155,6 @@ unlocker_locks{state="malformed"} 0
 	}
 }
 
-func TestAnAbandonedHoldHasAnEndOfItsOwn(t *testing.T) {
-	c := lockmetrics.New(newWorld().config())
-	c.Ended(lock("a", time.Hour), &metadata.Ending{Ended: metadata.EndedAbandoned})
-	c.Ended(lock("a", time.Hour), &metadata.Ending{Ended: metadata.EndedAutoUnlocked})
-	if n := testutil.CollectAndCount(c, "unlocker_hold_seconds"); n != 5 {
-		t.Errorf("%d kinds of ends, want 5", n)
-	}
-}
-
 // byLock are the samples of a metric, by lock: of a histogram its count.
 func byLock(t *testing.T, c *lockmetrics.Collector, name string) map[string]float64 {
 	got := map[string]float64{}

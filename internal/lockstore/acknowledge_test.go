@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -17,9 +15,7 @@ func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 	a := wanted(protocol.ActionAcknowledge, r)
 	a.Actor = who
 	a.ID += who
-	if err := w.do(r, a); err != nil {
-		w.Fatal(err)
-	}
+	w.did(r, a)
 	return w.record(r.Name)
 }
 
@@ -36,9 +32,7 @@ func TestAcknowledge(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	a := wanted(protocol.ActionAcknowledge, r)
-	if err := w.do(r, a); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, a)
 	now := w.record("a/b")
 	want := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
 		Until: metadata.Time{Time: a.At.Add(30 * time.Minute)}, Note: a.Reason, Revision: now.Revision}
@@ -46,24 +40,10 @@ func TestAcknowledge(t *testing.T) {
 		now.DeadlineRevision != r.DeadlineRevision {
 		t.Errorf("the record is %+v, acknowledged %+v", now, now.Acknowledged)
 	}
-	if got := w.lease("a/b"); got < 1700 || got > 1800 {
-		t.Errorf("the key goes after %d s, want 1800", got)
+	if _, ttl := w.leaseOf(w.l.Field("a/b", metadata.FieldAcknowledged)); ttl != 1800 {
+		t.Errorf("the key goes after %d s, want 1800", ttl)
 	}
 	w.audited(a)
-}
-
-// lease is how many seconds the acknowledgement of a lock has left in etcd; 0 = forever.
-func (w world) lease(lock string) int64 {
-	w.Helper()
-	got, err := w.etcd.Get(w.Context(), w.l.Field(lock, metadata.FieldAcknowledged))
-	if err != nil || len(got.Kvs) != 1 {
-		w.Fatal(got, err)
-	}
-	left, err := w.etcd.TimeToLive(w.Context(), clientv3.LeaseID(got.Kvs[0].Lease))
-	if err != nil {
-		w.Fatal(err)
-	}
-	return left.TTL
 }
 
 // The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone.
@@ -72,18 +52,10 @@ func TestTheLastAcknowledgementWins(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann")
-	before, err := w.etcd.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := w.acknowledged(r, "bob")
-	if now.Acknowledged == nil || now.Acknowledged.By != "bob" {
-		t.Fatalf("acknowledged %+v", now.Acknowledged)
-	}
-	for _, l := range before.Leases {
-		if _, err := w.etcd.Revoke(t.Context(), l.ID); err != nil {
-			t.Fatal(err)
-		}
+	before := w.leases()
+	w.acknowledged(r, "bob")
+	for _, l := range before {
+		w.revoke(l.ID)
 	}
 	if now := w.record("a"); now.Acknowledged == nil || now.Acknowledged.By != "bob" {
 		t.Errorf("after the end of the first lease: %+v", now.Acknowledged)
@@ -95,9 +67,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
 	a := withdrawal(r)
-	if err := w.do(r, a); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, a)
 	now := w.record("a")
 	if now.Acknowledged != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the record is %+v: %v", now, w.keys(w.l.Record("a")))
@@ -118,17 +88,13 @@ func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann") // the lease of the audit trail is there from now on
-	before, err := w.etcd.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := w.leases()
 	w.release(r)
 	if err := w.do(r, wanted(protocol.ActionAcknowledge, r)); !errors.Is(err, metadata.ErrChanged) {
 		t.Fatal(err)
 	}
-	after, err := w.etcd.Leases(t.Context())
-	if err != nil || len(after.Leases) != len(before.Leases) {
-		t.Errorf("%d leases, before %d (%v)", len(after.Leases), len(before.Leases), err)
+	if after := w.leases(); len(after) != len(before) {
+		t.Errorf("%d leases, before %d", len(after), len(before))
 	}
 }
 
@@ -137,9 +103,7 @@ func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
-	if err := w.do(r, action(r)); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, action(r))
 	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
 	}

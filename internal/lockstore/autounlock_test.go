@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -26,23 +25,12 @@ var errLost = status.Error(codes.Unavailable, "the answer got lost")
 func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	var removals []metadata.Removal
-	for i := range 200 {
-		removals = append(removals, removal(w.hold(fmt.Sprintf("lock/%d", i), uuid(i))))
-	}
+	removals := w.expired("lock/%d", 200)
 	w.alive(removals[10].Record, at.Add(time.Hour))
 	w.release(removals[20].Record)
 	w.release(removals[30].Record)
 	w.hold("lock/30", uuid(1000))
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		want := error(nil)
-		if i == 10 || i == 20 || i == 30 {
-			want = metadata.ErrChanged
-		}
-		if err != want {
-			t.Errorf("lock/%d: %v, want %v", i, err, want)
-		}
-	}
+	w.removeAll(removals, 10, 20, 30)
 	if left := w.keys(w.l.Record("lock/10")); len(left) != 5 {
 		t.Errorf("of the extended lock: %v", left)
 	}
@@ -56,14 +44,6 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	}
 }
 
-func (w world) release(r *metadata.Record) {
-	w.Helper()
-	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(w.Context(),
-		w.etcd); err != nil {
-		w.Fatal(err)
-	}
-}
-
 // Every hostile record we know of, removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	t.Parallel()
@@ -72,36 +52,29 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	for i := range metadata.MaxAttributes {
 		full[fmt.Sprintf("a%d", i)] = strings.Repeat("<", 900)
 	}
+	var names []string
 	for i := range 40 { // more than one request can carry
-		w.hold(fmt.Sprintf("full/%d", i), uuid(i), func(d *metadata.Draft) { d.Attributes = full })
+		names = append(names, w.hold(fmt.Sprintf("full/%d", i), uuid(i), func(d *metadata.Draft) {
+			d.Attributes = full
+		}).Name)
 	}
 	w.hold("same/1", uuid(100)) // a copied uuid: both endings want the same key
 	w.hold("same/2", uuid(100))
 	w.hold("foreign", uuid(101))
 	w.put(w.l.Record("foreign")+"b/uuid", "not ours")
 	w.put(w.l.Field("foreign", "tenant"), "41")
-	for i := range 120 {
-		w.put(w.l.Field("many", fmt.Sprintf("f%d", i)), "x")
-	}
+	w.putFields("many", many("f%d", 120), "x")
 	w.put(w.l.Field("slash", metadata.FieldUUID), "a/../b")
 	w.put(w.l.Field("huge", metadata.FieldUUID), strings.Repeat("u", 1<<20))
 	w.put(w.l.Field("nobody", metadata.FieldOwner), "x")
-	names := []string{"same/1", "same/2", "foreign", "many", "slash", "huge", "nobody", "sound"}
 	w.hold("sound", uuid(102))
-	for i := range 40 {
-		names = append(names, fmt.Sprintf("full/%d", i))
-	}
+	names = append(names, "same/1", "same/2", "foreign", "many", "slash", "huge", "nobody", "sound")
 	var removals []metadata.Removal
 	for _, name := range names {
 		removals = append(removals, removal(w.record(name)))
 	}
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		if err != nil {
-			t.Errorf("%s: %v", names[i], err)
-		}
-	}
-	left := w.keys(w.l.Prefix())
-	for _, key := range left {
+	w.removeAll(removals)
+	for _, key := range w.keys(w.l.Prefix()) {
 		if k := w.l.Parse(key); k.Kind != protocol.KindHistory && key != w.l.Record("foreign")+"b/uuid" {
 			t.Errorf("left: %s", key)
 		}
@@ -111,35 +84,26 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	first := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("a", uuid(1)))})
-	leases, err := w.etcd.Leases(t.Context())
-	if err != nil || len(leases.Leases) != 1 || first[0] != nil {
-		t.Fatalf("leases %+v, %v, %v", leases, err, first)
+	w.remove(removal(w.hold("a", uuid(1))))
+	lease, ttl := w.leaseOf(w.l.History(uuid(1)))
+	if want := int64((protocol.HistoryRetention + time.Hour).Seconds()); ttl != want {
+		t.Errorf("endings live %d s, want %d", ttl, want)
 	}
-	ttl, err := w.etcd.TimeToLive(t.Context(), leases.Leases[0].ID)
-	if want := int64((protocol.HistoryRetention + time.Hour).Seconds()); err != nil || ttl.GrantedTTL != want {
-		t.Errorf("endings live %d s, want %d (%v)", ttl.GrantedTTL, want, err)
+	w.remove(removal(w.hold("b", uuid(2))))
+	if leases := w.leases(); len(leases) != 1 {
+		t.Errorf("the second ending has a lease of its own: %+v", leases)
 	}
-	second := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("b", uuid(2)))})
-	if leases, _ := w.etcd.Leases(t.Context()); len(leases.Leases) != 1 || second[0] != nil {
-		t.Errorf("the second ending has a lease of its own: %+v, %v", leases, second)
-	}
-	if _, err := w.etcd.Revoke(t.Context(), leases.Leases[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	third := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("c", uuid(3)))})
-	if got := w.keys(w.l.Histories()); third[0] != nil || len(got) != 1 || got[0] != w.l.History(uuid(3)) {
-		t.Errorf("after the lease was revoked: %v, %v", third, got)
+	w.revoke(lease)
+	w.remove(removal(w.hold("c", uuid(3))))
+	if got := w.keys(w.l.Histories()); len(got) != 1 || got[0] != w.l.History(uuid(3)) {
+		t.Errorf("after the lease was revoked: %v", got)
 	}
 }
 
 func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 	t.Parallel()
 	line, w := wired(t)
-	var removals []metadata.Removal
-	for i := range 20 {
-		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
-	}
+	removals := w.expired("%d", 20)
 	most := 0
 	line.onTxn(func(req *pb.TxnRequest, send func() error) error {
 		if len(req.Success) > 3 {
@@ -148,11 +112,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 		most = max(most, len(req.Success))
 		return send()
 	})
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		if err != nil {
-			t.Errorf("lock %d: %v", i, err)
-		}
-	}
+	w.removeAll(removals)
 	if most < 2 {
 		t.Errorf("at most %d at a time", most)
 	}
@@ -161,17 +121,13 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
 	t.Parallel()
 	line, w := wired(t)
-	var removals []metadata.Removal
-	for i := range 200 {
-		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
-	}
+	removals := w.expired("%d", 200)
 	ctx, cancel := context.WithCancel(t.Context())
 	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
 		cancel()
 		return send()
 	})
-	errs := w.AutoUnlock(ctx, removals)
-	for i, err := range errs {
+	for i, err := range w.AutoUnlock(ctx, removals) {
 		if inFlight := i < 64; inFlight && err != nil || !inFlight && !errors.Is(err, context.Canceled) {
 			t.Errorf("removal %d: %v", i, err)
 		}
@@ -198,14 +154,14 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
+			w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+			removals = append(removals, removal(w.record("nobody")))
 			sent := 0
 			line.lose(c.committed, func() { sent++ })
 			errs := w.AutoUnlock(t.Context(), removals)
-			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) {
-				t.Errorf("results %v", errs)
-			}
-			if sent != 1 {
-				t.Errorf("sent %d times", sent)
+			if !c.check(errs[0]) || errs[1] != metadata.ErrChanged || !c.check(errs[2]) || !c.check(errs[3]) ||
+				sent != 1 {
+				t.Errorf("results %v of %d sendings", errs, sent)
 			}
 			if left := len(w.keys(w.l.Field("a", ""))) + len(w.keys(w.l.Field("b", ""))); left != c.left {
 				t.Errorf("%d keys left, want %d", left, c.left)
@@ -232,28 +188,16 @@ func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	var removals []metadata.Removal
 	for i := range 6 {
 		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
-		st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
-		st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
-		r.Heed(&st, nil)
+		w.prove(r)
 		removals = append(removals, metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAbandoned,
 			"u1", "its process ended", at)})
 	}
 	w.put(w.l.Death(uuid(1)), "stated anew")
-	if _, err := w.etcd.Delete(t.Context(), w.l.Death(uuid(2))); err != nil {
-		t.Fatal(err)
-	}
+	w.deleteKey(w.l.Death(uuid(2)))
 	w.alive(removals[3].Record, at.Add(time.Hour))
 	w.put(w.l.Death(uuid(4)), "stated anew") // which does not matter to a removal for its deadline
 	removals[4].Ending.Ended = metadata.EndedAutoUnlocked
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		want := error(nil)
-		if i >= 1 && i <= 3 {
-			want = metadata.ErrChanged
-		}
-		if err != want {
-			t.Errorf("lock/%d: %v, want %v", i, err, want)
-		}
-	}
+	w.removeAll(removals, 1, 2, 3)
 	ending, err := w.Ending(t.Context(), uuid(0))
 	if err != nil || ending == nil || ending.Ended != metadata.EndedAbandoned || ending.Why != "its process ended" {
 		t.Errorf("%+v, %v", ending, err)
@@ -305,37 +249,10 @@ func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
 
 // While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
 func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
-	const locks = 3000
 	w := start(t)
-	removals := make([]metadata.Removal, locks)
-	each(t, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprint("due/", i), uuid(i))) })
-	began := time.Now()
-	removed := make(chan []error, 1)
-	go func() { removed <- w.AutoUnlock(t.Context(), removals) }()
-	times := 0
-	longest := time.Duration(0)
-	for {
-		select {
-		case errs := <-removed:
-			for i, err := range errs {
-				if err != nil {
-					t.Fatalf("%s: %v", removals[i].Record.Name, err)
-				}
-			}
-			took := time.Since(began)
-			t.Logf("%d were removed in %v; %d others were taken and given back, one in %v", locks, took, times, longest)
-			if times < 5 {
-				t.Errorf("taking a lock meanwhile is delayed")
-			}
-			return
-		default:
-		}
-		asked := time.Now()
-		r := w.hold("another", uuid(locks+times))
-		if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(t.Context(),
-			w.etcd); err != nil {
-			t.Fatal(err)
-		}
-		times, longest = times+1, max(longest, time.Since(asked))
+	removals := w.expired("due/%d", 3000)
+	during := others(w, func() { w.removeAll(removals) })
+	if len(during) < 5*16 {
+		t.Errorf("16 clients took and released only %d locks meanwhile", len(during))
 	}
 }

@@ -21,16 +21,11 @@ func BenchmarkMassExpiry(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {
 		w := start(b)
-		removals := make([]metadata.Removal, locks)
 		b.StopTimer()
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		removals := w.expired("lock/%05d", locks)
 		b.StartTimer()
 		began := time.Now()
-		for i, err := range w.AutoUnlock(b.Context(), removals) {
-			if err != nil {
-				b.Fatalf("%s: %v", removals[i].Record.Name, err)
-			}
-		}
+		w.removeAll(removals)
 		ours := time.Since(began)
 		b.StopTimer()
 		theirs := leaseExpiry(b, w, locks)
@@ -94,17 +89,10 @@ func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
-		removals := make([]metadata.Removal, locks)
-		each(b, locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		removals := w.expired("lock/%05d", locks)
 		alone := others(w, func() { time.Sleep(2 * time.Second) })
 		b.StartTimer()
-		during := others(w, func() {
-			for _, err := range w.AutoUnlock(b.Context(), removals) {
-				if err != nil {
-					b.Error(err)
-				}
-			}
-		})
+		during := others(w, func() { w.removeAll(removals) })
 		b.StopTimer()
 		for what, d := range map[string][]time.Duration{"alone": alone, "during": during} {
 			b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, "ms-p50-"+what)
@@ -133,12 +121,7 @@ func others(w world, f func()) (took []time.Duration) {
 					w.Error(resp, err)
 					return
 				}
-				if _, err := locktxn.Release(w.l,
-					locktxn.Hold{Lock: name, UUID: id, Token: resp.Header.Revision}).Commit(context.Background(),
-					w.etcd); err != nil {
-					w.Error(err)
-					return
-				}
+				w.release(&metadata.Record{Name: name, UUID: id, Token: resp.Header.Revision})
 				mu.Lock()
 				took = append(took, time.Since(began))
 				mu.Unlock()

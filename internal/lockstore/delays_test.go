@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -22,55 +21,40 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 	return gone
 }
 
-// leaseOf is the lease of a delay: its number, and the length in seconds for which it was granted.
-func (w world) leaseOf(lock string) (clientv3.LeaseID, int64) {
+// delay is the only one of the lock or of its shares.
+func (w world) delay(lock string) metadata.Delay {
 	w.Helper()
-	r, err := w.etcd.Get(w.Context(), w.l.Delay(lock))
-	if err != nil || len(r.Kvs) != 1 {
-		w.Fatalf("the delay of %s: %v, %v", lock, r, err)
+	delays, _, err := w.Delays(w.Context(), lock)
+	if err != nil || len(delays) != 1 {
+		w.Fatalf("the delays of %s: %+v, %v", lock, delays, err)
 	}
-	id := clientv3.LeaseID(r.Kvs[0].Lease)
-	ttl, err := w.etcd.TimeToLive(w.Context(), id)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return id, ttl.GrantedTTL
+	return delays[0]
 }
 
 func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	var removals []metadata.Removal
-	for i := range 64 {
-		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
-		removals = append(removals, delayed(r, []time.Duration{0, 30 * time.Second, 95 * time.Second}[i%3]))
+	removals := w.expired("lock/%d", 64)
+	for i := range removals {
+		removals[i].Delay = []time.Duration{0, 30 * time.Second, 95 * time.Second}[i%3]
 	}
 	w.release(removals[4].Record) // whose hold did not end by this
-	for i, err := range w.AutoUnlock(t.Context(), removals) {
-		if want := i == 4; errors.Is(err, metadata.ErrChanged) != want || !want && err != nil {
-			t.Errorf("lock/%d: %v", i, err)
-		}
-	}
+	w.removeAll(removals, 4)
 	leases := map[clientv3.LeaseID]bool{}
 	for i := range removals {
 		name := fmt.Sprintf("lock/%d", i)
-		delays, _, err := w.Delays(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := i%3 != 0 && i != 4; len(delays) > 0 != want {
-			t.Errorf("%s has the delays %v", name, delays)
+		if i%3 == 0 || i == 4 {
+			if got := w.get(w.l.Delay(name)); len(got) > 0 {
+				t.Errorf("there is %v", got)
+			}
 			continue
 		}
-		if len(delays) == 0 {
-			continue
-		}
-		d := delays[0]
+		d := w.delay(name)
 		if d.UUID != uuid(i) || d.Owner != "billing" || d.By != "u1" || d.Ended != metadata.EndedAutoUnlocked ||
 			d.Lock != name || !d.Leased || d.Unreadable || d.Seconds != int64([]int{0, 30, 95}[i%3]) {
 			t.Errorf("%s: %+v", name, d)
 		}
-		id, ttl := w.leaseOf(name)
+		id, ttl := w.leaseOf(w.l.Delay(name))
 		leases[id] = true
 		if want := []int64{0, 31, 101}[i%3]; ttl != want {
 			t.Errorf("%s has a lease of %d s, want %d", name, ttl, want)
@@ -85,9 +69,7 @@ func TestNoDelayFollowsADeadHolder(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
-	st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
-	st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
-	r.Heed(&st, nil)
+	w.prove(r)
 	gone := delayed(r, time.Minute)
 	gone.Ending.Ended = metadata.EndedAbandoned
 	w.remove(gone)
@@ -110,9 +92,8 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	if err != nil || out.Follows != time.Minute || out.Ending.Ended != metadata.EndedForced {
 		t.Fatal(out, err)
 	}
-	delays, _, err := w.Delays(t.Context(), "pool")
-	if err != nil || len(delays) != 1 || delays[0].Lock != "pool#2" || delays[0].Permits != 3 {
-		t.Errorf("%+v, %v", delays, err)
+	if d := w.delay("pool"); d.Lock != "pool#2" || d.Permits != 3 {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -122,13 +103,11 @@ func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 	w := start(t)
 	held := w.hold("a", uuid(1))
 	w.remove(delayed(held, time.Minute))
-	first, _ := w.leaseOf("a")
+	first, _ := w.leaseOf(w.l.Delay("a"))
 	r := w.hold("b", uuid(2))
-	if _, err := w.etcd.Revoke(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	w.revoke(first)
 	w.remove(delayed(r, time.Minute))
-	if second, _ := w.leaseOf("b"); second == first || len(w.keys(w.l.Delay("a"))) > 0 {
+	if second, _ := w.leaseOf(w.l.Delay("b")); second == first || len(w.keys(w.l.Delay("a"))) > 0 {
 		t.Errorf("the second delay has the lease %x after %x", second, first)
 	}
 }
@@ -143,16 +122,15 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 		}
 		return nil
 	}}
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 	r := w.hold("a", uuid(1))
 	var removed time.Time
-	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+	line.once(func(send func() error) error {
 		time.Sleep(time.Second) // a slow etcd
 		defer func() { removed = time.Now() }()
 		return send()
 	})
 	w.remove(delayed(r, 2*time.Second))
-	line.onTxn(nil)
 	if n := renewed.Load(); n != 1 {
 		t.Errorf("the lease was renewed %d times, want once", n)
 	}
@@ -173,10 +151,9 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 		d.Purpose = long
 	})
 	w.remove(delayed(r, time.Minute))
-	delays, _, err := w.Delays(t.Context(), "a")
-	if err != nil || len(delays) != 1 || delays[0].Unreadable || delays[0].UUID != uuid(1) ||
-		!strings.HasPrefix(long, strings.TrimSuffix(delays[0].Owner, "…")) {
-		t.Errorf("%+v, %v", delays, err)
+	if d := w.delay("a"); d.Unreadable || d.UUID != uuid(1) ||
+		!strings.HasPrefix(long, strings.TrimSuffix(d.Owner, "…")) {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -188,15 +165,9 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	}
 	see := func(id int) metadata.Delay {
 		t.Helper()
-		gone := delayed(w.record("a"), time.Minute)
-		w.remove(gone)
-		delays, _, err := w.Delays(t.Context(), "a")
-		if err != nil || len(delays) != 1 || delays[0].UUID != uuid(id) {
-			t.Fatal(delays, err)
-		}
-		return delays[0]
+		w.remove(delayed(w.hold("a", uuid(id)), time.Minute))
+		return w.delay("a")
 	}
-	w.hold("a", uuid(1))
 	first := see(1)
 	if err := w.endDelay(&first, protocol.Action{}); err == nil {
 		t.Error("ended without a reason")
@@ -204,7 +175,6 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	if err := end(first, "1"); err != nil || len(w.keys(w.l.Delays())) > 0 {
 		t.Fatal(err, w.keys(w.l.Delays()))
 	}
-	w.hold("a", uuid(2))
 	second := see(2)
 	if err := end(first, "2"); !errors.Is(err, metadata.ErrChanged) || len(w.keys(w.l.Delays())) != 1 {
 		t.Errorf("the end of a delay that is over: %v; left: %v", err, w.keys(w.l.Delays()))
@@ -230,17 +200,13 @@ func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			line, w := wired(t)
 			w.remove(delayed(w.hold("a", uuid(1)), time.Minute))
-			delays, _, err := w.Delays(t.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := w.delay("a")
 			line.lose(c.done, func() {
 				if c.replaced {
 					w.put(w.l.Delay("a"), "{}")
 				}
 			})
-			err = w.endDelay(&delays[0], protocol.Action{ID: "1", At: metadata.Time{Time: at},
-				Reason: "it is off"})
+			err := w.endDelay(&d, protocol.Action{ID: "1", At: metadata.Time{Time: at}, Reason: "it is off"})
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}

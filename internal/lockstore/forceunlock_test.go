@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/rs/zerolog"
 )
 
 func action(r *metadata.Record) protocol.Action {
@@ -30,9 +27,7 @@ func TestForceUnlock(t *testing.T) {
 	w := start(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
-	if err := w.do(r, action(r)); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, action(r))
 	if left := w.keys(w.l.Record("a/b")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -42,31 +37,9 @@ func TestForceUnlock(t *testing.T) {
 	}
 	w.audited(action(r))
 	for _, key := range append(w.keys(w.l.Audits()), w.keys(w.l.Histories())...) {
-		if resp, err := w.etcd.Get(t.Context(), key); err != nil || resp.Kvs[0].Lease == 0 {
+		if w.get(key)[0].Lease == 0 {
 			t.Errorf("%s has no lease", key)
 		}
-	}
-}
-
-func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	r := w.hold("a", uuid(1))
-	w.release(r)
-	err := w.do(r, action(r))
-	var changed *lockstore.ChangedError
-	if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || len(changed.Now.Fields) != 0 ||
-		!strings.Contains(err.Error(), "nobody holds") {
-		t.Errorf("after a release: %v", err)
-	}
-	next := w.hold("a", uuid(2))
-	err = w.do(r, action(r))
-	if !errors.As(err, &changed) || changed.Now.UUID != uuid(2) || changed.Now.Token != next.Token ||
-		!strings.Contains(err.Error(), `"billing"`) {
-		t.Errorf("after another took it: %v", err)
-	}
-	if w.record("a").UUID != uuid(2) || len(w.keys(w.l.Audits())) > 0 || len(w.keys(w.l.Histories())) > 0 {
-		t.Errorf("left: %v", w.keys(w.l.Prefix()))
 	}
 }
 
@@ -77,9 +50,7 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
 	r := w.hold("a", uuid(1))
 	s.Fill(t, "/fill/")
-	if err := w.do(r, action(r)); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, action(r))
 	if left := w.keys(w.l.Record("a")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -101,20 +72,13 @@ func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 		"and nobody took it since":  func(world, *wire) {},
 		"and another took it since": func(w world, _ *wire) { w.hold("a", uuid(2)) },
 		"and nobody could look again": func(w world, line *wire) {
-			line.onTxn(func(_ *pb.TxnRequest, send func() error) error { line.onTxn(nil); return errLost })
+			line.once(func(func() error) error { return errLost })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line, w := wired(t)
 			r := w.hold("a", uuid(1))
-			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
-				line.onTxn(nil)
-				if err := send(); err != nil {
-					t.Error(err)
-				}
-				then(w, line)
-				return rpctypes.ErrGRPCNoSpace
-			})
+			line.fill(func() { then(w, line) })
 			if err := w.do(r, action(r)); err != nil {
 				t.Errorf("the error of a completed action is %v", err)
 			}

@@ -11,10 +11,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -30,9 +26,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		a := action(r)
 		a.ID = fmt.Sprint(i)
 		a.At.Time = at.Add(time.Duration(i) * time.Minute)
-		if err := w.do(r, a); err != nil {
-			t.Fatal(err)
-		}
+		w.did(r, a)
 	}
 	w.put(w.l.History("junk"), "{")
 	w.put(w.l.Audit(at, "junk"), "\xff")
@@ -65,16 +59,10 @@ func TestAnnounce(t *testing.T) {
 		}
 		last = head
 	}
-	resp, err := w.etcd.Get(t.Context(), w.l.Unlocker("u1"))
-	if err != nil || len(resp.Kvs) != 1 {
-		t.Fatal(resp, err)
-	}
-	if got, err := protocol.Unmarshal[metadata.Presence](resp.Kvs[0].Value); err != nil || got.Revision != 2 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	id := clientv3.LeaseID(resp.Kvs[0].Lease)
-	if ttl, err := w.etcd.TimeToLive(t.Context(), id); err != nil || ttl.GrantedTTL != 15 {
-		t.Errorf("lease %+v, %v", ttl, err)
+	got, err := protocol.Unmarshal[metadata.Presence](w.get(w.l.Unlocker("u1"))[0].Value)
+	id, ttl := w.leaseOf(w.l.Unlocker("u1"))
+	if err != nil || got.Revision != 2 || ttl != 15 {
+		t.Errorf("%+v, %v, with a lease of %d s", got, err, ttl)
 	}
 	if _, err := w.List(t.Context(), func(kv protocol.KV) {
 		if kv.Lease != int64(id) {
@@ -83,9 +71,7 @@ func TestAnnounce(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.etcd.Revoke(t.Context(), id); err != nil { // as after a pause of the process
-		t.Fatal(err)
-	}
+	w.revoke(id) // as after a pause of the process
 	if _, err := w.Announce(t.Context(), p); err != nil {
 		t.Errorf("after the lease was lost: %v", err)
 	}
@@ -101,25 +87,11 @@ func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
 	} {
 		var asked atomic.Int32
-		first := func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker,
-			opts ...grpc.CallOption) error {
-			if hangs(req) && asked.Add(1) == 1 {
-				<-ctx.Done()
-				return status.FromContextError(ctx.Err()).Err()
-			}
-			return send(ctx, method, req, reply, c, opts...)
-		}
-		c, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{etcdtest.Start(t).Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-			DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(first)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
+		line := &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }}
+		w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if head, err := on(t, c).Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||
+		if head, err := w.Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||
 			asked.Load() != 2 {
 			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
 		}
@@ -168,9 +140,7 @@ func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
 	w.put(w.l.Prefix()+"b", "2")
 	second := w.put(w.l.Prefix()+"a", "3")
 	w.put("/other", "9")
-	if _, err := w.etcd.Delete(t.Context(), w.l.Prefix()+"b"); err != nil {
-		t.Fatal(err)
-	}
+	w.deleteKey(w.l.Prefix() + "b")
 	w.put("/other", "8") // newer than what is below the prefix
 
 	check := func(most int64, standing, since []string) {
@@ -181,9 +151,7 @@ func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
 	}
 	check(100, nil, []string{"1", "2", "3", "deleted"})
 	check(3, []string{"3", "2"}, []string{"deleted"})
-	if _, err := w.etcd.Compact(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	w.compact(second)
 	check(100, []string{"3", "2"}, []string{"deleted"})
 	check(1, []string{"3"}, nil)
 }
@@ -199,17 +167,21 @@ func (w world) endings(n int) (keys []string) {
 	return keys
 }
 
+// trims leaves so many endings and expects that so many are deleted.
+func (w world) trims(max, want int) {
+	w.Helper()
+	if n, err := w.TrimHistory(w.Context(), max); n != want || err != nil {
+		w.Errorf("%d deleted to have %d left, want %d (%v)", n, max, want, err)
+	}
+}
+
 func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.endings(200)
 	w.hold("a", uuid(1000))
-	if n, err := w.TrimHistory(t.Context(), 200); n != 0 || err != nil {
-		t.Errorf("with as many as may be: %d deleted, %v", n, err)
-	}
-	if n, err := w.TrimHistory(t.Context(), 30); n != 170 || err != nil {
-		t.Fatalf("%d deleted, %v", n, err)
-	}
+	w.trims(200, 0)
+	w.trims(30, 170)
 	left, err := w.History(t.Context(), 1000)
 	if err != nil || len(left) != 30 || left[0].Lock != "199" || left[29].Lock != "170" {
 		t.Errorf("%d are left, %v", len(left), err)
@@ -217,26 +189,19 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	if w.record("a").UUID != uuid(1000) {
 		t.Error("a lock is gone")
 	}
-	if n, err := w.TrimHistory(t.Context(), 0); n != 30 || err != nil {
-		t.Errorf("without any: %d deleted, %v", n, err)
-	}
+	w.trims(0, 30)
 }
 
 func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
 	t.Parallel()
-	s := etcdtest.Start(t)
-	var wire wire
-	w := on(t, wire.client(t, s))
+	line, w := wired(t)
 	keys := w.endings(3)
-	other := on(t, s.Client(t))
-	wire.onTxn(func(_ *pb.TxnRequest, send func() error) error {
-		other.put(keys[0], "{}") // between the look and the deletion
+	line.once(func(send func() error) error {
+		w.put(keys[0], "{}") // between the look and the deletion
 		return send()
 	})
-	if n, err := w.TrimHistory(t.Context(), 2); n != 0 || err != nil {
-		t.Errorf("%d deleted, %v", n, err)
-	}
-	if left := other.keys(w.l.Histories()); len(left) != 3 {
+	w.trims(2, 0)
+	if left := w.keys(w.l.Histories()); len(left) != 3 {
 		t.Errorf("%q are left", left)
 	}
 }
@@ -247,9 +212,7 @@ func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
 	w := on(t, s.Client(t))
 	w.endings(5)
 	s.Fill(t, "/fill/")
-	if n, err := w.TrimHistory(t.Context(), 1); n != 4 || err != nil {
-		t.Errorf("%d deleted, %v", n, err)
-	}
+	w.trims(1, 4)
 }
 
 func TestTrimHistoryEndsWithItsContext(t *testing.T) {

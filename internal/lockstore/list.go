@@ -164,14 +164,7 @@ func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, 
 
 func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	for _, kv := range kvs {
-		each(keyValue(kv))
-	}
-}
-
-func keyValue(kv *mvccpb.KeyValue) protocol.KV {
-	return protocol.KV{
-		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		Version: kv.Version, Lease: kv.Lease,
+		each(locktxn.KV(kv))
 	}
 }
 

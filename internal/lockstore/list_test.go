@@ -73,7 +73,7 @@ func TestList(t *testing.T) {
 func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 	t.Parallel()
 	line := olderThan37()
-	w := on(t, line.client(t, etcdtest.Start(t)))
+	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 	want := []string{}
 	for i := range 60 {
 		want = append(want, w.l.Field("a", fmt.Sprintf("x%02d", i)))
@@ -130,9 +130,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 	keys := 0
 	compact := func(protocol.KV) {
 		if keys++; keys%5 == 0 {
-			if _, err := w.etcd.Compact(t.Context(), w.put("/other", "")); err != nil {
-				t.Error(err)
-			}
+			w.compact(w.put("/other", ""))
 		}
 	}
 	if _, err := w.List(t.Context(), compact); !errors.Is(err, rpctypes.ErrCompacted) {
@@ -169,9 +167,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.hold("a", uuid(1))
-	for i := range 1500 {
-		w.put(w.l.Record("a")+fmt.Sprintf("0/%d", i), "")
-	}
+	w.putFields("a", many("0/%d", 1500), "")
 	d, _, err := w.Get(t.Context(), "a")
 	if err != nil || d.UUID != uuid(1) || d.Owner != "billing" || !d.Foreign() || len(d.Fields) != 4 {
 		t.Errorf("%v %+v", err, d.Record)
@@ -211,7 +207,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 	for name, older := range map[string]bool{"of a server that streams": false, "of an older server": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
+				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, protocol.DefaultLayout())
 				_, err := store.List(t.Context(), func(protocol.KV) {})
 				if err == nil || !strings.Contains(err.Error(), "no data for 15s") ||
 					!errors.Is(err, context.DeadlineExceeded) {
@@ -226,7 +222,7 @@ func TestAStalledListReportsWhy(t *testing.T) {
 func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silentKV{older: true}
-		store := lockstore.New(&clientv3.Client{KV: server}, newLayout(t))
+		store := lockstore.New(&clientv3.Client{KV: server}, protocol.DefaultLayout())
 		for n, seconds := range []int{15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30} {
 			want := time.Duration(seconds) * time.Second
 			server.speaks = want == 0

@@ -92,7 +92,7 @@ func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Doc
 		}
 	}}
 	for _, kv := range resp.Kvs {
-		g.Take(s.layout.Parse(string(kv.Key)), keyValue(kv))
+		g.Take(s.layout.Parse(string(kv.Key)), locktxn.KV(kv))
 	}
 	g.Flush()
 	slices.SortFunc(shares, func(a, b metadata.Document) int { return cmp.Compare(a.Token, b.Token) })
@@ -129,7 +129,7 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := Waiter(key, keyValue(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+		if w := Waiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}

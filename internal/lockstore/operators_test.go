@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -40,9 +37,7 @@ func TestAskHolder(t *testing.T) {
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
 	a := wanted(protocol.ActionAsk, r)
-	if err := w.do(r, a); err != nil {
-		t.Fatal(err)
-	}
+	w.did(r, a)
 	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
 	now := w.record("a/b")
 	want.Revision = now.Revision
@@ -69,9 +64,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 			r := w.hold("a", uuid(1))
 			a := wanted(protocol.ActionExtend, r)
 			a.At = metadata.Time{Time: c.now}
-			if err := w.do(r, a); err != nil {
-				t.Fatal(err)
-			}
+			w.did(r, a)
 			now := w.record("a")
 			if !now.AlertAt.Equal(c.alertAt) || !now.AutoUnlockAt.Equal(c.autoUnlockAt) {
 				t.Errorf("alert at %v, auto-unlock at %v; want %v and %v", now.AlertAt, now.AutoUnlockAt, c.alertAt,
@@ -88,21 +81,25 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 
 func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 	t.Parallel()
-	for what, left := range marks {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
 		t.Run(string(what), func(t *testing.T) {
 			w := start(t)
 			r := w.hold("a", uuid(1))
+			refused := func(says string, token int64) {
+				t.Helper()
+				err := w.do(r, wanted(what, r))
+				var changed *lockstore.ChangedError
+				if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || changed.Now.Token != token ||
+					!strings.Contains(err.Error(), says) {
+					t.Errorf("got %v, want that %s", err, says)
+				}
+			}
 			w.release(r)
-			var changed *lockstore.ChangedError
-			if err := w.do(r, wanted(what, r)); !errors.As(err, &changed) || changed.Now.Token != 0 {
-				t.Errorf("after a release: %v", err)
-			}
+			refused("nobody holds", 0)
 			next := w.hold("a", uuid(2))
-			if err := w.do(r, wanted(what, r)); !errors.As(err, &changed) || changed.Now.Token != next.Token {
-				t.Errorf("after another took it: %v", err)
-			}
-			if left(w.record("a")) || len(w.keys(w.l.Audits())) > 0 {
-				t.Errorf("left: %v", w.keys(w.l.Prefix()))
+			refused(`"billing"`, next.Token)
+			if left := w.keys(w.l.Prefix()); len(left) != 4 {
+				t.Errorf("left: %v", left)
 			}
 		})
 	}
@@ -134,14 +131,13 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 				sent := 0
 				line.lose(c.committed, func() {
 					sent++
-					switch {
-					case !c.late:
+					if !c.late {
 						return
-					case what == protocol.ActionWithdraw:
-						line.onTxn(nil)
+					}
+					line.onTxn(nil)
+					if what == protocol.ActionWithdraw {
 						w.acknowledged(r, "bob")
-					default:
-						line.onTxn(nil)
+					} else {
 						w.release(r)
 						w.hold("a", uuid(2))
 					}
@@ -159,8 +155,7 @@ func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	t.Parallel()
 	line, w := wired(t)
 	r := w.hold("a", uuid(1))
-	line.onTxn(func(*pb.TxnRequest, func() error) error {
-		line.onTxn(nil)
+	line.once(func(func() error) error {
 		w.alive(r, at.Add(time.Hour))
 		return errLost
 	})
@@ -185,13 +180,7 @@ func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
 		t.Run(string(what)+" that it still did", func(t *testing.T) {
 			line, w := wired(t)
 			r := w.hold("a", uuid(1))
-			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
-				line.onTxn(nil)
-				if err := send(); err != nil {
-					t.Error(err)
-				}
-				return rpctypes.ErrGRPCNoSpace
-			})
+			line.fill(func() {})
 			if err := w.do(r, wanted(what, r)); err != nil || !left(w.record("a")) {
 				t.Errorf("the error of a completed action is %v", err)
 			}

@@ -52,11 +52,7 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 	w := start(t)
 	r := w.hold("a", uuid(1))
 	w.hold("b", uuid(2))
-	if err := w.State(t.Context(), metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token,
-		Cause: metadata.CauseProcessEnded, How: "it ended", Witness: metadata.WitnessHost, By: "w",
-		At: metadata.Time{Time: at}}); err != nil {
-		t.Fatal(err)
-	}
+	w.prove(r)
 	proven := map[string]bool{}
 	revision, err := w.Records(t.Context(), "", func(r *metadata.Record) bool {
 		proven[r.Name] = r.Proven()
@@ -203,9 +199,7 @@ func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
 	if err := w.RemoveTicket(t.Context(), seen); !errors.Is(err, metadata.ErrChanged) {
 		t.Errorf("another's ticket: %v", err)
 	}
-	for _, k := range []string{key, behind} {
-		if resp, err := w.etcd.Get(t.Context(), k); err != nil || resp.Count != 1 {
-			t.Errorf("%s is gone, or %v", k, err)
-		}
+	if left := w.keys(w.l.Queue("a")); !slices.Equal(left, []string{key, behind}) {
+		t.Errorf("left: %v", left)
 	}
 }

@@ -122,5 +122,5 @@ func statement(r *metadata.Record, read *clientv3.GetResponse) *metadata.Stateme
 	if len(read.Kvs) == 0 {
 		return nil
 	}
-	return protocol.ReadStatement(r.UUID, keyValue(read.Kvs[0]))
+	return protocol.ReadStatement(r.UUID, locktxn.KV(read.Kvs[0]))
 }

@@ -1,11 +1,9 @@
 package lockstore_test
 
 import (
+	"context"
 	"errors"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -42,22 +40,13 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 	if got := w.keys(w.l.Suspicions()); len(got) > 0 {
 		t.Errorf("suspicions: %v", got)
 	}
-	resp, err := w.etcd.Get(t.Context(), w.l.Death(uuid(1)))
-	if err != nil || len(resp.Kvs) != 1 {
-		t.Fatalf("%v, %v", resp, err)
-	}
-	got, err := protocol.Unmarshal[metadata.Statement](resp.Kvs[0].Value)
+	lease, ttl := w.leaseOf(w.l.Death(uuid(1)))
+	got, err := protocol.Unmarshal[metadata.Statement](w.get(w.l.Death(uuid(1)))[0].Value)
 	if err != nil || got.How != death(r).How || got.ExitCode == nil || *got.ExitCode != 3 ||
-		!got.EndedAt.Equal(at) {
-		t.Errorf("stated is %+v, %v", got, err)
+		!got.EndedAt.Equal(at) || ttl != 25*60*60 {
+		t.Errorf("stated is %+v for %d s, %v", got, ttl, err)
 	}
-	left, err := w.etcd.TimeToLive(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease))
-	if err != nil || left.GrantedTTL != 25*60*60 {
-		t.Errorf("its lease: %+v, %v", left, err)
-	}
-	if _, err := w.etcd.Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
-		t.Fatal(err)
-	}
+	w.revoke(lease)
 	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
 		t.Errorf("after the end of the lease: %v", err)
 	}
@@ -67,10 +56,11 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	r := w.hold("a", uuid(1))
-	wrong := *r
-	wrong.UUID = uuid(2)
-	for what, change := range map[string]*metadata.Record{"another uuid": &wrong,
-		"another lock": {Name: "b", UUID: uuid(1), Token: r.Token}} {
+	for what, change := range map[string]*metadata.Record{
+		"another uuid":   {Name: "a", UUID: uuid(2), Token: r.Token},
+		"another lock":   {Name: "b", UUID: uuid(1), Token: r.Token},
+		"an older token": {Name: "a", UUID: uuid(1), Token: r.Token - 1},
+	} {
 		if err := w.State(t.Context(), death(change)); !errors.Is(err, metadata.ErrChanged) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -79,9 +69,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, value := range []string{uuid(2), uuid(1)} { // a script overwrites the key, and takes that back
-		if _, err := w.etcd.Put(t.Context(), w.l.Field("a", metadata.FieldUUID), value); err != nil {
-			t.Fatal(err)
-		}
+		w.put(w.l.Field("a", metadata.FieldUUID), value)
 		if err := w.State(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
 			t.Errorf("stated before, now with the uuid %s: %v", value, err)
 		}
@@ -94,15 +82,11 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	if err := w.Suspect(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
 		t.Errorf("the former hold: %v", err)
 	}
-	detach := locktxn.Detach(w.l, locktxn.Hold{Lock: "a", UUID: uuid(1), Token: next.Token})
-	if _, err := detach.Commit(t.Context(), w.etcd); err != nil {
+	if _, err := locktxn.Detach(w.l, holdOf(next)).Commit(t.Context(), w.etcd); err != nil {
 		t.Fatal(err)
 	}
-	for _, say := range []func() error{
-		func() error { return w.State(t.Context(), death(next)) },
-		func() error { return w.Suspect(t.Context(), death(next)) },
-	} {
-		if err := say(); !errors.Is(err, metadata.ErrChanged) {
+	for _, say := range []func(context.Context, metadata.Statement) error{w.State, w.Suspect} {
+		if err := say(t.Context(), death(next)); !errors.Is(err, metadata.ErrChanged) {
 			t.Errorf("a detached hold: %v", err)
 		}
 	}
@@ -138,15 +122,4 @@ func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
 		witness.Dispel(t.Context(), uuid(1)), witness.State(t.Context(), death(r))); err != nil {
 		t.Error(err)
 	}
-}
-
-func clientAs(t testing.TB, s *etcdtest.Server, user, password string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password,
-		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
 }

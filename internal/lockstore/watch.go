@@ -205,7 +205,7 @@ func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, 
 func convert(events []*clientv3.Event) []protocol.Event {
 	converted := make([]protocol.Event, len(events))
 	for i, e := range events {
-		converted[i] = protocol.Event{KV: keyValue(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
+		converted[i] = protocol.Event{KV: locktxn.KV(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
 	}
 	return converted
 }

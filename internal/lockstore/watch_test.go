@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
@@ -89,6 +88,34 @@ func (g *watching) goesOn() *watching {
 	return g.world.watch(g.after)
 }
 
+// sees waits for so many revisions with events.
+func (g *watching) sees(n int) {
+	g.t.Helper()
+	etcdtest.Eventually(g.t, fmt.Sprintf("revision %d of the watch", n), func() bool {
+		turns, _, _ := g.saw()
+		return len(turns) >= n
+	})
+}
+
+// lives waits for so many signs of life, the last of which is at this revision or a later one.
+func (g *watching) lives(signs int, revision int64) *watching {
+	g.t.Helper()
+	etcdtest.Eventually(g.t, "a sign of life", func() bool {
+		g = g.goesOn()
+		_, now, n := g.saw()
+		return n >= signs && now >= revision
+	})
+	return g
+}
+
+// endsFor waits for the end of the watch and expects one of these reasons.
+func (g *watching) endsFor(reasons ...string) {
+	g.t.Helper()
+	if reason := g.ended(); !slices.Contains(reasons, reason) {
+		g.t.Errorf("reason %q, want %q", reason, reasons)
+	}
+}
+
 // ended waits for the end of the watch and returns the reason.
 func (g *watching) ended() string {
 	g.t.Helper()
@@ -114,16 +141,13 @@ func TestWatchDeliversWholeRevisions(t *testing.T) {
 	g := w.watch(after)
 	w.put("/other", "2")
 	w.alive(r, at.Add(time.Hour))
-	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}).Commit(t.Context(),
-		w.etcd); err != nil {
-		t.Fatal(err)
-	}
+	w.release(r)
 	w.put(w.l.History(uuid(1)), "{}")
 	want := []string{
 		"+a/alert_at +a/auto_unlock_at +a/metadata +a/uuid", "+a/alert_at +a/auto_unlock_at +a/alive",
 		"-a/alert_at -a/alive -a/auto_unlock_at -a/metadata -a/uuid", "+.history/" + uuid(1),
 	}
-	eventually(t, "all revisions", func() bool { turns, _, _ := g.saw(); return len(turns) >= len(want) })
+	g.sees(len(want))
 	if turns, _, _ := g.saw(); !slices.EqualFunc(turns, want, sameKeys) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(turns, "\n"), strings.Join(want, "\n"))
 	}
@@ -145,30 +169,16 @@ func sameKeys(a, b string) bool {
 func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
 	t.Parallel()
 	w := start(t, quick)
-	g := w.watch(w.put("/other", ""))
-	eventually(t, "three signs", func() bool {
-		g = g.goesOn()
-		_, _, signs := g.saw()
-		return signs >= 3
-	})
-	other := w.put("/other", "") // not below the prefix
-	eventually(t, "a sign at the newer revision", func() bool {
-		g = g.goesOn()
-		_, now, _ := g.saw()
-		return now == other
-	})
+	g := w.watch(w.put("/other", "")).lives(3, 0)
+	g.lives(1, w.put("/other", "")) // not below the prefix
 }
 
 func TestWatchEndsWhenCompacted(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	after := w.put(w.l.Prefix()+"a", "1")
-	if _, err := w.etcd.Compact(t.Context(), w.put(w.l.Prefix()+"a", "2")+0); err != nil {
-		t.Fatal(err)
-	}
-	if reason := w.watch(after - 1).ended(); reason != lockstore.ReasonCompacted {
-		t.Errorf("reason %q", reason)
-	}
+	w.compact(w.put(w.l.Prefix()+"a", "2"))
+	w.watch(after - 1).endsFor(lockstore.ReasonCompacted)
 }
 
 func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
@@ -176,7 +186,7 @@ func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
 	w := start(t, quick)
 	now := w.put("/other", "")
 	var reason string
-	eventually(t, "an answer", func() bool {
+	etcdtest.Eventually(t, "an answer", func() bool {
 		reason = w.watch(now + 1000).ended()
 		return reason != lockstore.ReasonSilent
 	})
@@ -187,62 +197,33 @@ func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
 
 func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	t.Parallel()
-	s := etcdtest.Start(t)
-	p := etcdtest.NewProxy(t, s.Endpoint())
-	c := (&wire{}).clientOf(t, p.Endpoint())
-	w := on(t, c, quick)
-	g := w.watch(w.put("/other", ""))
-	eventually(t, "a sign of life", func() bool {
-		g = g.goesOn()
-		_, _, signs := g.saw()
-		return signs > 0
-	})
+	p, w, _ := behindProxy(t, quick)
+	g := w.watch(w.put("/other", "")).lives(1, 0)
 	p.Stall()
-	if reason := g.ended(); reason != lockstore.ReasonSilent {
-		t.Errorf("reason %q", reason)
-	}
+	g.endsFor(lockstore.ReasonSilent)
 }
 
-func TestWatchContinuesAfterACutConnection(t *testing.T) {
-	t.Parallel()
+// behindProxy is a world behind a proxy, and another one that is not.
+func behindProxy(t *testing.T, opts ...lockstore.Option) (p *etcdtest.Proxy, w, other world) {
+	t.Helper()
 	s := etcdtest.Start(t)
-	p := etcdtest.NewProxy(t, s.Endpoint())
-	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
-	other := on(t, s.Client(t))
-	g := w.watch(w.put("/other", ""))
-	other.put(other.l.Prefix()+"1", "")
-	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
-	p.Cut()
-	other.put(other.l.Prefix()+"2", "")
-	p.Heal()
-	other.put(other.l.Prefix()+"3", "")
-	eventually(t, "the events from while it was cut", func() bool { turns, _, _ := g.saw(); return len(turns) == 3 })
+	p = etcdtest.NewProxy(t, s.Endpoint())
+	return p, on(t, dial(t, clientv3.Config{Endpoints: []string{p.Endpoint()}}), opts...), on(t, s.Client(t))
 }
+
+// writeMuch makes 6400 revisions.
+func (w world) writeMuch() { each(w, 6400, func(int) { w.put(w.l.Prefix()+"2", "") }) }
 
 func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 	t.Parallel()
-	s := etcdtest.Start(t)
-	p := etcdtest.NewProxy(t, s.Endpoint())
-	// the writing may take longer than silence is borne
-	w := on(t, (&wire{}).clientOf(t, p.Endpoint()), lockstore.WithPulse(time.Minute))
-	other := on(t, s.Client(t))
+	p, w, other := behindProxy(t, lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
 	g := w.watch(w.put("/other", ""))
 	other.put(other.l.Prefix()+"1", "")
-	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
+	g.sees(1)
 	p.Cut()
-	var writers sync.WaitGroup
-	for range 16 {
-		writers.Go(func() {
-			for range 400 {
-				other.put(other.l.Prefix()+"2", "")
-			}
-		})
-	}
-	writers.Wait()
+	other.writeMuch()
 	p.Heal()
-	if reason := g.ended(); reason != lockstore.ReasonBehind {
-		t.Errorf("reason %q", reason)
-	}
+	g.endsFor(lockstore.ReasonBehind)
 }
 
 // After a slow list, a view is far behind when it starts to watch. It catches up: another list would be just as slow.
@@ -250,17 +231,8 @@ func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	after := w.put("/other", "")
-	var writers sync.WaitGroup
-	for range 16 {
-		writers.Go(func() {
-			for range 400 {
-				w.put(w.l.Prefix()+"2", "")
-			}
-		})
-	}
-	writers.Wait()
-	g := w.watch(after)
-	eventually(t, "all events", func() bool { turns, _, _ := g.saw(); return len(turns) == 6400 })
+	w.writeMuch()
+	w.watch(after).sees(6400)
 }
 
 func TestWatchEndsWithoutALeader(t *testing.T) {
@@ -271,26 +243,23 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 	w := on(t, m.ClientOf(t, stays))
 	g := w.watch(w.put("/other", ""))
 	w.put(w.l.Prefix()+"1", "")
-	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
+	g.sees(1)
 	m.Pause(leader)
 	m.Pause((leader + 2) % 3)
-	if reason := g.ended(); reason != lockstore.ReasonNoLeader && reason != lockstore.ReasonSilent {
-		t.Errorf("reason %q", reason)
-	}
+	g.endsFor(lockstore.ReasonNoLeader, lockstore.ReasonSilent)
 }
 
 // A stuck consumer costs memory up to a limit; beyond it, the watch ends.
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	stuck := make(chan struct{})
+	stuck := make(chan struct{}, 100)
 	release := make(chan struct{})
 	done := make(chan error, 1)
 	after := w.put("/other", "")
-	var once sync.Once
 	go func() {
 		done <- w.Watch(t.Context(), after, func(int64, []protocol.Event) {
-			once.Do(func() { close(stuck) })
+			stuck <- struct{}{}
 			<-release
 		})
 	}()
@@ -311,13 +280,5 @@ func TestWatchEndsWhenPermissionIsRevoked(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth())
 	s.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.Read)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "stranger", Password: "secret",
-		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	if reason := on(t, c).watch(1).ended(); reason != lockstore.ReasonPermission {
-		t.Errorf("reason %q", reason)
-	}
+	on(t, clientAs(t, s, "stranger", "secret")).watch(1).endsFor(lockstore.ReasonPermission)
 }

@@ -53,11 +53,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 		"its record": w.l.Field("a", "uuid"), "a share": w.l.Field("a#7", "uuid"), "its queue": w.l.Queue("a") + "1",
 	} {
 		wantLook(t, looks, w.put(key, "x"), "a put of "+what)
-		resp, err := w.etcd.Delete(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantLook(t, looks, resp.Header.Revision, "a deletion of "+what)
+		wantLook(t, looks, w.deleteKey(key), "a deletion of "+what)
 	}
 	for i := range 200 {
 		w.put(w.l.Field(fmt.Sprint("b", i), "uuid"), "x")
@@ -97,4 +93,16 @@ func TestWatchLockSurvivesAnOutage(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the watch ended with %v", err)
 	}
+}
+
+func TestWatchLockSurvivesACompaction(t *testing.T) {
+	t.Parallel()
+	p, w, other := behindProxy(t)
+	looks, _ := w.looks(t.Context())
+	wantLook(t, looks, 0, "the watch began")
+	p.Cut()
+	revision := other.put(w.l.Field("a", "uuid"), "x")
+	other.compact(revision)
+	p.Heal()
+	wantLook(t, looks, revision, "the compaction")
 }

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -28,15 +30,6 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 var at = time.Unix(1_553_682_600, 0).UTC()
-
-func newLayout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
 
 // world is an etcd, a store on it, and another client beside it.
 type world struct {
@@ -52,7 +45,7 @@ func start(t testing.TB, opts ...lockstore.Option) world {
 }
 
 func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
-	l := newLayout(t)
+	l := protocol.DefaultLayout()
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
@@ -60,14 +53,15 @@ func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 func wired(t testing.TB) (*wire, world) {
 	t.Helper()
 	line := &wire{}
-	return line, on(t, line.client(t, etcdtest.Start(t)))
+	shared := etcdtest.Shared(t)
+	return line, on(t, shared.Within(line.client(t, shared.Endpoint())))
 }
 
 // onBothServers runs a test on an etcd that streams lists, and on one that cannot.
 func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
 	server := etcdtest.Start(t)
-	t.Run("of a server that streams", func(t *testing.T) { test(t, on(t, (&wire{}).client(t, server))) })
-	t.Run("of an older server", func(t *testing.T) { test(t, on(t, olderThan37().client(t, server))) })
+	t.Run("of a server that streams", func(t *testing.T) { test(t, on(t, (&wire{}).client(t, server.Endpoint()))) })
+	t.Run("of an older server", func(t *testing.T) { test(t, on(t, olderThan37().client(t, server.Endpoint()))) })
 }
 
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
@@ -102,6 +96,25 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 		w.Fatal(err)
 	}
 	return w.record(lock)
+}
+
+func holdOf(r *metadata.Record) locktxn.Hold {
+	return locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
+}
+
+func (w world) release(r *metadata.Record) {
+	w.Helper()
+	if _, err := locktxn.Release(w.l, holdOf(r)).Commit(w.Context(), w.etcd); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// expired takes locks, whose numbers are in their names, and returns what removes them.
+func (w world) expired(format string, n int) []metadata.Removal {
+	w.Helper()
+	removals := make([]metadata.Removal, n)
+	each(w, n, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf(format, i), uuid(i))) })
+	return removals
 }
 
 // unwritten are the protocol's fields that hold does not write as keys of their own.
@@ -145,11 +158,18 @@ func (w world) record(lock string) *metadata.Record {
 func (w world) alive(r *metadata.Record, deadline time.Time) {
 	w.Helper()
 	by := metadata.FormatTime(deadline)
-	resp, err := locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by,
-		by).Commit(w.Context(), w.etcd)
+	resp, err := locktxn.Alive(w.l, holdOf(r), by, by, by).Commit(w.Context(), w.etcd)
 	if err != nil || !resp.Succeeded {
 		w.Fatalf("alive: %v, %v", resp, err)
 	}
+}
+
+// prove writes what a witness proves of a hold, and has the record heed it.
+func (w world) prove(r *metadata.Record) {
+	w.Helper()
+	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
+	st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
+	r.Heed(&st, nil)
 }
 
 // do does to a hold what an operator wants.
@@ -163,11 +183,31 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 	return err
 }
 
+// did does it, without an error.
+func (w world) did(r *metadata.Record, a protocol.Action) {
+	w.Helper()
+	if err := w.do(r, a); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // remove ends a hold as an unlocker does.
 func (w world) remove(r metadata.Removal) {
 	w.Helper()
-	if errs := w.AutoUnlock(w.Context(), []metadata.Removal{r}); errs[0] != nil {
-		w.Fatal(errs[0])
+	w.removeAll([]metadata.Removal{r})
+}
+
+// removeAll ends holds as an unlocker does, but for these, which have changed.
+func (w world) removeAll(removals []metadata.Removal, changed ...int) {
+	w.Helper()
+	for i, err := range w.AutoUnlock(w.Context(), removals) {
+		want := error(nil)
+		if slices.Contains(changed, i) {
+			want = metadata.ErrChanged
+		}
+		if err != want {
+			w.Errorf("%s: %v, want %v", removals[i].Record.Name, err, want)
+		}
 	}
 }
 
@@ -184,26 +224,77 @@ func removal(r *metadata.Record) metadata.Removal {
 		"its deadline passed", at.Add(time.Hour))}
 }
 
-func (w world) keys(prefix string) []string {
+func (w world) get(key string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	w.Helper()
-	resp, err := w.etcd.Get(w.Context(), prefix, clientv3.WithPrefix())
+	resp, err := w.etcd.Get(w.Context(), key, opts...)
 	if err != nil {
 		w.Fatal(err)
 	}
-	var keys []string
-	for _, kv := range resp.Kvs {
+	return resp.Kvs
+}
+
+func (w world) keys(prefix string) (keys []string) {
+	w.Helper()
+	for _, kv := range w.get(prefix, clientv3.WithPrefix()) {
 		keys = append(keys, string(kv.Key))
 	}
 	return keys
+}
+
+// leaseOf is the lease of a key: its number, and the length in seconds for which it was granted.
+func (w world) leaseOf(key string) (clientv3.LeaseID, int64) {
+	w.Helper()
+	kvs := w.get(key)
+	if len(kvs) != 1 {
+		w.Fatalf("%s is not there", key)
+	}
+	ttl, err := w.etcd.TimeToLive(w.Context(), clientv3.LeaseID(kvs[0].Lease))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return ttl.ID, ttl.GrantedTTL
+}
+
+func (w world) leases() []clientv3.LeaseStatus {
+	w.Helper()
+	resp, err := w.etcd.Leases(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return resp.Leases
+}
+
+func (w world) revoke(id clientv3.LeaseID) {
+	w.Helper()
+	if _, err := w.etcd.Revoke(w.Context(), id); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w world) deleteKey(key string) int64 {
+	w.Helper()
+	resp, err := w.etcd.Delete(w.Context(), key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+func (w world) compact(revision int64) {
+	w.Helper()
+	if _, err := w.etcd.Compact(w.Context(), revision); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
 // wire stands between a client and its etcd and manipulates requests as a test needs.
 type wire struct {
-	mu  sync.Mutex
-	txn func(req *pb.TxnRequest, send func() error) error
-	any func(method string) error
+	mu   sync.Mutex
+	txn  func(req *pb.TxnRequest, send func() error) error
+	any  func(method string) error // before a stream opens
+	hang func(req any) bool        // nobody answers
 
 	bytes atomic.Int64 // of the largest answer to a read
 }
@@ -212,6 +303,26 @@ func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.txn = f
+}
+
+// once is onTxn for the next transaction alone.
+func (w *wire) once(f func(send func() error) error) {
+	w.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+		w.onTxn(nil)
+		return f(send)
+	})
+}
+
+// fill commits the next transaction as an etcd does that runs out of space with it: it answers that it did not. Then
+// something else happens.
+func (w *wire) fill(then func()) {
+	w.once(func(send func() error) error {
+		if err := send(); err != nil {
+			return err
+		}
+		then()
+		return rpctypes.ErrGRPCNoSpace
+	})
 }
 
 // lose loses the answers to writes, which are committed or not. Then something else happens.
@@ -233,18 +344,23 @@ func (w *wire) lose(committed bool, then func()) {
 }
 
 // client is a client with the wire.
-func (w *wire) client(t testing.TB, s *etcdtest.Server) *clientv3.Client {
+func (w *wire) client(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
-	return w.clientOf(t, s.Endpoint())
+	return dial(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream)}})
 }
 
-func (w *wire) clientOf(t testing.TB, endpoint string) *clientv3.Client {
+func clientAs(t testing.TB, s *etcdtest.Server, user, password string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.unary),
-			grpc.WithChainStreamInterceptor(w.stream)},
-	})
+	return dial(t, clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password})
+}
+
+func dial(t testing.TB, conf clientv3.Config) *clientv3.Client {
+	t.Helper()
+	conf.MaxUnaryRetries = 1
+	conf.Logger = zap.NewNop()
+	conf.DialTimeout = 5 * time.Second
+	c, err := clientv3.New(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +373,10 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	w.mu.Lock()
 	txn := w.txn
 	w.mu.Unlock()
+	if w.hang != nil && w.hang(req) {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
 	do := func() error { return send(ctx, method, req, reply, c, opts...) }
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
 		return txn(r, do)
@@ -276,14 +396,4 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 		}
 	}
 	return open(ctx, d, c, method, opts...)
-}
-
-// eventually waits until f is true.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for began := time.Now(); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

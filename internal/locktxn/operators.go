@@ -8,13 +8,12 @@ import (
 )
 
 // Mark puts a document into the field of the hold h, in the place of an earlier one, for as long as the lease. also are
-// puts that go with it, such as an operator's audit entry. Else it reads the record.
+// puts that go with it, such as an operator's audit entry.
 func Mark(l protocol.Layout, h Hold, field, document string, lease clientv3.LeaseID, also ...clientv3.Op) Txn {
 	put := clientv3.OpPut(l.Field(h.Lock, field), document, clientv3.WithLease(lease))
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: append([]clientv3.Op{put}, also...),
-		Else: []clientv3.Op{read(l, h.Lock)},
 	}
 }
 
@@ -24,7 +23,8 @@ func AskOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
 	hold := Hold{Lock: lock, UUID: r.UUID, Token: r.Token}
 	t := Mark(l, hold, metadata.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
 	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
-	return Txn{If: append(t.If, asked), Then: t.Then}
+	t.If = append(t.If, asked)
+	return t
 }
 
 // Extension gives a hold more time. Its record is the one that was shown to the operator.
@@ -36,7 +36,7 @@ type Extension struct {
 }
 
 // Extend moves both deadlines of a hold forward, if nobody has moved its auto-unlock since it was shown. The alert may
-// have moved alone, and never moves back. Else it reads the record.
+// have moved alone, and never moves back.
 func Extend(l protocol.Layout, e Extension) Txn {
 	lock := e.Record.Name
 	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
@@ -50,19 +50,16 @@ func Extend(l protocol.Layout, e Extension) Txn {
 			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), e.By),
 			e.Audit,
 		},
-		Else: []clientv3.Op{read(l, lock)},
 	}
 }
 
 // WithdrawAcknowledgement deletes the acknowledgement of the hold that it names, if it is still the one that was shown.
-// Else it reads the record.
 func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowledgement, audit clientv3.Op) Txn {
 	key := l.Field(lock, metadata.FieldAcknowledged)
 	return Txn{
 		If: append(HeldBy(l, Hold{Lock: lock, UUID: a.UUID, Token: a.Token}),
 			clientv3.Compare(clientv3.ModRevision(key), "=", a.Revision)),
 		Then: []clientv3.Op{clientv3.OpDelete(key), audit},
-		Else: []clientv3.Op{read(l, lock)},
 	}
 }
 

@@ -38,35 +38,16 @@ func (s store) turn(p locktxn.Position, before string, lease clientv3.LeaseID) l
 	return locktxn.Turn(s.l, locktxn.Sole(p.Lock), p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
 }
 
-func TestLine(t *testing.T) {
+func TestNoTurnBeforeTheOneBefore(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
-	resp := s.done("enqueue of a free lock", s.enqueue("a", attempt(1), lease))
-	first := locktxn.Hold{Lock: "a", UUID: attempt(1), Token: resp.Header.Revision}
-	if left := s.keys(".queue/"); len(left) > 0 {
-		t.Errorf("a free lock has a queue: %v", left)
-	}
-	two := s.queued("a", attempt(2), "", lease)
-	three := s.queued("a", attempt(3), attempt(2), lease)
-
-	s.refused("a turn while the lock is held", s.turn(two, "", lease))
-	s.done("release", locktxn.Release(s.l, first))
-	s.refused("acquire past the line", locktxn.Acquire(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), false))
-	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
-	s.refused("a turn with the ticket of another",
-		s.turn(locktxn.Position{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
-	resp = s.done("the first one's turn", s.turn(two, "", lease))
-	second := locktxn.Hold{Lock: "a", UUID: attempt(2), Token: resp.Header.Revision}
-
-	s.done("hand-over", locktxn.HandOver(s.l, second))
-	s.refused("the same hand-over, sent again", locktxn.HandOver(s.l, second))
-	resp = s.done("the second one's turn", s.turn(three, attempt(2), lease))
-	s.refused("a late turn of who held it", s.turn(two, "", lease))
-	s.done("hand-over to nobody", locktxn.HandOver(s.l, locktxn.Hold{Lock: "a", UUID: attempt(3),
-		Token: resp.Header.Revision}))
-	if left := s.keys(""); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	h := s.hold("a", mine)
+	s.queued("a", attempt(1), "", lease)
+	two := s.queued("a", attempt(2), attempt(1), lease)
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("a turn before the one before", s.turn(two, attempt(1), lease))
+	s.commit(locktxn.Leave(s.l, "a", attempt(1)))
+	s.done("a turn", s.turn(two, attempt(1), lease))
 }
 
 func TestEnqueueSentAgain(t *testing.T) {
@@ -103,7 +84,7 @@ func TestLookAhead(t *testing.T) {
 	three := s.queued("a", attempt(5), attempt(2), lease)
 
 	keys := func(resp *clientv3.TxnResponse, n int) (keys []string) {
-		for _, kv := range resp.Responses[n].GetResponseRange().Kvs {
+		for _, kv := range locktxn.Keys(resp, n).Kvs {
 			keys = append(keys, strings.TrimPrefix(string(kv.Key), s.l.Prefix()))
 		}
 		return keys
@@ -132,7 +113,7 @@ func TestLookAhead(t *testing.T) {
 	resp = s.commit(locktxn.Standing(s.l, locktxn.Sole("a")))
 	want("the tickets", resp, 2, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.QueueLength(s.l, "a"))
-	if n := resp.Responses[0].GetResponseRange().Count; n != 2 {
+	if n := locktxn.Keys(resp, 0).Count; n != 2 {
 		t.Errorf("%d tickets", n)
 	}
 	want("the tail after the number", resp, 1, ".queue/a/.tail")
@@ -148,16 +129,15 @@ func TestTailIsPutBack(t *testing.T) {
 	s.queued("a", attempt(9), "", other)
 	s.queued("a", attempt(2), attempt(9), lease)
 	s.queued("a", attempt(5), attempt(2), lease)
-	tail := func() (string, clientv3.LeaseID) {
+	isTail := func(uuid string, lease clientv3.LeaseID) {
 		t.Helper()
-		r, err := s.etcd.Get(t.Context(), s.l.Tail("a"))
-		if err != nil || len(r.Kvs) != 1 {
-			t.Fatal("the tail", r, err)
+		kv := s.get(s.l.Tail("a")).Kvs[0]
+		if string(kv.Value) != uuid || kv.Lease != int64(lease) {
+			t.Errorf("the tail is %v", kv)
 		}
-		return string(r.Kvs[0].Value), clientv3.LeaseID(r.Kvs[0].Lease)
 	}
 	before := func(resp *clientv3.TxnResponse, op int, but string) locktxn.Last {
-		return locktxn.Newest(s.l, resp.Responses[op].GetResponseRange().Kvs, but)
+		return locktxn.Newest(s.l, locktxn.Keys(resp, op).Kvs, but)
 	}
 
 	resp := s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5), locktxn.ReadTail(s.l, "a").Then[0]))
@@ -171,18 +151,14 @@ func TestTailIsPutBack(t *testing.T) {
 	nine := before(resp, 0, attempt(5))
 	s.done("put the tail back", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
 	s.refused("put it back again", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
-	if uuid, of := tail(); uuid != attempt(9) || of != other {
-		t.Errorf("the tail is %s with lease %x", uuid, of)
-	}
+	isTail(attempt(9), other)
 
 	s.refused("restore a tail that is there", locktxn.RestoreTail(s.l, "a", nine))
 	s.commit(locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(s.l.Tail("a"))}})
 	seen := before(s.commit(locktxn.ReadTail(s.l, "a")), 1, "")
 	s.refused("restore the tail of a ticket that is gone", locktxn.RestoreTail(s.l, "a", two))
 	s.done("restore the tail", locktxn.RestoreTail(s.l, "a", seen))
-	if uuid, of := tail(); uuid != attempt(9) || of != other {
-		t.Errorf("the tail is %s with lease %x", uuid, of)
-	}
+	isTail(attempt(9), other)
 	s.done("leave as the only one", locktxn.LeaveAsTail(s.l, "a", attempt(9), locktxn.Last{}))
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -192,7 +168,7 @@ func TestTailIsPutBack(t *testing.T) {
 func TestTailBehindWhichNobodyQueues(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Tail("a"), mine)
-	tail := s.commit(locktxn.Queue(s.l, "a")).Responses[1].GetResponseRange().Kvs[0].ModRevision
+	tail := locktxn.Keys(s.commit(locktxn.Queue(s.l, "a")), 1).Kvs[0].ModRevision
 	s.put(s.l.Tail("a"), other)
 	past := func(tail int64) locktxn.Txn {
 		return locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail)
@@ -220,5 +196,55 @@ func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
+	}
+}
+
+func reader(number int) locktxn.Claim {
+	return locktxn.Claim{Lock: "a", Record: metadata.ShareName("a", number), Shares: true}
+}
+
+func TestShareByTheQueue(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	enqueue := func(c locktxn.Claim, uuid string) locktxn.Txn {
+		return locktxn.Enqueue(s.l, c, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
+	}
+	writer := locktxn.Claim{Lock: "a", Record: "a", Shares: true, Counts: true}
+	first := s.done("a free lock", enqueue(writer, attempt(1))).Header.Revision
+
+	// Nobody queues: there may be room by another claim, so it does not join yet.
+	if place, before := locktxn.Joined(s.refused("a share beside the writer",
+		enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
+		t.Errorf("it joined at %d behind %q", place, before)
+	}
+	join := locktxn.Join(s.l, reader(1), attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
+	r := s.done("join", join)
+	place, before := locktxn.Joined(r)
+	if place != r.Header.Revision || before != "" {
+		t.Errorf("it joined at %d behind %q", place, before)
+	}
+	if again, _ := locktxn.Joined(s.done("the same join, sent again", join)); again != place {
+		t.Errorf("sent again it joined at %d, want %d", again, place)
+	}
+	// Somebody queues: the next one joins at once.
+	third, before := locktxn.Joined(s.commit(enqueue(reader(1), attempt(3))))
+	if third == 0 || before != attempt(2) {
+		t.Errorf("the next one joined at %d behind %q", third, before)
+	}
+
+	turn := func(n int, at int64, c locktxn.Claim) locktxn.Txn {
+		return locktxn.Turn(s.l, c, locktxn.Position{Lock: "a", UUID: attempt(n), Revision: at}, "",
+			fieldsOf(attempt(n)), metadata.Ticket{}, lease)
+	}
+	s.refused("a turn while the writer holds", turn(2, place, reader(1)))
+	s.done("release", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: attempt(1), Token: first}))
+	s.refused("a newcomer past the queue", locktxn.Acquire(s.l, reader(1), attempt(4), fieldsOf(attempt(4)), false))
+	s.refused("a turn with the ticket of another", turn(2, third, reader(1)))
+	s.done("the first one's turn", turn(2, place, reader(1)))
+	s.refused("the same turn, sent again", turn(2, place, reader(1)))
+	s.refused("a late turn with another share", turn(2, place, reader(2)))
+	s.done("the next one's turn, at once", turn(3, third, reader(2)))
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("the queue has %v", left)
 	}
 }

@@ -2,6 +2,7 @@ package locktxn_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,10 @@ func TestAutoUnlock(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	judged := s.removal(s.record("a"), "u1")
+	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // a holder that extends to the same second counts
+	s.refused("auto-unlock after the same time was written again", locktxn.AutoUnlock(s.l, judged))
 
+	judged = s.removal(s.record("a"), "u1")
 	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
 	s.refused("auto-unlock after the holder extended", locktxn.AutoUnlock(s.l, judged))
 	s.done("release", locktxn.Release(s.l, h))
@@ -31,36 +35,9 @@ func TestAutoUnlock(t *testing.T) {
 		t.Errorf("after the auto-unlock: %v", got)
 	}
 	resp := s.refused("the same auto-unlock, sent again", locktxn.AutoUnlock(s.l, again))
-	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 ||
-		string(history.Kvs[0].Value) != again.History() {
+	if history := locktxn.Keys(resp, 1).Kvs; len(history) != 1 || string(history[0].Value) != again.History() {
 		t.Errorf("the second attempt cannot see that the first one did it: %v", history)
 	}
-}
-
-// The deadline's revision is compared, not its value: a holder that extends to the same second as another program read
-// counts.
-func TestAutoUnlockComparesTheWriteNotTheTime(t *testing.T) {
-	s := start(t)
-	s.hold("a", mine)
-	judged := s.removal(s.record("a"), "u1")
-	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon)
-	s.refused("auto-unlock after the same time was written again", locktxn.AutoUnlock(s.l, judged))
-}
-
-func TestForceUnlock(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	shown := s.removal(s.record("a"), "ann")
-	audit := clientv3.OpPut(s.l.Audit(time.Unix(1_553_683_000, 0), "1"), "{}", clientv3.WithLease(shown.Lease))
-	shown.Audit = &audit
-	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
-	s.done("force-unlock, though the holder extended", locktxn.ForceUnlock(s.l, shown))
-	if got := s.keys(""); len(got) != 2 {
-		t.Errorf("after the force-unlock: %v", got)
-	}
-	s.hold("a", other)
-	s.refused("force-unlock of the hold that is over", locktxn.ForceUnlock(s.l, shown))
-	s.refused("the same without records", locktxn.ForceUnlockSilently(s.l, shown))
 }
 
 func TestRemovalOfNobodysRecord(t *testing.T) {
@@ -96,32 +73,12 @@ func TestRemovalSparesForeignKeys(t *testing.T) {
 	}
 }
 
-func TestOneChangedHoldSparesNoOther(t *testing.T) {
-	s := start(t)
-	var txns []locktxn.Txn
-	var holds []locktxn.Hold
-	for i, name := range []string{"a", "b", "c"} {
-		holds = append(holds, s.hold(name, "00000000-0000-4000-8000-00000000001"+string(rune('0'+i))))
-		txns = append(txns, locktxn.AutoUnlock(s.l, s.removal(s.record(name), "u1")))
-	}
-	s.done("alive", locktxn.Alive(s.l, holds[1], last, last, last))
-	resp := s.commit(locktxn.Nest(txns))
-	for i, want := range []bool{true, false} {
-		if got := resp.Responses[i].GetResponseTxn().Succeeded; got != want {
-			t.Errorf("removal %d: done = %v, want %v", i, got, want)
-		}
-	}
-	if s.record("b").UUID == "" || len(s.keys("a/"))+len(s.keys("c/")) > 0 {
-		t.Errorf("left: %v", s.keys(""))
-	}
-}
-
 func TestEndingIsNeverTooLarge(t *testing.T) {
 	s := start(t)
 	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{},
 		Alive: &metadata.Alive{Progress: strings.Repeat("\x01", 1000)}}
 	for i := range metadata.MaxAttributes {
-		r.Attributes[strings.Repeat("k", 900)+itoa(int64(i))] = strings.Repeat("\x01", 1000) // six bytes each in JSON
+		r.Attributes[strings.Repeat("k", 900)+fmt.Sprint(i)] = strings.Repeat("\x01", 1000) // six bytes each in JSON
 	}
 	removal := s.removal(r, "u1")
 	if n := len(removal.History()); n > metadata.MaxRecordBytes {
@@ -133,33 +90,13 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	}
 }
 
-// ReadRemoval changes nothing.
-func TestReadRemoval(t *testing.T) {
-	s := start(t)
-	h := s.hold("a", mine)
-	r := s.removal(s.record("a"), "u1")
-	resp := s.commit(locktxn.ReadRemoval(s.l, r.Record))
-	if uuid := resp.Responses[0].GetResponseRange(); len(uuid.Kvs) != 1 || uuid.Kvs[0].CreateRevision != h.Token {
-		t.Errorf("uuid %v", uuid)
-	}
-	if n := resp.Responses[1].GetResponseRange().Count; n != 4 {
-		t.Errorf("%d keys, want 4", n)
-	}
-	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
-	resp = s.commit(locktxn.ReadRemoval(s.l, r.Record))
-	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 ||
-		string(history.Kvs[0].Value) != r.History() {
-		t.Errorf("history %v", history)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	s := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	puts := make([]clientv3.Op, 129)
 	for i := range puts {
-		puts[i] = clientv3.OpPut(itoa(int64(i)), "")
+		puts[i] = clientv3.OpPut(fmt.Sprint(i), "")
 	}
 	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer stop()
@@ -199,18 +136,10 @@ func TestRefused(t *testing.T) {
 
 func TestRemoveAbandoned(t *testing.T) {
 	s := start(t)
-	state := func(key, value string) int64 {
-		s.put(key, value)
-		resp, err := s.etcd.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.Kvs[0].ModRevision
-	}
 	judge := func() *locktxn.Removal {
 		r := s.record("a")
 		st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted}
-		st.Revision = state(s.l.Death(r.UUID), protocol.Marshal(st))
+		st.Revision = s.put(s.l.Death(r.UUID), protocol.Marshal(st))
 		r.Heed(&st, nil)
 		if !r.Proven() {
 			t.Fatal("no proof")
@@ -228,12 +157,10 @@ func TestRemoveAbandoned(t *testing.T) {
 	s.done("alive of a hold that somebody else extended", locktxn.Alive(s.l, h, last, last, last))
 	s.refused("removal after a sign of life", locktxn.RemoveAbandoned(s.l, judged))
 	judged = judge()
-	state(s.l.Death(mine), "stated again")
+	s.put(s.l.Death(mine), "stated again")
 	s.refused("removal after the proof was written anew", locktxn.RemoveAbandoned(s.l, judged))
 	judged = judge()
-	if _, err := s.etcd.Delete(t.Context(), s.l.Death(mine)); err != nil {
-		t.Fatal(err)
-	}
+	s.done("take back", locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(s.l.Death(mine))}})
 	s.refused("removal after the proof was taken back", locktxn.RemoveAbandoned(s.l, judged))
 	judged = judge()
 	s.done("release", locktxn.Release(s.l, h))

@@ -97,14 +97,7 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 				clock := func() time.Time { return time.Now().Round(0).Add(-behind) }
 				w := newWorld()
 				removed := sweep(t, run(t, w.source(), lockview.Options{}))
-				wait := func(d time.Duration) {
-					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(5*time.Second,
-						time.Until(end))) {
-						w.do(put("/other", "")) // a sign of life
-					}
-					synctest.Wait()
-				}
-				wait(10 * time.Second)
+				w.live(10 * time.Second)
 				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
 					d.LockedAt = clock()
 					d.AlertAt = clock().Add(time.Minute)
@@ -112,18 +105,18 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 				})...)
 				written := time.Now()
 				for began := time.Now(); time.Since(began)+c.every <= c.lives; {
-					wait(c.every)
+					w.live(c.every)
 					w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(clock().Add(time.Minute))),
 						put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(clock().Add(life))),
 						put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(clock())))
 					written = time.Now()
 				}
-				wait(time.Until(written.Add(life - time.Second)))
+				w.live(time.Until(written.Add(life - time.Second)))
 				if n := len(removed); n > 0 {
 					t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n,
 						life)
 				}
-				wait(10 * time.Second)
+				w.live(10 * time.Second)
 				if len(removed) == 0 {
 					t.Errorf("it is still there 9 s after the %v that its holder asked for", life)
 				}
@@ -143,7 +136,7 @@ func sweep(t *testing.T, v *lockview.View) chan string {
 			f := v.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}
 		},
-		Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 1000, 2, nil },
+		Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 1_000_000, 2, nil },
 		Offsets:  func(context.Context) []time.Duration { return []time.Duration{0} },
 		Remove: func(_ context.Context, removals []metadata.Removal) []error {
 			for _, r := range removals {

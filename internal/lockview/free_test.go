@@ -105,3 +105,73 @@ func TestWhatKeepsALockFromBeingFree(t *testing.T) {
 		})
 	}
 }
+
+func TestTheViewHasTheLockDelays(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, _ *died) {
+		want := func(what string, locks ...string) {
+			t.Helper()
+			got := v.Delays()
+			if len(got) != len(locks) {
+				t.Errorf("%s: %+v, want those of %v", what, got, locks)
+				return
+			}
+			for i, d := range got {
+				if d.Lock != locks[i] || v.Delay(d.Lock) == nil {
+					t.Errorf("%s: delay %d is %+v, want that of %s", what, i, d, locks[i])
+				}
+			}
+		}
+		delay := func(lock string) op {
+			return put(layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, Owner: "billing", Seconds: 30,
+				At: metadata.Time{Time: time.Unix(1_553_682_600, 0)}}))
+		}
+		want("at first")
+		changed := v.Changed()
+		w.do(delay("b"), removeAll(layout.Record("b")))
+		w.do(put(layout.Delay("a"), "unreadable"))
+		synctest.Wait()
+		if v.Changed() == changed {
+			t.Error("nobody was told")
+		}
+		want("two delays", "a", "b")
+		if a, b := v.Delay("a"), v.Delay("b"); !a.Unreadable || b.Owner != "billing" || b.Seconds != 30 ||
+			b.Revision == 0 || v.Delay("c") != nil {
+			t.Errorf("%+v, %+v", a, b)
+		}
+		if _, total := v.Foreign(); total != 0 {
+			t.Errorf("%d foreign keys", total)
+		}
+		w.cut() // what happens now is found by a list
+		w.do(remove(layout.Delay("a")), delay("c"))
+		settle(t, v, w)
+		want("after an outage", "b", "c")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		want("after a comparison", "b", "c")
+		w.do(remove(layout.Delay("b")), remove(layout.Delay("c")))
+		synctest.Wait()
+		want("at last")
+	})
+}
+
+func TestWhoGetsALockAfterWaitingIsTold(t *testing.T) {
+	w := newWorld()
+	w.do(put(layout.Ticket("a", uuid(2)), `{"uuid":"`+uuid(2)+`","since":"1773457200"}`),
+		put(layout.Ticket("a", uuid(3)), `{"uuid":"`+uuid(3)+`","since":"1773457201"}`),
+		put(layout.Ticket("c", uuid(5)), `{"uuid":"`+uuid(5)+`","since":"1773457202"}`))
+	told := make(chan string, 10)
+	v := run(t, w.source(), lockview.Options{Taken: func(r *metadata.Record, w metadata.Waiter) {
+		told <- r.Name + " " + r.UUID + " " + w.Since.UTC().Format(time.TimeOnly)
+	}})
+	settle(t, v, w)
+	w.do(put(layout.Field("b", "uuid"), uuid(1))) // it did not wait
+	w.do(put(layout.Field("a", "uuid"), uuid(2)), put(layout.Ticket("a", uuid(2)), `{"holding":true}`))
+	w.do(put(layout.Field("a", "metadata"), `{}`)) // the same hold
+	w.do(remove(layout.Ticket("a", uuid(3))))      // it gave up
+	w.do(put(layout.Field("c", "uuid"), uuid(5)), put(layout.Ticket("c", uuid(5)), `{"holding":true}`))
+	for _, want := range []string{"a " + uuid(2) + " 03:00:00", "c " + uuid(5) + " 03:00:02"} {
+		if got := <-told; got != want {
+			t.Errorf("told is %q, want %q", got, want)
+		}
+	}
+}

@@ -68,7 +68,8 @@ var (
 	}
 	strangers = []string{"b/uuid", "UPPER", "x y", ""}
 	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".queue/a/.tail", ".history/a/b",
-		".queue/a/b/c"}
+		".queue/a/b/c", ".tasks/odd", layout.Period("job")[len(layout.Prefix()):],
+		layout.Task("invoices", "42")[len(layout.Prefix()):]}
 )
 
 // drafts are the ways to write a record with the client library.

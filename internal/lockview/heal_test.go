@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -15,11 +14,7 @@ import (
 func compared(t *testing.T, v *lockview.View, w *world) {
 	t.Helper()
 	before := v.Stats().Resyncs[lockview.ReasonPeriodic]
-	for range 25 {
-		w.do(put("/other", "")) // a sign of life
-		time.Sleep(3 * time.Second)
-	}
-	synctest.Wait()
+	w.live(75 * time.Second)
 	s := v.Stats()
 	if s.Resyncs[lockview.ReasonPeriodic] == before {
 		t.Error("no list was read")
@@ -70,10 +65,7 @@ func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
 				w.setDeaf(true)
 				w.do(put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553699999"))
 				w.setDeaf(false)
-				for range 25 {
-					w.do(put("/other", ""))
-					time.Sleep(3 * time.Second)
-				}
+				w.live(75 * time.Second)
 				if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Healed != 1 {
 					t.Errorf("what the watch did not tell: %s, %d healed", got, v.Stats().Healed)
 				}
@@ -82,52 +74,36 @@ func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
 	}
 }
 
-func TestALockAmongTooManyForeignKeysDoesNotCountAsHealed(t *testing.T) {
+func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		for i := range 10_001 {
+		w.do(lock(t, "mine", uuid(1))...)
+		for i := range 15_000 {
 			w.do(put(layout.Record(fmt.Sprintf("lock%d", i))+"not/ours", ""))
 		}
 		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute})
 		synctest.Wait()
-		w.do(lock(t, "new", uuid(1))...)
+		if sample, total := v.Foreign(); total != 15_000 || len(sample) != 100 {
+			t.Errorf("%d foreign keys, a sample of %d", total, len(sample))
+		}
+		w.do(lock(t, "lock1", uuid(2))...)    // one that is known to have a foreign key in its range
+		w.do(lock(t, "lock9999", uuid(3))...) // one too many to be remembered
+		w.do(lock(t, "new", uuid(4))...)      // one without, of which nobody knows before the next list
+		w.do(put(layout.Record("mine")+"not/ours", ""))
 		synctest.Wait()
-		if !v.Lock("new").Foreign() {
-			t.Error("that there may be foreign keys in the range is not said")
+		for _, name := range []string{"lock1", "lock9999", "new", "mine"} {
+			if !v.Lock(name).Foreign() {
+				t.Errorf("%s does not show that foreign keys may be in its range: %+v", name, v.Lock(name))
+			}
 		}
+		w.do(remove(layout.Record("mine") + "not/ours"))
 		compared(t, v, w)
-		if r := v.Lock("new"); r.Problems != nil {
-			t.Errorf("after a list that found none: %v", r.Problems)
-		}
-	})
-}
-
-// What somebody writes to a lock counts, however many attributes its record has: those are what is left out.
-func TestALockWithTooManyAttributesIsAskedAndIdentified(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
-		ops := lock(t, "a", uuid(1))
-		for i := range 3 * metadata.MaxAttributes {
-			ops = append(ops, put(layout.Field("a", fmt.Sprintf("a%03d", i)), "x"))
-		}
-		w.do(ops...)
-		v := run(t, w.source(), lockview.Options{})
-		settle(t, v, w)
-		hold := v.Lock("a")
-		w.do(put(layout.Field("a", metadata.FieldAsked),
-			protocol.Marshal(metadata.Request{UUID: hold.UUID, Token: hold.Token, By: "ann"})))
-		w.do(put(layout.Field("a", metadata.FieldAcknowledged),
-			protocol.Marshal(metadata.Acknowledgement{UUID: hold.UUID, Token: hold.Token, By: "bob"})))
-		w.do(put(layout.Field("a", metadata.FieldPodUID), "5e9a2a3c"))
-		settle(t, v, w)
-		for _, source := range []string{"the watch", "a list"} {
-			r := v.Lock("a")
-			if r.Asked == nil || r.Asked.By != "ann" || r.Acknowledged == nil || r.Acknowledged.By != "bob" {
-				t.Errorf("by %s: asked %+v, acknowledged %+v", source, r.Asked, r.Acknowledged)
+		for _, name := range []string{"new", "mine"} {
+			if r := v.Lock(name); r.Problems != nil {
+				t.Errorf("%s has no foreign key in its range: %v", name, r.Problems)
 			}
-			if r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
-				t.Errorf("by %s: process %+v", source, r.Process)
-			}
-			v = run(t, w.source(), lockview.Options{})
-			settle(t, v, w)
+		}
+		if _, total := v.Foreign(); total != 15_000 {
+			t.Errorf("%d foreign keys", total)
 		}
 	})
 }

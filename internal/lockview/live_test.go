@@ -10,7 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -21,6 +20,30 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+func source(s *lockstore.Store) lockview.Source {
+	return lockview.Source{List: s.List, Watch: s.Watch, Ending: s.Ending}
+}
+
+// until waits until f is true of the view, looking again whenever it changed.
+func until(t testing.TB, v *lockview.View, what string, f func() bool) {
+	t.Helper()
+	late := time.After(2 * time.Minute)
+	for {
+		changed := v.Changed()
+		if f() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond): // signs of life do not count as changes
+		case <-late:
+			t.Fatalf("never: %s; %+v", what, v.Fresh())
+		}
+	}
+}
+
 // same waits until the view shows the same as a freshly started one.
 func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	t.Helper()
@@ -30,17 +53,6 @@ func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	until(t, v, "the newest revision",
 		func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
 	differ(t, "the view and etcd", show(v), show(fresh))
-}
-
-func TestRunLeavesNothingBehind(t *testing.T) {
-	c := etcdtest.Start(t).Client(t)
-	commit(t, c, lock(t, "a", uuid(1))...)
-	before := goleak.IgnoreCurrent()
-	v := lockview.New(layout, source(lockstore.New(c, layout)), lockview.Options{})
-	task := proctest.Go(t, v.Run)
-	until(t, v, "the lock", func() bool { return v.Lock("a") != nil })
-	task.Stop(t)
-	goleak.VerifyNone(t, before)
 }
 
 // Each revision changes two locks, each with keys that belong together. Readers that poll all the time must never see
@@ -118,14 +130,6 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 	}
 }
 
-// commit does all ops in one revision of a real etcd.
-func commit(t testing.TB, c *clientv3.Client, ops ...op) {
-	t.Helper()
-	if _, err := c.Txn(t.Context()).Then(onEtcd(ops)...).Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func onEtcd(all []op) (ops []clientv3.Op) {
 	for _, o := range all {
 		switch {
@@ -147,7 +151,13 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	s := etcdtest.Start(t)
 	admin := s.Client(t)
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
-	store := lockstore.New(through(t, proxy.Endpoint()), layout)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1,
+		Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
 	stop := busy(t, admin)
 	compact := func() int64 {
@@ -174,15 +184,4 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	if s := v.Stats(); s.Healed != 0 {
 		t.Errorf("%+v", s)
 	}
-}
-
-func through(t testing.TB, endpoint string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-		DialTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
 }

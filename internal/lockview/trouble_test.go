@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -71,11 +72,7 @@ func TestFreshness(t *testing.T) {
 		broken := make(chan struct{})
 		src := w.source()
 		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
-			select {
-			case <-time.After(2 * time.Second):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			time.Sleep(2 * time.Second)
 			each(after, nil)
 			select {
 			case <-broken:
@@ -94,8 +91,7 @@ func TestFreshness(t *testing.T) {
 		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.Heard.IsZero() || f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go v.Run(ctx)
+		proctest.Go(t, v.Run)
 		hang <- struct{}{}
 		synctest.Wait()
 		read := time.Now()
@@ -129,7 +125,6 @@ func TestFreshness(t *testing.T) {
 			s.WatchRestarts["silent"] != 1 || !s.LastSync.Equal(time.Now()) {
 			t.Errorf("%+v", s)
 		}
-		cancel()
 	})
 }
 
@@ -163,23 +158,11 @@ func TestLostEventsAreHealed(t *testing.T) {
 		w.do(lock(t, "new", uuid(4))...)
 		w.do(remove(layout.Prefix()+"stray"), put(layout.Record("new")+"x/y", ""))
 		w.setDeaf(false)
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() { // signs of life
-			for {
-				select {
-				case <-time.After(3 * time.Second):
-					w.do(put("/other", ""))
-				case <-stop:
-					return
-				}
-			}
-		}()
-		time.Sleep(4 * time.Minute)
+		w.live(4 * time.Minute)
 		if v.Lock("gone") == nil || v.Lock("new") != nil {
 			t.Fatal("the events were not lost")
 		}
-		time.Sleep(70 * time.Second)
+		w.live(70 * time.Second)
 		differ(t, "healed", show(v), w.truth())
 		if viewed(v, "kept") != unchanged {
 			t.Error("a record that did not change was replaced")
@@ -221,11 +204,7 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 			return revision, err
 		}
 		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
-		for range 30 {
-			time.Sleep(5 * time.Second)
-			w.do(put("/other", ""))
-		}
-		synctest.Wait()
+		w.live(150 * time.Second)
 		if lists != 2 {
 			t.Errorf("%d lists", lists)
 		}
@@ -368,11 +347,7 @@ func TestAnyInterruptionGivesTheSameSnapshot(t *testing.T) {
 				}
 			}
 			w.setDeaf(false)
-			for range 8 { // long enough for a comparison
-				w.do(put("/other", ""))
-				time.Sleep(3 * time.Second)
-			}
-			synctest.Wait()
+			w.live(24 * time.Second) // long enough for a comparison
 			differ(t, fmt.Sprintf("seed %d", seed), show(v), w.truth())
 			for hold, n := range ended {
 				if n > 1 {

@@ -20,13 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-var layout = func() protocol.Layout {
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}()
+var layout = protocol.DefaultLayout()
 
 // world is what etcd would hold, and tell those who watch.
 type world struct {
@@ -191,6 +185,14 @@ func (w *world) now() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
+}
+
+// live lets time pass, with signs of life.
+func (w *world) live(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(3*time.Second, time.Until(end))) {
+		w.do(put("/other", ""))
+	}
+	synctest.Wait()
 }
 
 // viewed is the record that the view keeps of a lock, or nil: another one after every change.

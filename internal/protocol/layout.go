@@ -52,6 +52,9 @@ func NewLayout(prefix string) (Layout, error) {
 	return Layout{prefix: strings.TrimSuffix(prefix, "/") + "/"}, nil
 }
 
+// DefaultLayout is the layout below [DefaultPrefix].
+func DefaultLayout() Layout { return Layout{prefix: DefaultPrefix} }
+
 // Prefix is the prefix with its final "/".
 func (l Layout) Prefix() string { return l.prefix }
 

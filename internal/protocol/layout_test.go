@@ -25,7 +25,7 @@ func TestNewLayout(t *testing.T) {
 }
 
 func TestRecordsAreAllButTheAreas(t *testing.T) {
-	l := layout(t)
+	l := protocol.DefaultLayout()
 	records := l.Records()
 	inRecords := func(key string) bool {
 		return slices.ContainsFunc(records[:], func(r [2]string) bool { return key >= r[0] && key < r[1] })
@@ -45,11 +45,14 @@ func TestRecordsAreAllButTheAreas(t *testing.T) {
 	}
 }
 
+func rising() []time.Time {
+	return []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7), time.Unix(11, 0)}
+}
+
 func TestAuditKeysSortByTime(t *testing.T) {
-	l := layout(t)
+	l := protocol.DefaultLayout()
 	var keys []string
-	for _, at := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
-		time.Unix(11, 0)} {
+	for _, at := range rising() {
 		keys = append(keys, l.Audit(at, "z"), l.Audit(at, "~"))
 	}
 	if !slices.IsSorted(keys) {
@@ -82,7 +85,7 @@ func TestFormatTimeKeepsToItsRange(t *testing.T) {
 }
 
 func TestRangeOfSharesHoldsThemAll(t *testing.T) {
-	l := layout(t)
+	l := protocol.DefaultLayout()
 	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
 		from, end := l.Shares(lock)
 		for _, number := range []int{1, 2, 9, 10, 99, 123456789} {
@@ -124,8 +127,7 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 
 func TestPeriodsSortByTheirBeginning(t *testing.T) {
 	var values []string
-	for _, start := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
-		time.Unix(11, 0)} {
+	for _, start := range rising() {
 		for _, words := range []string{"", "taken by z", "~"} {
 			values = append(values, protocol.FormatPeriod(protocol.Period{Start: start, Words: words}))
 		}
@@ -145,8 +147,8 @@ func TestPeriodsSortByTheirBeginning(t *testing.T) {
 }
 
 func TestUnlistedAreasStandInTheOrderOfKeys(t *testing.T) {
-	if areas := layout(t).Unlisted(); !slices.IsSorted(areas) || slices.Contains(areas, layout(t).Queues()) ||
-		slices.Contains(areas, layout(t).Unlockers()) {
+	if areas := protocol.DefaultLayout().Unlisted(); !slices.IsSorted(areas) || slices.Contains(areas, protocol.DefaultLayout().Queues()) ||
+		slices.Contains(areas, protocol.DefaultLayout().Unlockers()) {
 		t.Errorf("%q", areas)
 	}
 }
@@ -155,7 +157,7 @@ func FuzzEncodeName(f *testing.F) {
 	for _, name := range []string{"billing", "billing/invoice/42", "100%", ".queue", "%2F", "\xff", "a\x00"} {
 		f.Add(name, "billing/")
 	}
-	l := layout(f)
+	l := protocol.DefaultLayout()
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if a == "" || b == "" {
 			return
@@ -197,7 +199,7 @@ func FuzzParseKey(f *testing.F) {
 		".x/y", ".periods/a%2Fb", ".tasks/a/b%2Fc", ".tasks/a%2Fb/c"} {
 		f.Add(protocol.DefaultPrefix + c)
 	}
-	l := layout(f)
+	l := protocol.DefaultLayout()
 	f.Fuzz(func(t *testing.T, key string) {
 		k := l.Parse(key)
 		if k.Kind != protocol.KindForeign && build(l, k) != key {

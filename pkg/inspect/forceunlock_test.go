@@ -45,10 +45,7 @@ func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 		if err := <-got; err != nil { // the waiter, after the lock delay
 			t.Error(err)
 		}
-		layout, err := protocol.NewLayout(mutex.DefaultPrefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layout := protocol.DefaultLayout()
 		audit, err := lockstore.New(s.Etcd(), layout).Audit(t.Context(), 10)
 		if err != nil || len(audit) != 1 {
 			t.Fatalf("the audit trail is %+v, %v", audit, err)

@@ -37,6 +37,15 @@ func set(t testing.TB, s *locktest.Server, o jobs.TaskOptions) *jobs.Tasks {
 	return tasks
 }
 
+// tasks is an etcd with a set of tasks, the first of which is "1".
+func tasks(t testing.TB, o jobs.TaskOptions) (*locktest.Server, *jobs.Tasks) {
+	t.Helper()
+	s := locktest.NewInMemory(t)
+	tasks := set(t, s, o)
+	add(t, tasks, "1", "the data")
+	return s, tasks
+}
+
 func add(t testing.TB, s *jobs.Tasks, task, data string) {
 	t.Helper()
 	if added, err := s.Add(context.Background(), task, data); !added || err != nil {
@@ -51,6 +60,23 @@ func capture(t testing.TB, s *jobs.Tasks, limit int) []*jobs.Task {
 		t.Fatal(err)
 	}
 	return captured
+}
+
+// one captures what has to be the only task.
+func one(t testing.TB, s *jobs.Tasks, attempt int, from string) *jobs.Task {
+	t.Helper()
+	captured := capture(t, s, 5)
+	if len(captured) != 1 || captured[0].Attempt() != attempt || captured[0].From() != from {
+		t.Fatalf("captured %+v, want attempt %d from %s", captured, attempt, from)
+	}
+	return captured[0]
+}
+
+func finish(t testing.TB, task *jobs.Task, state string) {
+	t.Helper()
+	if err := task.Finish(state, "a note"); err != nil {
+		t.Error(err)
+	}
 }
 
 func get(t testing.TB, s *jobs.Tasks, task string) jobs.TaskStatus {
@@ -71,14 +97,7 @@ func list(t testing.TB, s *jobs.Tasks) []jobs.TaskStatus {
 	return all
 }
 
-func layout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
+func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
 type commit = func() (*clientv3.TxnResponse, error)
 

@@ -65,60 +65,61 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 }
 
 func TestPipelineTellsWhyItStopped(t *testing.T) {
-	broken := errors.New("the disk is full")
-	ok := func(context.Context) error { return nil }
+	type world struct {
+		context.Context
+		*locktest.Server
+		cancel context.CancelCauseFunc
+	}
+	const forced = `lock "deploy" was lost: force-unlocked by operator`
+	const ranOut = `lock "deploy" may be lost: its time ran out`
 	for _, c := range []struct {
-		name  string
-		steps func(s *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step
-		stop  jobs.Stop
-		done  int
-		err   string
+		name string
+		step func(w world) error // the second of three, or the last
+		last bool
+		stop jobs.Stop
+		done int
+		err  string
 	}{
-		{"a step fails", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", ok}, {"two", func(context.Context) error { return broken }}, {"three", ok}}
-		}, jobs.StopFailed, 1, "the disk is full"},
-		{"a step panics", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(context.Context) error { panic("oh") }}, {"two", ok}}
-		}, jobs.StopPanicked, 0, "panic: oh"},
-		{"the caller cancels", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(ctx context.Context) error {
-				cancel(errors.New("the shift is over"))
-				return sleeping(time.Hour)(ctx)
-			}}, {"two", ok}}
-		}, jobs.StopCancelled, 0, "the shift is over"},
-		{"the caller cancels between steps", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(context.Context) error { cancel(nil); return nil }}, {"two", ok}}
-		}, jobs.StopCancelled, 1, "context canceled"},
-		{"somebody takes the lock away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(context.Context) error { s.ForceUnlock("deploy", "it hung"); return nil }},
-				{"two", ok}}
-		}, jobs.StopLost, 1, `lock "deploy" was lost: force-unlocked by operator`},
-		{"somebody takes the lock away in a step", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(ctx context.Context) error {
-				time.Sleep(time.Second) // until it is watched
-				s.ForceUnlock("deploy", "it hung")
-				return sleeping(time.Hour)(ctx)
-			}}, {"two", ok}}
-		}, jobs.StopLost, 0, `lock "deploy" was lost: force-unlocked by operator`},
+		{"it fails", func(world) error { return errors.New("the disk is full") }, false,
+			jobs.StopFailed, 1, "the disk is full"},
+		{"it panics", func(world) error { panic("oh") }, false, jobs.StopPanicked, 1, "panic: oh"},
+		{"the caller cancels", func(w world) error {
+			w.cancel(errors.New("the shift is over"))
+			return sleeping(time.Hour)(w)
+		}, false, jobs.StopCancelled, 1, "the shift is over"},
+		{"the caller cancels between steps", func(w world) error { w.cancel(nil); return nil }, false,
+			jobs.StopCancelled, 2, "context canceled"},
+		{"somebody takes the lock away in a step", func(w world) error {
+			time.Sleep(time.Second) // until it is watched
+			w.ForceUnlock("deploy", "it hung")
+			return sleeping(time.Hour)(w)
+		}, false, jobs.StopLost, 1, forced},
+		{"somebody takes the lock away between steps",
+			func(w world) error { w.ForceUnlock("deploy", "it hung"); return nil }, false, jobs.StopLost, 2, forced},
 		{"somebody takes the lock away in the last step",
-			func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
-				return []jobs.Step{{"one", ok},
-					{"two", func(context.Context) error { s.ForceUnlock("deploy", "it hung"); return nil }}}
-			}, jobs.StopLost, 2, `lock "deploy" was lost: force-unlocked by operator`},
-		{"a step hangs for longer than the lock lives", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
-		}, jobs.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
-		{"etcd is away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
-			return []jobs.Step{{"one", func(context.Context) error { s.Cut(); return nil }},
-				{"two", ok}}
-		}, jobs.StopLost, 1, `lock "deploy" may be lost: its time ran out`},
+			func(w world) error { w.ForceUnlock("deploy", "it hung"); return nil }, true, jobs.StopLost, 3, forced},
+		{"it hangs for longer than the lock lives", func(w world) error { return sleeping(time.Hour)(w) }, false,
+			jobs.StopLost, 1, ranOut},
+		{"somebody asks it to finish", func(w world) error {
+			time.Sleep(time.Second)
+			w.Ask("deploy", "ann", "the fix has to go out first")
+			return sleeping(time.Minute)(w)
+		}, false, jobs.StopAsked, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
+			`the fix has to go out first`},
+		{"etcd is away between steps", func(w world) error { w.Cut(); return nil }, false, jobs.StopLost, 2, ranOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
 				ctx, cancel := context.WithCancelCause(context.Background())
 				defer cancel(nil)
-				report, err := jobs.Pipeline(ctx, locks, "deploy", c.steps(s, cancel),
-					mutex.AutoUnlockAfter(3*time.Minute))
+				ok := func(context.Context) error { return nil }
+				steps := []jobs.Step{{"one", ok}, {"two", ok}, {"three", ok}}
+				disturbed := &steps[1]
+				if c.last {
+					disturbed = &steps[2]
+				}
+				disturbed.Run = func(ctx context.Context) error { return c.step(world{ctx, s, cancel}) }
+				report, err := jobs.Pipeline(ctx, locks, "deploy", steps, mutex.AutoUnlockAfter(3*time.Minute))
 				done := 0
 				for _, step := range report.Steps {
 					if step.State == jobs.StepDone {
@@ -129,12 +130,13 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 					strings.Contains(err.Error(), "\n") || report.Err != err {
 					t.Errorf("stop %q after %d steps: %v", report.Stop, done, err)
 				}
-				if p, ok := errors.AsType[*jobs.PanicError](err); ok &&
-					!strings.Contains(p.Stack, "pipeline_test.go") {
+				if p, ok := errors.AsType[*jobs.PanicError](err); ok && !strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
-				if last := report.Steps[len(report.Steps)-1]; c.done < len(report.Steps) &&
-					last.State != jobs.StepNotRun {
+				if asked, ok := errors.AsType[*mutex.AskedError](err); ok != (c.stop == jobs.StopAsked) {
+					t.Errorf("asked: %v", asked)
+				}
+				if last := report.Steps[2]; !c.last && last.State != jobs.StepNotRun {
 					t.Errorf("the last step is %s", last.State)
 				}
 				if _, rest, found := strings.Cut(report.String(), "; "+string(c.stop)+": "); !found ||
@@ -157,30 +159,5 @@ func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 			report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
 			t.Errorf("%v: %s", err, report)
 		}
-	})
-}
-
-func TestPipelineStopsBeforeItsNextStepWhenItIsAsked(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
-		asked := func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			s.Ask("deploy", "ann", "the fix has to go out first")
-			return sleeping(time.Minute)(ctx)
-		}
-		report, err := jobs.Pipeline(context.Background(), locks, "deploy",
-			[]jobs.Step{{"fetch", asked}, {"build", sleeping(time.Minute)}})
-		e, isAsked := errors.AsType[*mutex.AskedError](err)
-		if !isAsked || e.Request.By != "ann" || report.Stop != jobs.StopAsked || report.Err != err {
-			t.Errorf("stopped %q because of %v", report.Stop, err)
-		}
-		const says = `asked: the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
-			`the fix has to go out first`
-		if !strings.Contains(report.String(), says) {
-			t.Errorf("the report says\n%v", report)
-		}
-		if report.Steps[0].State != jobs.StepDone || report.Steps[1].State != jobs.StepNotRun {
-			t.Errorf("the steps are %+v", report.Steps)
-		}
-		s.AssertFree("deploy")
 	})
 }

@@ -16,11 +16,12 @@ import (
 )
 
 func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
-	s := locktest.NewInMemory(t)
-	lives := set(t, s, jobs.TaskOptions{MaxAttempts: 2})
-	add(t, lives, "1", "the data")
-	if captured := capture(t, set(t, s, jobs.TaskOptions{Worker: "the one that dies"}), 1); len(captured) != 1 {
-		t.Fatalf("%d captured", len(captured))
+	s, lives := tasks(t, jobs.TaskOptions{MaxAttempts: 2})
+	dies := one(t, set(t, s, jobs.TaskOptions{Worker: "the one that dies"}), 1, "new")
+	for i := range 3 {
+		if err := dies.Save(t.Context(), fmt.Sprint("page ", i+1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if captured := capture(t, lives, 1); len(captured) != 0 {
 		t.Fatal("captured before the auto-unlock")
@@ -29,31 +30,30 @@ func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 	if now := get(t, lives, "1"); !now.Stuck || now.By != "the one that dies" {
 		t.Errorf("after the auto-unlock: %+v", now)
 	}
-	captured := capture(t, lives, 1)
-	if len(captured) != 1 || captured[0].Attempt() != 2 || captured[0].From() != "new" ||
-		captured[0].Data() != "the data" {
-		t.Fatalf("captured %+v", captured)
+	task := one(t, lives, 2, "new")
+	if task.Data() != "page 3" {
+		t.Errorf("it has %q", task.Data())
 	}
-	if err := captured[0].Finish("done", ""); err != nil {
+	if err := task.FinishAndRemove(); err != nil {
 		t.Error(err)
+	}
+	if now := get(t, lives, "1"); now.State != "" {
+		t.Errorf("it is still there: %+v", now)
 	}
 }
 
 func TestLateWorkerIsRefused(t *testing.T) {
-	s := locktest.NewInMemory(t)
-	one := set(t, s, jobs.TaskOptions{})
-	two := set(t, s, jobs.TaskOptions{})
-	add(t, one, "1", "")
-	late := capture(t, one, 1)[0]
+	s, tasks := tasks(t, jobs.TaskOptions{})
+	late := one(t, tasks, 1, "new")
 	s.Expire("invoices/1") // while it stands still
 	var next *jobs.Task
 	for _, step := range []string{"stuck", "captured again"} {
 		if step == "captured again" {
-			if next = capture(t, two, 1)[0]; next.Token() <= late.Token() {
+			if next = one(t, set(t, s, jobs.TaskOptions{}), 2, "new"); next.Token() <= late.Token() {
 				t.Errorf("token %d after %d", next.Token(), late.Token())
 			}
 		}
-		before := get(t, one, "1")
+		before := get(t, tasks, "1")
 		for what, err := range map[string]error{"save": late.Save(t.Context(), "late"),
 			"finish": late.Finish("failed", "late"), "release": late.Release(), "remove": late.FinishAndRemove()} {
 			lost, isLost := errors.AsType[*mutex.LostError](err)
@@ -61,13 +61,11 @@ func TestLateWorkerIsRefused(t *testing.T) {
 				t.Errorf("%s while it is %s: %v", what, step, err)
 			}
 		}
-		if now := get(t, one, "1"); now != before {
+		if now := get(t, tasks, "1"); now != before {
 			t.Errorf("while it is %s, the late worker wrote %+v", step, now)
 		}
 	}
-	if err := next.Finish("done", ""); err != nil {
-		t.Errorf("the other worker: %v", err)
-	}
+	finish(t, next, "done")
 }
 
 func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
@@ -102,9 +100,7 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 							t.Errorf("save: %v", err)
 						}
 					}
-					if err := task.Finish("done", ""); err != nil {
-						t.Errorf("finish: %v", err)
-					}
+					finish(t, task, "done")
 				}
 				for _, now := range list(t, tasks) {
 					if now.State != "done" || now.Data != "part 2" || now.Running {
@@ -130,7 +126,7 @@ func TestLateAddIsRefused(t *testing.T) {
 	})
 	tasks := set(t, s, jobs.TaskOptions{})
 	add(t, tasks, "1", "")
-	if err := capture(t, tasks, 1)[0].FinishAndRemove(); err != nil {
+	if err := one(t, tasks, 1, "new").FinishAndRemove(); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := late(); err != nil || r.Succeeded {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,23 +20,16 @@ import (
 )
 
 func TestTaskGoesFromNewToDone(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{Worker: "worker 1"})
-	add(t, s, "a/1", "the data")
-	one := capture(t, s, 5)
-	if len(one) != 1 {
-		t.Fatalf("%d captured", len(one))
-	}
-	task := one[0]
-	if task.Name() != "a/1" || task.Data() != "the data" || task.From() != "new" || task.Attempt() != 1 ||
-		task.Token() == 0 {
+	etcd, s := tasks(t, jobs.TaskOptions{Worker: "worker 1"})
+	task := one(t, s, 1, "new")
+	if task.Name() != "1" || task.Data() != "the data" || task.Token() == 0 {
 		t.Errorf("%+v", task)
 	}
-	now := get(t, s, "a/1")
+	now := get(t, s, "1")
 	if now.State != "in_progress" || !now.Running || now.Stuck || now.By != "worker 1" || now.Attempts != 1 {
 		t.Errorf("while a worker has it: %+v", now)
 	}
-	if doc := etcd.AssertHeld("invoices/a/1"); doc.UUID != task.Lock().UUID() ||
+	if doc := etcd.AssertHeld("invoices/1"); doc.UUID != task.Lock().UUID() ||
 		fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
 		t.Errorf("its lock is %+v", doc.Record)
 	}
@@ -45,15 +39,13 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 	if err := task.Alive(t.Context(), "half"); err != nil {
 		t.Error(err)
 	}
-	if err := task.Finish("done", "sent"); err != nil {
-		t.Fatal(err)
-	}
-	now = get(t, s, "a/1")
-	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "sent" ||
+	finish(t, task, "done")
+	now = get(t, s, "1")
+	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "a note" ||
 		now.Data != "the data" || now.AddedAt.IsZero() {
 		t.Errorf("afterwards: %+v", now)
 	}
-	etcd.AssertFree("invoices/a/1")
+	etcd.AssertFree("invoices/1")
 	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked {
 		t.Errorf("the context ended with %v", cause)
 	}
@@ -80,9 +72,7 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 					mu.Lock()
 					times[task.Name()]++
 					mu.Unlock()
-					if err := task.Finish("done", ""); err != nil {
-						t.Error(err)
-					}
+					finish(t, task, "done")
 				}
 			}
 		})
@@ -96,50 +86,35 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 }
 
 func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 3})
-	add(t, s, "1", "")
-	for i := range 3 {
-		captured := capture(t, s, 1)
-		if len(captured) != 1 || captured[0].Attempt() != i+1 {
-			t.Fatalf("attempt %d: %+v", i+1, captured)
-		}
-		if err := captured[0].Finish("failed", "no connection"); err != nil {
-			t.Fatal(err)
-		}
+	_, s := tasks(t, jobs.TaskOptions{MaxAttempts: 3})
+	for i, from := range []string{"new", "failed", "failed"} {
+		finish(t, one(t, s, i+1, from), "failed")
 	}
-	now := get(t, s, "1")
-	if len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" || now.Note != "no connection" ||
-		now.Attempts != 3 {
+	if now := get(t, s, "1"); len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" ||
+		now.Note != "a note" || now.Attempts != 3 {
 		t.Errorf("after the last attempt: %+v", now)
 	}
-	if err := s.Reset(t.Context(), "1", "new"); err != nil {
+	reset := func() error { return s.Reset(t.Context(), "1", "new") }
+	remove := func() error { return s.Remove(t.Context(), "1") }
+	if err := reset(); err != nil {
 		t.Fatal(err)
 	}
-	captured := capture(t, s, 1)
-	if len(captured) != 1 || captured[0].Attempt() != 1 || captured[0].From() != "new" {
-		t.Fatalf("after the reset: %+v", captured)
-	}
-	for _, c := range []func() error{
-		func() error { return s.Reset(t.Context(), "1", "new") },
-		func() error { return s.Remove(t.Context(), "1") },
-	} {
-		if held, isHeld := errors.AsType[*mutex.HeldError](c()); !isHeld ||
-			held.Holder.UUID != captured[0].Lock().UUID() {
-			t.Errorf("while a worker has it: %v", held)
+	task := one(t, s, 1, "new")
+	for what, err := range map[string]error{"reset": reset(), "remove": remove()} {
+		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Holder.UUID != task.Lock().UUID() {
+			t.Errorf("%s while a worker has it: %v", what, err)
 		}
 	}
-	if err := captured[0].Release(); err != nil {
+	if err := task.Release(); err != nil {
 		t.Fatal(err)
 	}
 	if now := get(t, s, "1"); now.State != "new" || now.Attempts != 0 {
 		t.Errorf("after the release: %+v", now)
 	}
-	if err := s.Remove(t.Context(), "1"); err != nil {
+	if err := remove(); err != nil {
 		t.Error(err)
 	}
-	for what, err := range map[string]error{"remove": s.Remove(t.Context(), "1"),
-		"reset": s.Reset(t.Context(), "1", "new")} {
+	for what, err := range map[string]error{"reset": reset(), "remove": remove()} {
 		if !errors.Is(err, jobs.ErrNoTask) {
 			t.Errorf("%s a task that is none: %v", what, err)
 		}
@@ -147,63 +122,29 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 }
 
 func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{
+	_, s := tasks(t, jobs.TaskOptions{
 		Initial:     "uploaded",
 		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
 		Failures:    []string{"broken"}, MaxAttempts: 2,
 	})
-	add(t, s, "film", "")
 	for _, step := range []struct{ from, wrong, to string }{{"uploaded", "published", "encoded"},
 		{"encoded", "broken", "published"}} {
-		task := capture(t, s, 1)[0]
-		if task.From() != step.from || task.Attempt() != 1 {
-			t.Errorf("captured from %s, attempt %d", task.From(), task.Attempt())
-		}
+		task := one(t, s, 1, step.from)
 		err := task.Finish(step.wrong, "")
-		if want := fmt.Sprintf(`finish task "film" of "invoices": no transition leads from state %q to %q`, step.from,
+		if want := fmt.Sprintf(`finish task "1" of "invoices": no transition leads from state %q to %q`, step.from,
 			step.wrong); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
-		if err := task.Finish(step.to, ""); err != nil {
-			t.Error(err)
-		}
+		finish(t, task, step.to)
 	}
 	if captured := capture(t, s, 1); len(captured) != 0 {
 		t.Error("a task in a final state was captured")
 	}
 }
 
-func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{})
-	add(t, s, "1", "page 0")
-	task := capture(t, s, 1)[0]
-	for i := range 3 {
-		if err := task.Save(t.Context(), fmt.Sprint("page ", i+1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	etcd.Expire("invoices/1")
-	if err := task.Save(t.Context(), "page 9"); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("a worker that lost the task saves: %v", err)
-	}
-	next := capture(t, s, 1)[0]
-	if next.Data() != "page 3" || next.Attempt() != 2 || next.From() != "new" {
-		t.Errorf("the next worker has %q, attempt %d from %s", next.Data(), next.Attempt(), next.From())
-	}
-	if err := next.FinishAndRemove(); err != nil {
-		t.Error(err)
-	}
-	if now := get(t, s, "1"); now.State != "" {
-		t.Errorf("it is still there: %+v", now)
-	}
-}
-
 func TestTaskIsSafeForConcurrentUse(t *testing.T) {
-	s := set(t, locktest.NewInMemory(t), jobs.TaskOptions{})
-	add(t, s, "1", "")
-	task := capture(t, s, 1)[0]
+	_, s := tasks(t, jobs.TaskOptions{})
+	task := one(t, s, 1, "new")
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
@@ -218,16 +159,12 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := task.Finish(jobs.StateDone, ""); err != nil {
-		t.Error(err)
-	}
+	finish(t, task, jobs.StateDone)
 }
 
 func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{})
-	add(t, s, "1", "")
-	task := capture(t, s, 1)[0]
+	etcd, s := tasks(t, jobs.TaskOptions{})
+	task := one(t, s, 1, "new")
 	etcd.Etcd().Delete(t.Context(), layout(t).Task("invoices", "1"))
 	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("save: %v", err)
@@ -256,10 +193,10 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 	add(t, other, "of another set", "")
 	for _, name := range []string{"failed", "stuck", "running"} {
 		add(t, s, name, "")
-		task := capture(t, s, 1)[0]
+		task := one(t, s, 1, "new")
 		switch name {
 		case "failed":
-			task.Finish("failed", "")
+			finish(t, task, "failed")
 		case "stuck":
 			etcd.Expire("invoices/stuck")
 		}
@@ -275,46 +212,43 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
-	if captured := capture(t, s, 10); len(captured) != 1 || captured[0].Name() != "new" {
-		t.Errorf("captured %+v", captured)
+	if task := one(t, s, 1, "new"); task.Name() != "new" {
+		t.Errorf("captured %s", task.Name())
 	}
 }
 
 func TestLargeSetsAreReadInPages(t *testing.T) {
 	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{})
-	var ops []clientv3.Op
-	for i := range 1201 {
-		state := "done"
-		if i == 1200 {
-			state = "new"
+	put := func(i int, state string) clientv3.Op {
+		return clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)),
+			protocol.Marshal(protocol.Task{State: state}))
+	}
+	for from := 0; from < 1200; from += 100 {
+		var ops []clientv3.Op
+		for i := range 100 {
+			ops = append(ops, put(from+i, "done"))
 		}
-		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)),
-			protocol.Marshal(protocol.Task{State: state})))
-		if len(ops) == 100 || i == 1200 {
-			if _, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit(); err != nil {
-				t.Fatal(err)
-			}
-			ops = nil
+		if _, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
 		}
 	}
+	add(t, s, "1200", "")
 	if all := list(t, s); len(all) != 1201 || all[1200].Name != "1200" {
 		t.Errorf("%d tasks", len(all))
 	}
-	if captured := capture(t, s, 10); len(captured) != 1 || captured[0].Name() != "1200" {
-		t.Errorf("captured %+v", captured)
+	if task := one(t, s, 1, "new"); task.Name() != "1200" {
+		t.Errorf("captured %s", task.Name())
 	}
 }
 
 func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
-	etcd := locktest.NewInMemory(t)
-	s := set(t, etcd, jobs.TaskOptions{})
-	add(t, s, "1", "x")
-	capture(t, s, 1)
+	etcd, s := tasks(t, jobs.TaskOptions{})
+	one(t, s, 1, "new")
 	if added, err := s.Add(t.Context(), "1", "y"); added || err != nil {
 		t.Errorf("a second time: %v, %v", added, err)
 	}
-	if now := get(t, s, "1"); now.Data != "x" || now.State != "in_progress" {
+	if now := get(t, s, "1"); now.Data != "the data" || now.State != "in_progress" {
 		t.Errorf("%+v", now)
 	}
 	if n := etcdtest.Count(t, etcd.Etcd(), layout(t).Cancelled("")); n != 0 {
@@ -323,25 +257,22 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 }
 
 func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server, _ *mutex.Client) {
-		tasks := set(t, s, jobs.TaskOptions{})
-		add(t, tasks, "7", "")
-		add(t, tasks, "8", "")
-		first := capture(t, tasks, 1)[0]
+	synctest.Test(t, func(t *testing.T) {
+		etcd, s := tasks(t, jobs.TaskOptions{})
+		add(t, s, "2", "")
+		first := capture(t, s, 1)[0]
 		time.Sleep(time.Second)
-		s.Ask(tasks.LockName(first.Name()), "ann", "I look at it")
+		etcd.Ask(s.LockName(first.Name()), "ann", "I look at it")
 		<-first.Asked()
-		second := capture(t, tasks, 1)[0]
+		second := one(t, s, 1, "new")
 		time.Sleep(time.Second)
 		select {
 		case <-second.Asked():
 			t.Error("the request is taken for another task")
 		default:
 		}
-		for _, task := range []*jobs.Task{first, second} {
-			if err := task.Release(); err != nil {
-				t.Error(err)
-			}
+		if err := errors.Join(first.Release(), second.Release()); err != nil {
+			t.Error(err)
 		}
 	})
 }

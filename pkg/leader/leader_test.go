@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,19 +25,39 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-// onBoth runs a test with a real etcd and with one in memory, and looks for goroutines that are left.
-func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
-	t.Run("real", func(t *testing.T) {
-		before := goleak.IgnoreCurrent()
-		t.Run("", func(t *testing.T) { test(t, locktest.New(t)) })
-		goleak.VerifyNone(t, before)
-	})
-	t.Run("in memory", func(t *testing.T) { inMemory(t, test) })
-}
-
 // inMemory runs a test in which time passes at once.
 func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
+}
+
+// candidates are processes of one program that want to lead.
+func candidates(s *locktest.Server) *mutex.Client { return s.Client(mutex.Options{Owner: "scheduler"}) }
+
+func campaign(t testing.TB, c *mutex.Client, o leader.Options) *mutex.Lock {
+	t.Helper()
+	l, err := leader.Campaign(t.Context(), c, "scheduler", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func lead(t testing.TB, c *mutex.Client, o leader.Options, f func(context.Context) error) error {
+	return leader.Lead(t.Context(), c, "scheduler", o, f)
+}
+
+// observe tells what an observer sees until the function that it returns is called.
+func observe(t testing.TB, s *locktest.Server, tell func(*metadata.Record, error)) (stop func()) {
+	t.Helper()
+	st := inspector(t, s.Etcd())
+	ctx, cancel := context.WithCancel(t.Context())
+	var observer sync.WaitGroup
+	observer.Go(func() {
+		for r, err := range leader.Observe(ctx, st, "scheduler") {
+			tell(r, err)
+		}
+	})
+	return func() { cancel(); observer.Wait() }
 }
 
 func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
@@ -58,15 +79,14 @@ func current(t testing.TB, s *inspect.Inspector) *metadata.Record {
 }
 
 func TestLeaderIsSeenUntilItResigns(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		st := inspector(t, s.Etcd())
 		if r := current(t, st); r != nil {
 			t.Errorf("nobody stood, but %+v leads", r)
 		}
-		candidates := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
-		err := leader.Lead(t.Context(), candidates, "scheduler", leader.Options{
-			Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")},
-		}, func(ctx context.Context) error {
+		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
+		o := leader.Options{Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")}}
+		err := lead(t, c, o, func(ctx context.Context) error {
 			r := current(t, st)
 			if r == nil || r.Owner != "scheduler" || r.Hostname != "host-1" || leader.Address(r) != "10.0.0.7:80" ||
 				r.Attributes["zone"] != "north" || r.Token != mutex.FromContext(ctx).Token() || r.LockedAt.IsZero() {
@@ -77,92 +97,64 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if r := current(t, st); r != nil {
-			t.Errorf("after it resigned %+v leads", r)
-		}
-		if a := leader.Address(nil); a != "" {
-			t.Errorf("nobody is at %q", a)
+		if r := current(t, st); r != nil || leader.Address(r) != "" {
+			t.Errorf("after it resigned %+v leads at %q", r, leader.Address(r))
 		}
 	})
 }
 
 func TestLeadersFollowEachOtherInView(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		seen := make(chan string)
-		ctx, stop := context.WithCancel(t.Context())
-		observed := make(chan struct{})
-		go func() {
-			defer close(observed)
-			for r, err := range leader.Observe(ctx, inspector(t, s.Etcd()), "scheduler") {
-				switch {
-				case err != nil:
-					seen <- err.Error()
-				case r == nil:
-					seen <- "nobody"
-				default:
-					seen <- leader.Address(r)
-				}
-			}
-		}()
-		want := func(address string) {
-			t.Helper()
-			for got := <-seen; got != address; got = <-seen {
-				if got != "nobody" {
-					t.Fatalf("%s was seen before %s", got, address)
-				}
-			}
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	s := locktest.New(t)
+	seen := make(chan string)
+	stop := observe(t, s, func(r *metadata.Record, err error) {
+		switch {
+		case err != nil:
+			seen <- err.Error()
+		case r == nil:
+			seen <- "nobody"
+		default:
+			seen <- leader.Address(r)
 		}
-		want("nobody")
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
-		first, err := leader.Campaign(t.Context(), candidates, "scheduler", leader.Options{Address: "first"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want("first")
-		second := make(chan *mutex.Lock)
-		go func() {
-			l, err := leader.Campaign(t.Context(), candidates, "scheduler", leader.Options{Address: "second"})
-			if err != nil {
-				t.Error(err)
-			}
-			second <- l
-		}()
-		s.AwaitWaiters("scheduler", 1)
-		if err := first.Alive(t.Context(), "which is no news"); err != nil {
-			t.Error(err)
-		}
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
-		want("second")
-		if err := (<-second).Unlock(); err != nil {
-			t.Error(err)
-		}
-		want("nobody")
-		stop()
-		<-observed
 	})
+	want := func(address string) {
+		t.Helper()
+		for got := <-seen; got != address; got = <-seen {
+			if got != "nobody" {
+				t.Fatalf("%s was seen before %s", got, address)
+			}
+		}
+	}
+	want("nobody")
+	c := candidates(s)
+	first := campaign(t, c, leader.Options{Address: "first"})
+	want("first")
+	second := make(chan *mutex.Lock)
+	go func() { second <- campaign(t, c, leader.Options{Address: "second"}) }()
+	s.AwaitWaiters("scheduler", 1)
+	if err := errors.Join(first.Alive(t.Context(), "which is no news"), first.Unlock()); err != nil {
+		t.Error(err)
+	}
+	want("second")
+	if err := (<-second).Unlock(); err != nil {
+		t.Error(err)
+	}
+	want("nobody")
+	stop()
 }
 
 // How the watch outlives that a real etcd is away is tested in internal/lockstore.
 func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("scheduler")
-		seen := make(chan error)
-		ctx, stop := context.WithCancel(t.Context())
-		observed := make(chan struct{})
-		go func() {
-			defer close(observed)
-			for r, err := range leader.Observe(ctx, inspector(t, s.Etcd()), "scheduler") {
-				if (r == nil) == (err == nil) {
-					t.Errorf("%+v, %v", r, err)
-				}
-				select {
-				case seen <- err:
-				case <-ctx.Done():
-				}
+		seen := make(chan error, 100)
+		stop := observe(t, s, func(r *metadata.Record, err error) {
+			if (r == nil) == (err == nil) {
+				t.Errorf("%+v, %v", r, err)
 			}
-		}()
+			seen <- err
+		})
 		if err := <-seen; err != nil {
 			t.Fatal(err)
 		}
@@ -174,15 +166,13 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 		for <-seen != nil { // until the leader is known again
 		}
 		stop()
-		<-observed
 	})
 }
 
 func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		terms := 0
-		lead := func(ctx context.Context) error {
+		err := lead(t, candidates(s), leader.Options{}, func(ctx context.Context) error {
 			if terms++; terms == 2 {
 				return errors.New("enough")
 			}
@@ -193,8 +183,7 @@ func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
 				t.Errorf("it ended with %v", context.Cause(ctx))
 			}
 			return context.Cause(ctx)
-		}
-		err := leader.Lead(t.Context(), candidates, "scheduler", leader.Options{}, lead)
+		})
 		if err == nil || err.Error() != "enough" || terms != 2 {
 			t.Errorf("%d terms, %v", terms, err)
 		}
@@ -203,10 +192,10 @@ func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
 }
 
 func TestLeadEndsWithItsContext(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
+		c := candidates(s)
 		ctx, cancel := context.WithCancel(t.Context())
-		err := leader.Lead(ctx, candidates, "scheduler", leader.Options{}, func(ctx context.Context) error {
+		err := leader.Lead(ctx, c, "scheduler", leader.Options{}, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -217,19 +206,14 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 		s.AssertNothingLeft()
 
 		s.Hold("scheduler")
-		ctx, cancel = context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() {
-			ended <- leader.Lead(ctx, candidates, "scheduler", leader.Options{}, func(context.Context) error {
-				t.Error("it leads beside another")
-				return nil
-			})
-		}()
-		s.AwaitWaiters("scheduler", 1)
-		cancel()
-		held, isHeld := errors.AsType[*mutex.HeldError](<-ended)
-		if !isHeld || held.Holder.Owner != "stranger" {
-			t.Errorf("the candidate's error is %v", held)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = leader.Lead(ctx, c, "scheduler", leader.Options{}, func(context.Context) error {
+			t.Error("it leads beside another")
+			return nil
+		})
+		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Holder.Owner != "stranger" {
+			t.Errorf("the candidate's error is %v", err)
 		}
 	})
 }
@@ -237,30 +221,23 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		var log bytes.Buffer
-		candidates := s.Client(mutex.Options{Owner: "scheduler", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		var sick atomic.Bool
-		l, err := leader.Campaign(t.Context(), candidates, "scheduler", leader.Options{
-			Life: time.Minute, Check: func(context.Context) error {
-				if sick.Load() {
-					return errors.New("the disk is full")
-				}
-				return nil
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := s.Client(mutex.Options{Owner: "scheduler", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := campaign(t, c, leader.Options{Life: time.Minute, Check: func(context.Context) error {
+			if sick.Load() {
+				return errors.New("the disk is full")
+			}
+			return nil
+		}})
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if l.Context().Err() != nil {
 			t.Fatalf("a healthy leader was lost: %v", context.Cause(l.Context()))
 		}
 		r := current(t, inspector(t, s.Etcd()))
-		if left := time.Until(r.AutoUnlockAt); left < 40*time.Second || left > time.Minute {
-			t.Errorf("its record has %v left", left)
-		}
-		if r.AlertAt.Before(r.AutoUnlockAt) {
-			t.Errorf("it is alerted about at %v, before %v", r.AlertAt, r.AutoUnlockAt)
+		if left := time.Until(r.AutoUnlockAt); left < 40*time.Second || left > time.Minute ||
+			r.AlertAt.Before(r.AutoUnlockAt) {
+			t.Errorf("its record has %v left, the alert comes in %v", left, time.Until(r.AlertAt))
 		}
 		sick.Store(true)
 		<-l.Lost()
@@ -280,7 +257,6 @@ func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
 
 func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
 		var terms atomic.Int32
 		hangs := func(ctx context.Context) error {
 			if terms.Load() == 1 {
@@ -290,14 +266,12 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		err := leader.Lead(t.Context(), candidates, "scheduler", leader.Options{Life: time.Minute, Check: hangs},
-			func(ctx context.Context) error {
-				if terms.Add(1) == 2 {
-					return nil
-				}
+		err := lead(t, candidates(s), leader.Options{Life: time.Minute, Check: hangs}, func(ctx context.Context) error {
+			if terms.Add(1) == 1 {
 				<-ctx.Done()
-				return nil
-			})
+			}
+			return nil
+		})
 		if took := time.Since(began); err != nil || terms.Load() != 2 || took > time.Minute {
 			t.Errorf("%d terms in %v, %v", terms.Load(), took, err)
 		}
@@ -307,11 +281,7 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 
 func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{Owner: "scheduler"})
-		l, err := leader.Campaign(t.Context(), candidates, "scheduler", leader.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := campaign(t, candidates(s), leader.Options{})
 		defer l.Unlock()
 		for range 5 {
 			s.Cut()
@@ -330,9 +300,8 @@ func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
 
 func TestCampaignRefusesBadOptions(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		candidates := s.Client(mutex.Options{})
 		for _, o := range []leader.Options{{Life: -1}, {Address: strings.Repeat("x", metadata.MaxTextBytes+1)}} {
-			if _, err := leader.Campaign(t.Context(), candidates, "scheduler", o); err == nil {
+			if _, err := leader.Campaign(t.Context(), candidates(s), "scheduler", o); err == nil {
 				t.Errorf("%+v was accepted", o)
 			}
 		}

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -163,12 +164,7 @@ func (s *Server) ForceUnlock(name, reason string) {
 // Expire removes a hold as an unlocker would after its deadline, whatever the time is now.
 func (s *Server) Expire(name string) {
 	s.t.Helper()
-	r := s.removal(name, metadata.EndedAutoUnlocked, "locktest", "the test expired it")
-	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
-		if err != nil {
-			s.t.Fatalf("locktest: auto-unlock %q: %v", name, err)
-		}
-	}
+	s.remove(s.removal(name, metadata.EndedAutoUnlocked, "the test expired it"))
 }
 
 // StateDeath states that the process that holds a lock has ended, as a witness would that has proof; how is a sentence.
@@ -189,7 +185,7 @@ func (s *Server) StateDeath(name, how string) {
 func (s *Server) Abandon(name, how string) {
 	s.t.Helper()
 	s.StateDeath(name, how)
-	r := s.removal(name, metadata.EndedAbandoned, "locktest", how)
+	r := s.removal(name, metadata.EndedAbandoned, how)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
 		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
 		r.Record.Heed(death, nil)
@@ -198,11 +194,7 @@ func (s *Server) Abandon(name, how string) {
 		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or got more time since",
 			name)
 	}
-	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
-		if err != nil {
-			s.t.Fatalf("locktest: remove the abandoned lock %q: %v", name, err)
-		}
-	}
+	s.remove(r)
 }
 
 // Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
@@ -252,9 +244,17 @@ func (s *Server) held(name string) metadata.Document {
 	return doc
 }
 
-func (s *Server) removal(name, ended, by, why string) metadata.Removal {
+func (s *Server) removal(name, ended, why string) metadata.Removal {
 	s.t.Helper()
 	doc := s.held(name)
-	return metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now()),
-		Delay: doc.DelayOf(0)}
+	return metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
+		Ending: metadata.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
+}
+
+// remove removes a hold as an unlocker does.
+func (s *Server) remove(r metadata.Removal) {
+	s.t.Helper()
+	if err := errors.Join(s.store.AutoUnlock(context.Background(), []metadata.Removal{r})...); err != nil {
+		s.t.Fatalf("locktest: remove lock %q: %v", r.Record.Name, err)
+	}
 }

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -39,24 +38,29 @@ func take(t *testing.T, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
-func TestSomebodyElseHoldsTheLock(t *testing.T) {
+func TestSomebodyElseHoldsTheLockAndDies(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{Owner: "billing"})
-		theirs := s.Hold("a", mutex.Purpose("dinner"))
+		s.Hold("a", mutex.Purpose("dinner"))
 		_, err := locks.TryLock(t.Context(), "a")
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		if !isHeld || held.Holder.Owner != "stranger" || held.Holder.Hostname != "elsewhere" ||
 			held.Holder.Purpose != "dinner" {
 			t.Fatalf("the error is %v", err)
 		}
-
+		done := make(chan bool)
 		got := make(chan error)
-		go func() { got <- locks.Do(context.Background(), "a", func(context.Context) error { return nil }) }()
+		go func() { got <- locks.Do(context.Background(), "a", func(context.Context) error { <-done; return nil }) }()
 		s.AwaitWaiters("a", 1)
 		if w := s.Waiters("a"); w[0].Owner != "billing" {
 			t.Errorf("the waiter is %+v", w[0])
 		}
-		theirs.Unlock()
+		s.Expire("a")
+		if d := s.AwaitHeld("a"); d.Owner != "billing" {
+			t.Errorf("the holder is %s", d.Owner)
+		}
+		close(done)
+		s.AwaitFree("a")
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
@@ -98,29 +102,6 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 	})
 }
 
-func TestWaiterGetsTheLockOfADeadHolder(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		locks := s.Client(mutex.Options{Owner: "billing"})
-		s.Hold("a")
-		got := make(chan *mutex.Lock)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a")
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
-		s.AwaitWaiters("a", 1)
-		s.Expire("a")
-		l := <-got
-		if d := s.AwaitHeld("a"); d.Owner != "billing" {
-			t.Errorf("the holder is %s", d.Owner)
-		}
-		go l.Unlock()
-		s.AwaitFree("a")
-	})
-}
-
 func TestEtcdIsAway(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{RequestTimeout: 3 * time.Second})
@@ -144,29 +125,6 @@ func TestEtcdIsAway(t *testing.T) {
 	})
 }
 
-func TestTimePassesAtOnceInABubble(t *testing.T) {
-	began := time.Now()
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		locks := s.Client(mutex.Options{})
-		beats := take(t, locks, "beats", mutex.Heartbeat(24*time.Hour), mutex.AutoUnlockAfter(time.Minute))
-		sleeps := take(t, locks, "sleeps", mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
-		time.Sleep(59*time.Minute - time.Second)
-		if sleeps.Context().Err() != nil {
-			t.Error("the context ended before the deadline")
-		}
-		time.Sleep(time.Second)
-		<-sleeps.Lost()
-		time.Sleep(20 * time.Hour)
-		if err := beats.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
-	if d := time.Since(began); d > 10*time.Minute {
-		t.Errorf("a day took %v", d)
-	}
-}
-
 func TestOtherPrefixesAreOtherLocks(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		other := s.Under("/other")
@@ -178,33 +136,10 @@ func TestOtherPrefixesAreOtherLocks(t *testing.T) {
 	})
 }
 
-func TestProgramsMakeTheirOwnConnection(t *testing.T) {
-	s := locktest.New(t)
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, MaxUnaryRetries: 1,
-		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
-	for _, c := range []*clientv3.Client{etcd, s.Etcd()} {
-		locks, err := mutex.New(c, mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := take(t, locks, "a")
-		s.AssertHeld("a")
-		l.Unlock()
-		locks.Close()
-	}
-}
-
 func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)
-		l, err := s.Client(mutex.Options{}).TryLock(t.Context(), "invoices", mutex.AutoUnlockAfter(10*time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := take(t, s.Client(mutex.Options{}), "invoices", mutex.AutoUnlockAfter(10*time.Minute))
 		time.Sleep(time.Second)
 		before := l.Deadline()
 		s.Extend("invoices", time.Hour)
@@ -219,9 +154,7 @@ func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
 		if d := l.Deadline().Sub(before); d < 2*time.Hour || d > 2*time.Hour+2*time.Second || l.Extended() == nil {
 			t.Errorf("it was given %v by %+v", d, l.Extended())
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		l.Unlock()
 	})
 }
 
@@ -236,15 +169,11 @@ func TestHolderDisputesItsDeath(t *testing.T) {
 		if err := l.Alive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan struct{})
-		go func() { defer close(done); s.Abandon("a", "it was killed") }()
-		<-done
-		if said := strings.Join(w.said, "\n"); !strings.Contains(said, `the death of the holder of "a" is not proven`) {
+		said := w.says(func() { s.Abandon("a", "it was killed") })
+		if !strings.Contains(said, `the death of the holder of "a" is not proven`) {
 			t.Errorf("said %q", said)
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		l.Unlock()
 	})
 }
 
@@ -252,6 +181,15 @@ func TestHolderDisputesItsDeath(t *testing.T) {
 type witness struct {
 	testing.TB
 	said []string
+}
+
+// says returns what f has it say.
+func (w *witness) says(f func()) string {
+	w.said = nil
+	var done sync.WaitGroup
+	done.Go(f)
+	done.Wait()
+	return strings.Join(w.said, "\n")
 }
 
 func (w *witness) Errorf(format string, args ...any) {
@@ -297,12 +235,8 @@ func TestAssertionsCanFail(t *testing.T) {
 			"options":   {func() { s.Client(mutex.Options{RequestTimeout: -1}) }, "it must be positive"},
 			"no prefix": {func() { s.Under("/") }, "the lock prefix is empty"},
 		} {
-			w.said = nil
-			done := make(chan struct{})
-			go func() { defer close(done); c.do() }()
-			<-done
-			if !strings.Contains(strings.Join(w.said, "\n"), c.says) {
-				t.Errorf("%s: said %q, want %q", name, w.said, c.says)
+			if said := w.says(c.do); !strings.Contains(said, c.says) {
+				t.Errorf("%s: said %q, want %q", name, said, c.says)
 			}
 		}
 	})

@@ -103,11 +103,13 @@ func awaitTwice(t *testing.T, p *proctest.Process, line string) {
 	}
 }
 
+// terminate tells the service to stop, and waits until both jobs have said so.
 func terminate(t *testing.T, p *proctest.Process) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	awaitTwice(t, p, "told to stop")
 }
 
 func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
@@ -115,7 +117,6 @@ func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
 	taken := s.Hold("taken")
 	p := start(t, s, "obedient")
 	terminate(t, p)
-	awaitTwice(t, p, "told to stop")
 	if code := p.Wait(t); code != 0 {
 		t.Errorf("the service ended with status %d", code)
 	}
@@ -128,7 +129,6 @@ func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
 	s.Hold("taken")
 	p := start(t, s, "stubborn")
 	terminate(t, p)
-	awaitTwice(t, p, "told to stop")
 	s.AssertHeld("import")                         // it may still write: nobody else can have the lock
 	again := time.NewTicker(50 * time.Millisecond) // a second one that follows at once may still count as the first
 	defer again.Stop()

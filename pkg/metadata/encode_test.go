@@ -2,6 +2,7 @@ package metadata_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -29,16 +30,8 @@ func draft(change ...func(*metadata.Draft)) metadata.Draft {
 	return d
 }
 
-func TestDraftIsReadBackAsWritten(t *testing.T) {
-	d := draft()
-	fields, err := d.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
-	readBack(t, d, metadata.Decode("billing", fields))
-	if !strings.Contains(fields[3].Value, "<a&b>") {
-		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
-	}
+func attribute(name string, value any) func(*metadata.Draft) {
+	return func(d *metadata.Draft) { d.Attributes = map[string]any{name: value} }
 }
 
 // readBack checks that a reader gets what a draft says.
@@ -88,6 +81,9 @@ func TestNoFieldOfARecordIsForgotten(t *testing.T) {
 	}
 	got := metadata.Decode("billing", fields)
 	readBack(t, d, got)
+	if !strings.Contains(fields[3].Value, "<a&b>") {
+		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
+	}
 	// What is wrong with a record and where it lies, what witnesses say, and what a reader adds.
 	want := []string{"Problems", "Misplaced", "Death", "Suspicion", "Seen"}
 	if diff := cmp.Diff(want, zeros(reflect.ValueOf(got))); diff != "" {
@@ -132,19 +128,15 @@ func zeros(v reflect.Value) (names []string) {
 }
 
 func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
-	plain := func(change func(*metadata.Draft)) metadata.Draft {
-		return draft(func(d *metadata.Draft) { d.Attributes = nil }, change)
-	}
-	for member, d := range map[string]metadata.Draft{
-		`"lock_delay":0`:           plain(func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay }),
-		`"locked_at":"0000000000"`: plain(func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() }),
-		`"zero":0`: plain(func(d *metadata.Draft) {
-			d.Attributes = map[string]any{"zero": json.Number("0")}
-		}),
-		`"no":false`: plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"no": false} }),
-		`"empty":""`: plain(func(d *metadata.Draft) { d.Attributes = map[string]any{"empty": ""} }),
+	for member, change := range map[string]func(*metadata.Draft){
+		`"lock_delay":0`:           func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay },
+		`"locked_at":"0000000000"`: func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() },
+		`"zero":0`:                 attribute("zero", json.Number("0")),
+		`"no":false`:               attribute("no", false),
+		`"empty":""`:               attribute("empty", ""),
 	} {
 		t.Run(member, func(t *testing.T) {
+			d := draft(func(d *metadata.Draft) { d.Attributes = nil }, change)
 			fields, err := d.Fields()
 			if err != nil {
 				t.Fatal(err)
@@ -175,8 +167,13 @@ func TestDraftLeavesOutWhatIsEmpty(t *testing.T) {
 }
 
 func TestDraftRefuses(t *testing.T) {
-	attribute := func(name string, value any) func(*metadata.Draft) {
-		return func(d *metadata.Draft) { d.Attributes = map[string]any{name: value} }
+	attributes := func(n int, value any) func(*metadata.Draft) {
+		return func(d *metadata.Draft) {
+			d.Attributes = map[string]any{}
+			for i := range n {
+				d.Attributes[fmt.Sprint("a", i)] = value
+			}
+		}
 	}
 	cases := map[string]struct {
 		change func(*metadata.Draft)
@@ -194,8 +191,7 @@ func TestDraftRefuses(t *testing.T) {
 		"no deadline": {func(d *metadata.Draft) { d.AlertAt = time.Time{} },
 			"alert_at 0001-01-01 00:00:00 +0000 UTC is outside 1970 to 2286"},
 		"a deadline in the year 2300": {func(d *metadata.Draft) {
-			d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0,
-				0, 0, time.UTC)
+			d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 		}, "outside 1970 to 2286"},
 		"an attribute name with a dash": {attribute("a-b", "x"), `attribute name "a-b"`},
 		"an attribute in the protocol's name": {attribute("alive", "x"),
@@ -205,18 +201,8 @@ func TestDraftRefuses(t *testing.T) {
 		"an attribute over 1 KiB": {attribute("a", strings.Repeat("x", 1025)),
 			"attribute a has 1025 bytes"},
 		"an attribute that is no number": {attribute("a", math.NaN()), "NaN"},
-		"65 attributes": {func(d *metadata.Draft) {
-			d.Attributes = map[string]any{}
-			for i := range 65 {
-				d.Attributes["a"+string(rune('a'+i/26))+string(rune('a'+i%26))] = i
-			}
-		}, "65 attributes, at most 64 are allowed"},
-		"more than 64 KiB in all": {func(d *metadata.Draft) {
-			d.Attributes = map[string]any{}
-			for i := range 64 {
-				d.Attributes["a"+string(rune('a'+i/26))+string(rune('a'+i%26))] = strings.Repeat("x", 1024)
-			}
-		}, "bytes, at most 65536 are allowed"},
+		"65 attributes":                  {attributes(65, 1), "65 attributes, at most 64 are allowed"},
+		"more than 64 KiB in all":        {attributes(64, strings.Repeat("x", 1024)), "bytes, at most 65536 are allowed"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,92 +1,73 @@
 package metadata_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
-	sound := metadata.Statement{Lock: "a", UUID: "u", Token: 7, Cause: metadata.CauseRebooted, Revision: 9}
+	type change = func(*metadata.Record, *metadata.Statement)
+	alive := func(revision int64) change {
+		return func(r *metadata.Record, _ *metadata.Statement) { r.Alive = &metadata.Alive{Revision: revision} }
+	}
+	deadline := func(revision int64) change {
+		return func(r *metadata.Record, _ *metadata.Statement) { r.DeadlineRevision = revision }
+	}
+	process := func(p metadata.Process) change {
+		return func(r *metadata.Record, _ *metadata.Statement) { r.Process = &p }
+	}
+	cause := func(cause string) change {
+		return func(_ *metadata.Record, s *metadata.Statement) { s.Cause = cause }
+	}
 	for _, c := range []struct {
-		what           string
-		change         func(*metadata.Record, *metadata.Statement)
-		death, proven  bool
-		suspicion, off bool
+		what   string
+		change change
+		want   string
 	}{
-		{"all is right", func(*metadata.Record, *metadata.Statement) {}, true, true, true, false},
-		{"another lock", func(_ *metadata.Record, s *metadata.Statement) { s.Lock = "b" }, false, false, false, false},
-		{"another uuid", func(_ *metadata.Record, s *metadata.Statement) { s.UUID = "v" }, false, false, false, false},
-		{"another token", func(_ *metadata.Record, s *metadata.Statement) { s.Token = 6 }, false, false, false, false},
-		{"a cause that proves nothing", func(_ *metadata.Record, s *metadata.Statement) {
-			s.Cause = metadata.CausePodDeleted
-		}, false, false, true, false},
-		{"a cause of tomorrow", func(_ *metadata.Record, s *metadata.Statement) { s.Cause = "new" }, false, false, true,
-			false},
-		{"nobody holds the lock", func(r *metadata.Record, s *metadata.Statement) {
-			r.Token = 0
-			s.Token = 0
-		}, false, false, false, false},
-		{"a record without uuid", func(r *metadata.Record, s *metadata.Statement) {
-			r.UUID = ""
-			s.UUID = ""
-		}, false, false, false, false},
-		{"detached", func(r *metadata.Record, _ *metadata.Statement) {
-			r.Process = &metadata.Process{Detached: true}
-		}, true, false, true, false},
-		{"not detached", func(r *metadata.Record, _ *metadata.Statement) {
-			r.Process = &metadata.Process{Start: 3}
-		}, true, true, true, false},
-		{"an alive before it", func(r *metadata.Record, _ *metadata.Statement) {
-			r.Alive = &metadata.Alive{Revision: 8}
-		}, true, true, true, false},
-		{"an alive after it", func(r *metadata.Record, _ *metadata.Statement) {
-			r.Alive = &metadata.Alive{Revision: 10}
-		}, true, false, true, true},
-		{"a deadline before it", func(r *metadata.Record, _ *metadata.Statement) {
-			r.DeadlineRevision = 8
-		}, true, true, true, false},
-		{"a deadline after it", func(r *metadata.Record, _ *metadata.Statement) {
-			r.DeadlineRevision = 10
-		}, true, false, true, true},
+		{"all is right", func(*metadata.Record, *metadata.Statement) {}, "death suspicion proven"},
+		{"another lock", func(_ *metadata.Record, s *metadata.Statement) { s.Lock = "b" }, ""},
+		{"another uuid", func(_ *metadata.Record, s *metadata.Statement) { s.UUID = "v" }, ""},
+		{"another token", func(_ *metadata.Record, s *metadata.Statement) { s.Token = 6 }, ""},
+		{"a cause that proves nothing", cause(metadata.CausePodDeleted), "suspicion"},
+		{"a cause of tomorrow", cause("new"), "suspicion"},
+		{"nobody holds the lock", func(r *metadata.Record, s *metadata.Statement) { r.Token, s.Token = 0, 0 }, ""},
+		{"a record without uuid", func(r *metadata.Record, s *metadata.Statement) { r.UUID, s.UUID = "", "" }, ""},
+		{"detached", process(metadata.Process{Detached: true}), "death suspicion"},
+		{"not detached", process(metadata.Process{Start: 3}), "death suspicion proven"},
+		{"an alive before it", alive(8), "death suspicion proven"},
+		{"an alive after it", alive(10), "death suspicion disputed"},
+		{"a deadline before it", deadline(8), "death suspicion proven"},
+		{"a deadline after it", deadline(10), "death suspicion disputed"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := &metadata.Record{Name: "a", UUID: "u", Token: 7}
-			s := sound
+			s := metadata.Statement{Lock: "a", UUID: "u", Token: 7, Cause: metadata.CauseRebooted, Revision: 9}
 			c.change(r, &s)
 			r.Heed(&s, &s)
-			if got := r.Death != nil; got != c.death {
-				t.Errorf("death: %v", got)
-			}
-			if got := r.Proven(); got != c.proven {
-				t.Errorf("proven: %v", got)
-			}
-			if got := r.Suspicion != nil; got != c.suspicion {
-				t.Errorf("suspicion: %v", got)
-			}
-			if got := r.Disputed(); got != c.off {
-				t.Errorf("disputed: %v", got)
+			if got := heeded(r); got != c.want {
+				t.Errorf("heeded: %q, want %q", got, c.want)
 			}
 			r.Heed(nil, nil)
-			if r.Death != nil || r.Suspicion != nil || r.Proven() {
-				t.Error("a statement that is gone is still heeded")
+			if got := heeded(r); got != "" {
+				t.Errorf("a statement that is gone is still heeded: %q", got)
 			}
 		})
 	}
 }
 
-func TestFiveCausesProveAnEnd(t *testing.T) {
-	for _, cause := range metadata.Proofs() {
-		if s := (metadata.Statement{Cause: cause}); !s.Proof() {
-			t.Errorf("%s proves nothing", cause)
+func heeded(r *metadata.Record) string {
+	var words []string
+	for _, fact := range []struct {
+		word string
+		is   bool
+	}{{"death", r.Death != nil}, {"suspicion", r.Suspicion != nil}, {"proven", r.Proven()}, {"disputed", r.Disputed()}} {
+		if fact.is {
+			words = append(words, fact.word)
 		}
 	}
-	for _, cause := range []string{metadata.CausePodDeleted, metadata.CausePodNeverSeen, metadata.CauseNodeNotReady, "",
-		"Rebooted"} {
-		if s := (metadata.Statement{Cause: cause}); s.Proof() {
-			t.Errorf("%q proves an end", cause)
-		}
-	}
+	return strings.Join(words, " ")
 }
 
 func TestNamesOfShares(t *testing.T) {

@@ -3,6 +3,7 @@ package mutex_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,17 +11,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-// family is a process that holds lock "a", and its child, each with its own connection.
-func family(t *testing.T, opts ...mutex.Option) (etcd *clientv3.Client, parent *mutex.Lock, child *mutex.Client) {
-	server := etcdtest.Shared(t)
-	etcd = server.Client(t)
-	return etcd, take(t, newClient(t, etcd), "a", opts...), newClient(t, server.Client(t))
-}
 
 func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
@@ -28,116 +24,109 @@ func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mu
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
 }
 
 func TestChildHoldsWhatItsParentTook(t *testing.T) {
-	t.Parallel()
-	etcd, parent, locks := family(t, mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
-	child := adopt(t, locks, parent.UUID())
-	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() ||
-		mutex.FromContext(child.Context()) != child {
-		t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
-	}
-	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks in turn
-		t.Errorf("the deadlines are %v apart", d)
-	}
-	alive(t, child, "2 of 3")
-	doc := read(t, etcd, "a")
-	if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
-		unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
-		t.Errorf("alert in %v, auto-unlock in %v, %q", alert, unlock, doc.Alive.Progress)
-	}
-	r, err := etcd.Txn(context.Background()).If(child.Guard()).Then(clientv3.OpPut("/x", "1")).Commit()
-	if err != nil || !r.Succeeded {
-		t.Errorf("the guard does not hold: %v", err)
-	}
-	unlock(t, child)
-	wantEmpty(t, etcd)
-	<-parent.Lost() // who gives it back does so for both
-	if err := parent.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("the parent's unlock: %v", err)
-	}
+	queue(t, func(t *testing.T, q *fake) {
+		parent := take(t, q.locks(), "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
+		child := adopt(t, q.locks(), parent.UUID())
+		if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() ||
+			mutex.FromContext(child.Context()) != child {
+			t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
+		}
+		if d := child.Deadline().Sub(parent.Deadline()); d != 0 {
+			t.Errorf("the deadlines are %v apart", d)
+		}
+		alive(t, child, "2 of 3")
+		doc := read(t, q.etcd, "a")
+		if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
+			unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
+			t.Errorf("alert in %v, auto-unlock in %v, %q", alert, unlock, doc.Alive.Progress)
+		}
+		if !holds(t, q.etcd, child.Guard()) {
+			t.Error("the guard does not hold")
+		}
+		unlock(t, child)
+		<-parent.Lost() // who gives it back does so for both
+		if err := parent.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("the parent's unlock: %v", err)
+		}
+	})
 }
 
 func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
-	etcd, parent, locks := family(t, mutex.Purpose("invoices"))
-	const other = "11111111-2222-4333-8444-555555555555"
-	for _, c := range []struct {
-		about, uuid, want string
-		change            func()
-	}{
-		{"it has another uuid", other, `lock "a" is not held as ` + other + "; it is held by billing on host-1",
-			func() {}},
-		{"a person removed it", parent.UUID(),
-			`: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
-			func() { removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake") }},
-		{"nobody holds the lock", other, `lock "a" is not held as ` + other + "; nobody holds it", func() {}},
-	} {
-		c.change()
-		l, err := locks.Adopt(context.Background(), "a", c.uuid)
-		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost ||
-			!errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(justNow(err.Error()), c.want) {
-			t.Errorf("%s: %v, %v", c.about, l, err)
+	queue(t, func(t *testing.T, q *fake) {
+		parent := take(t, q.locks(), "a", mutex.Purpose("invoices"))
+		const notHeld = `lock "a" is not held as ` + foreignUUID
+		for _, c := range []struct {
+			about, uuid, want string
+			change            func()
+		}{
+			{"it has another uuid", foreignUUID, notHeld + "; it is held by billing on host-1", func() {}},
+			{"a person removed it", parent.UUID(),
+				`: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
+				func() { endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake") }},
+			{"nobody holds the lock", foreignUUID, notHeld + "; nobody holds it", func() {}},
+		} {
+			c.change()
+			l, err := q.locks().Adopt(t.Context(), "a", c.uuid)
+			if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost ||
+				!errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, %v", c.about, l, err)
+			}
 		}
-	}
+	})
 }
 
 func TestEachSeesThatTheOtherExtends(t *testing.T) {
-	t.Parallel()
-	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Minute))
-	child := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(time.Hour))
-	alive(t, child)
-	etcdtest.Eventually(
-		t,
-		"the parent's new deadline",
-		func() bool { return time.Until(parent.Deadline()) > 50*time.Minute },
-	)
-	if err := parent.Alive(context.Background(), "half"); err != nil {
-		t.Errorf("an extension that is shorter than the child's: %v", err)
-	}
-	if doc := read(t, etcd, "a"); doc.Alive.Progress != "half" || time.Until(doc.AutoUnlockAt) < 50*time.Minute {
-		t.Errorf("then the record says %+v, auto-unlock in %v", doc.Alive, time.Until(doc.AutoUnlockAt))
-	}
-	again := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(3*time.Hour))
-	alive(t, again)
-	etcdtest.Eventually(t, "the child's new deadline", func() bool {
-		return time.Until(child.Deadline()) > 2*time.Hour
+	queue(t, func(t *testing.T, q *fake) {
+		parent := take(t, q.locks(), "a", mutex.AutoUnlockAfter(time.Minute))
+		locks := q.locks()
+		child := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(time.Hour))
+		time.Sleep(time.Second) // both are watched now
+		alive(t, child)
+		synctest.Wait()
+		if d := time.Until(parent.Deadline()); d < 50*time.Minute {
+			t.Errorf("the parent believes that it has %v", d)
+		}
+		alive(t, parent, "half") // an extension that is shorter than the child's
+		if doc := read(t, q.etcd, "a"); doc.Alive.Progress != "half" || time.Until(doc.AutoUnlockAt) < 50*time.Minute {
+			t.Errorf("then the record says %+v, auto-unlock in %v", doc.Alive, time.Until(doc.AutoUnlockAt))
+		}
+		again := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(3*time.Hour))
+		alive(t, again)
+		synctest.Wait()
+		if d := time.Until(child.Deadline()); d < 2*time.Hour {
+			t.Errorf("the child believes that it has %v", d)
+		}
 	})
-	again.Detach()
-	child.Detach()
-	parent.Unlock()
 }
 
 func TestHoldIsHandedOver(t *testing.T) {
-	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
-	parent.Detach()
-	if cause := context.Cause(parent.Context()); cause != mutex.ErrDetached || !errors.Is(cause, mutex.ErrNotHeld) {
-		t.Errorf("the cause is %v", cause)
-	}
-	if err := parent.Unlock(); err != nil || read(t, etcd, "a").UUID != parent.UUID() {
-		t.Errorf("unlock after detach: %v", err)
-	}
-	if err := parent.Alive(context.Background()); !errors.Is(err, mutex.ErrDetached) {
-		t.Errorf("alive after detach: %v", err)
-	}
-	child := adopt(t, locks, parent.UUID())
-	unlock(t, child)
+	queue(t, func(t *testing.T, q *fake) {
+		parent := take(t, q.locks(), "a", mutex.AutoUnlockAfter(time.Hour))
+		parent.Detach()
+		if cause := context.Cause(parent.Context()); cause != mutex.ErrDetached || !errors.Is(cause, mutex.ErrNotHeld) {
+			t.Errorf("the cause is %v", cause)
+		}
+		if err := parent.Unlock(); err != nil || read(t, q.etcd, "a").UUID != parent.UUID() {
+			t.Errorf("unlock after detach: %v", err)
+		}
+		if err := parent.Alive(t.Context()); !errors.Is(err, mutex.ErrDetached) {
+			t.Errorf("alive after detach: %v", err)
+		}
+		adopt(t, q.locks(), parent.UUID())
+	})
 }
 
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
-			mutex.SafetyMargin(time.Minute))
+		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
 		f.latency.Store(int64(time.Second))
-		start := time.Now()
-		child := adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute))
-		if d := child.Deadline().Sub(start); d != 9*time.Minute {
-			t.Errorf("the child has %v from before it asked, want 9m", d)
-		}
-		<-child.Lost()
-		unlock(t, parent)
+		ends(t, adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute)), 59*time.Minute)
 	})
 }
 
@@ -151,45 +140,38 @@ func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 			if d := time.Until(child.Deadline()); d > time.Hour {
 				t.Errorf("the child believes that it has %v", d)
 			}
-			unlock(t, parent)
 		})
 }
 
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
-		alert := read(t, f.operator, "a").AlertAt
+		alert := read(t, f.etcd, "a").AlertAt
 		time.Sleep(3 * time.Hour)
-		child := adopt(t, locks, parent.UUID())
-		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d != time.Hour {
-			t.Errorf("auto-unlock in %v", d)
+		adopt(t, locks, parent.UUID())
+		if now := read(t, f.etcd, "a"); time.Until(now.AutoUnlockAt) != time.Hour || !now.AlertAt.Equal(alert) {
+			t.Errorf("auto-unlock in %v, alert moved to %v", time.Until(now.AutoUnlockAt), now.AlertAt)
 		}
-		if at := read(t, f.operator, "a").AlertAt; !at.Equal(alert) {
-			t.Errorf("the adoption moved the alert to %v", at)
-		}
-		unlock(t, child)
-		parent.Unlock()
 	})
 }
 
 func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		const uuid = "11111111-2222-4333-8444-555555555555"
-		f.put("/mutexes/a/uuid", uuid)
+		f.put("/mutexes/a/uuid", foreignUUID)
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
-		l := adopt(t, locks, uuid)
+		l := adopt(t, locks, foreignUUID)
 		if err := l.Alive(context.Background()); err == nil || !strings.Contains(err.Error(),
 			"adopt it with AutoUnlockAfter") {
 			t.Errorf("alive: %v", err)
 		}
 		l.Detach()
 		f.put("/mutexes/a/auto_unlock_at", "soon")
-		l = adopt(t, locks, uuid)
+		l = adopt(t, locks, foreignUUID)
 		<-l.Lost()
 		if err := l.Unlock(); err != nil {
 			t.Errorf("unlock: %v", err)
 		}
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
 	})
@@ -204,13 +186,13 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 		script := adopt(t, locks, l.UUID(), mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
 		alive(t, script, "3 of 12")
 		script.Detach()
-		said := read(t, f.operator, "a").AlertAt
+		said := read(t, f.etcd, "a").AlertAt
 		if d := time.Until(said); d != 10*time.Minute {
 			t.Fatalf("the script put the alert off by %v", d)
 		}
 		for range 20 {
 			time.Sleep(20 * time.Second)
-			doc := read(t, f.operator, "a")
+			doc := read(t, f.etcd, "a")
 			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
 				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q",
 					time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
@@ -220,14 +202,13 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		if at := read(t, f.operator, "a").AlertAt; !at.Equal(said) {
+		if at := read(t, f.etcd, "a").AlertAt; !at.Equal(said) {
 			t.Errorf("the heartbeat put off the alert to %v, the script wanted %v", at, said)
 		}
 		alive(t, l, "done")
-		if doc := read(t, f.operator, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
+		if doc := read(t, f.etcd, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
 			t.Errorf("then the process itself says: alert in %v, %q", time.Until(doc.AlertAt), doc.Alive.Progress)
 		}
-		l.Unlock()
 	})
 }
 
@@ -239,7 +220,7 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
 		time.Sleep(30 * time.Minute)
-		if at := read(t, f.operator, "a").AlertAt; at.After(alert) {
+		if at := read(t, f.etcd, "a").AlertAt; at.After(alert) {
 			t.Errorf("the alert is put off to %v, want %v", at, alert)
 		}
 		if err := context.Cause(child.Context()); err != nil {
@@ -252,11 +233,9 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 }
 
 func TestReservationOutlivesWhoMadeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		ctx := context.Background()
-		locks := newClient(t, f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
-		r, err := locks.Reserve(ctx, "db", "maintenance, OPS-12", 2*time.Hour)
+	queue(t, func(t *testing.T, q *fake) {
+		locks := newClient(t, q.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
+		r, err := locks.Reserve(t.Context(), "db", "maintenance, OPS-12", 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,30 +243,104 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		now := read(t, f.operator, "db")
+		now := read(t, q.etcd, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
-			time.Until(r.Until) != time.Hour {
+			time.Until(r.Until) != time.Hour || now.Purpose != "maintenance, OPS-12" ||
+			now.Attributes["reserved"] != true || !now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
 		}
-		if now.Purpose != "maintenance, OPS-12" || now.Attributes["reserved"] != true ||
-			!now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
-			t.Errorf("the record is %+v", now.Record)
-		}
-
-		later := newClient(t, f.client(), mutex.Options{})
-		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(),
-			`for "maintenance, OPS-12"`) {
-			t.Errorf("a second one: %v", err)
-		}
-		l, err := later.Adopt(ctx, r.Lock, r.UUID)
+		l, err := q.locks().Adopt(t.Context(), r.Lock, r.UUID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Unlock(); err != nil || read(t, f.operator, "db").Token != 0 {
-			t.Errorf("released: %v", err)
+		unlock(t, l)
+	})
+}
+
+// process returns the holder's process according to the record of lock "a".
+func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
+	t.Helper()
+	if p := read(t, etcd, "a").Process; p != nil {
+		return *p
+	}
+	return metadata.Process{}
+}
+
+// state writes a witness's statement about the hold of lock "a".
+func state(t testing.TB, etcd *clientv3.Client) error {
+	t.Helper()
+	r := read(t, etcd, "a")
+	return lockstore.New(etcd, layout(t)).State(t.Context(), metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token,
+		Cause: metadata.CauseProcessEnded, Witness: "host", By: "w1"})
+}
+
+func TestTheRecordIdentifiesTheProcess(t *testing.T) {
+	type identity struct {
+		given *metadata.Process
+		want  metadata.Process
+	}
+	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
+		Container: "c"}
+	self := holderproc.Self(holderproc.System())
+	queues(t, map[string]identity{
+		"as this process is": {nil, self}, "as it is told to": {&given, given}, "not at all": {given: &metadata.Process{}},
+	}, func(t *testing.T, q *fake, c identity) {
+		take(t, newClient(t, q.client(), mutex.Options{Process: c.given}), "a")
+		if got := process(t, q.etcd); got != c.want {
+			t.Errorf("got %+v, want %+v", got, c.want)
 		}
-		if err := later.Close(); err != nil {
-			t.Error(err)
+		if pid := read(t, q.etcd, "a").PID; pid != int64(os.Getpid()) {
+			t.Errorf("the process id is %d", pid)
+		}
+	})
+}
+
+func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		if err := state(t, f.etcd); err != nil { // too early, or true: it ended right after it handed the hold on
+			t.Fatal(err)
+		}
+		child := adopt(t, newClient(t, f.client()), parent.UUID())
+		if !process(t, f.etcd).Detached {
+			t.Error("the record does not say that the hold is detached")
+		}
+		if err := state(t, f.etcd); !errors.Is(err, metadata.ErrChanged) {
+			t.Errorf("a witness says that the first process ended: %v", err)
+		}
+		if n := etcdtest.Count(t, f.etcd, layout(t).Deaths()); n != 0 {
+			t.Errorf("%d statements are left", n)
+		}
+		if parent.Context().Err() != nil {
+			t.Errorf("the parent lost it: %v", context.Cause(parent.Context()))
+		}
+		child.Unlock()
+		<-parent.Lost()
+	})
+}
+
+func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
+		tool := adopt(t, newClient(t, f.client()), l.UUID(), mutex.ForHolder())
+		alive(t, tool, "half")
+		tool.Detach()
+		if process(t, f.etcd).Detached {
+			t.Error("the record says that the hold is detached")
+		}
+		if err := state(t, f.etcd); err != nil {
+			t.Errorf("a witness: %v", err)
+		}
+	})
+}
+
+func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
+		f.away.Store(true)
+		l.Detach()
+		f.away.Store(false)
+		time.Sleep(time.Minute)
+		if p := read(t, f.etcd, "a").Process; p == nil || !p.Detached {
+			t.Errorf("the record says %+v", p)
 		}
 	})
 }

@@ -1,12 +1,15 @@
 package mutex_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -23,7 +26,7 @@ func request(doc metadata.Document, by, reason string) metadata.Request {
 // ask asks the holder of a record as an operator does.
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
-	r := request(read(t, f.operator, record), by, reason)
+	r := request(read(t, f.etcd, record), by, reason)
 	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(r))
 }
 
@@ -52,12 +55,10 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		}
 		before := time.Now()
 		ask(t, f, "a", "ann", "the deploy waits")
-		<-asked
-		if took := time.Since(before); took != 0 {
-			t.Errorf("it took %v", took)
+		if !isAsked(asked) {
+			t.Fatal("it does not know")
 		}
-		if r := l.Request(); r == nil || r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" ||
-			!r.At.Equal(before) {
+		if r := l.Request(); r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" || !r.At.Equal(before) {
 			t.Errorf("the request is %+v", r)
 		}
 		time.Sleep(5 * time.Second)
@@ -81,63 +82,46 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 }
 
 func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
-	for name, write := range map[string]func(f *fake, ask func()){
-		"before the watch": func(_ *fake, ask func()) { ask() },
-		"while it watches": func(_ *fake, ask func()) {
-			time.Sleep(time.Second)
-			ask()
-		},
-		"while its watch is out": func(f *fake, ask func()) {
-			time.Sleep(time.Second)
-			f.deaf.Store(true)
-			ask()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-				write(f, func() { ask(t, f, "a", "ann", "now") })
-				time.Sleep(2 * time.Minute)
-				if !isAsked(l.Asked()) {
-					t.Error("it does not know")
-				}
-				l.Unlock()
-			})
-		})
-	}
+	bubbles(t, map[string]func(*fake){
+		"before the watch":       func(*fake) {},
+		"while it watches":       func(*fake) { time.Sleep(time.Second) },
+		"while its watch is out": func(f *fake) { time.Sleep(time.Second); f.deaf.Store(true) },
+	}, func(t *testing.T, f *fake, locks *mutex.Client, until func(*fake)) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		until(f)
+		ask(t, f, "a", "ann", "now")
+		time.Sleep(2 * time.Minute)
+		if !isAsked(l.Asked()) {
+			t.Error("it does not know")
+		}
+	})
 }
 
 func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
-	for name, change := range map[string]func(*metadata.Request){
-		"another uuid":  func(r *metadata.Request) { r.UUID = "0f8fad5b-d9cb-469f-a165-70867728950e" },
+	bubbles(t, map[string]func(*metadata.Request){
+		"another uuid":  func(r *metadata.Request) { r.UUID = foreignUUID },
 		"another token": func(r *metadata.Request) { r.Token++ },
 		"huge":          func(r *metadata.Request) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a")
-				time.Sleep(time.Second)
-				r := request(read(t, f.operator, "a"), "ann", "now")
-				change(&r)
-				f.put("/mutexes/a/asked", protocol.Marshal(r))
-				if isAsked(l.Asked()) {
-					t.Errorf("it heeds %+v", l.Request())
-				}
-				for _, value := range []string{"", "ann", "[]", "{", `{"uuid":1}`} {
-					f.put("/mutexes/a/asked", value)
-				}
-				time.Sleep(2 * time.Minute)
-				if isAsked(l.Asked()) {
-					t.Errorf("it heeds %+v", l.Request())
-				}
-				ask(t, f, "a", "ann", "after all")
-				if !isAsked(l.Asked()) {
-					t.Error("it no longer heeds a good one")
-				}
-				l.Unlock()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.Request)) {
+		l := take(t, locks, "a")
+		time.Sleep(time.Second)
+		r := request(read(t, f.etcd, "a"), "ann", "now")
+		change(&r)
+		for _, value := range []string{protocol.Marshal(r), "", "ann", "[]", "{", `{"uuid":1}`} {
+			f.put("/mutexes/a/asked", value)
+			if isAsked(l.Asked()) {
+				t.Errorf("it heeds %+v", l.Request())
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if isAsked(l.Asked()) {
+			t.Errorf("it heeds %+v", l.Request())
+		}
+		ask(t, f, "a", "ann", "after all")
+		if !isAsked(l.Asked()) {
+			t.Error("it no longer heeds a good one")
+		}
+	})
 }
 
 func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
@@ -164,8 +148,6 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 				t.Errorf("the %s handle: %+v", of, handle.Request())
 			}
 		}
-		unlock(t, inner)
-		unlock(t, outer)
 	})
 }
 
@@ -193,7 +175,6 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
-		unlock(t, both)
 	})
 }
 
@@ -220,6 +201,121 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 		synctest.Wait()
 		if got := strings.Join(told, " "); got != "0 4" {
 			t.Errorf("told %s, want the first and the latest", got)
+		}
+	})
+}
+
+func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
+	bubbles(t, map[string][]mutex.Option{"in the queue": nil, "without a queue": {mutex.WithoutQueue()}},
+		func(t *testing.T, f *fake, locks *mutex.Client, opts []mutex.Option) {
+			first := take(t, locks, "a")
+			requests := 0
+			got := make(chan *mutex.Lock, 2)
+			wait := func(opts ...mutex.Option) {
+				go func() { got <- <-waits(t, locks, opts...) }()
+				time.Sleep(2 * time.Second)
+			}
+			wait(mutex.OnAsked(func(metadata.Request) { requests++ }), mutex.Owner("patient"))
+			if isAsked(first.Asked()) {
+				t.Error("a waiter in no hurry asks")
+			}
+			if refused(t, locks, "a", mutex.Urgent("now")); isAsked(first.Asked()) {
+				t.Error("one that does not wait asks")
+			}
+			wait(append(opts, mutex.Urgent("deploy of the fix"), mutex.Owner("deploy"))...)
+			r := first.Request()
+			if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" || r.At.IsZero() {
+				t.Fatalf("the request is %+v", r)
+			}
+			const says = `the holder of lock "a" was asked to finish by deploy, who waits for it, `
+			if err := first.AskedError(); !strings.HasPrefix(err.Error(), says) {
+				t.Errorf("got %v", err)
+			}
+			time.Sleep(10 * time.Second)
+			if first.Request() != r {
+				t.Error("it is asked again")
+			}
+			first.Unlock()
+			second := <-got
+			if opts == nil { // the next holder is asked, too, and the queue has its order
+				time.Sleep(10 * time.Second)
+				if !isAsked(second.Asked()) || requests != 1 {
+					t.Errorf("the next holder was asked %d times", requests)
+				}
+			}
+			second.Unlock()
+			<-got
+		})
+}
+
+func TestUrgentWaiterAsksThoseInItsWay(t *testing.T) {
+	type kind = []mutex.Option
+	reads, writes := kind{mutex.Shared()}, kind{mutex.Exclusive()}
+	of := func(limit int, weight int) kind { return kind{mutex.Semaphore(limit), mutex.Weight(weight)} }
+	type way struct {
+		holders []kind
+		waits   kind
+		want    string // records that are asked
+	}
+	bubbles(t, map[string]way{
+		"a writer asks all readers":                {[]kind{reads, reads}, writes, "a#1 a#2"},
+		"a reader asks the writer":                 {[]kind{writes}, reads, "a"},
+		"one permit asks the oldest":               {[]kind{of(2, 1), of(2, 1)}, of(2, 1), "a#1"},
+		"two permits ask the oldest that have two": {[]kind{of(4, 2), of(4, 1), of(4, 1)}, of(4, 2), "a#1"},
+		"all permits ask all":                      {[]kind{of(4, 1), of(4, 1)}, of(4, 4), "a#1 a#2"},
+		"a whole semaphore is asked":               {[]kind{writes}, of(4, 1), "a"},
+	}, func(t *testing.T, f *fake, locks *mutex.Client, c way) {
+		var held []*mutex.Lock
+		for _, opts := range c.holders {
+			held = append(held, take(t, locks, "a", opts...))
+		}
+		_, err := locks.Lock(within(t, 10*time.Second), "a", append(c.waits, mutex.Urgent("now"))...)
+		if !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		var asked []string
+		for _, l := range held {
+			if isAsked(l.Asked()) {
+				asked = append(asked, l.Name())
+			}
+		}
+		if got := strings.Join(asked, " "); got != c.want {
+			t.Errorf("asked %q, want %q", got, c.want)
+		}
+	})
+}
+
+func TestFailureToAskDoesNotEndTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		asks := 0
+		l := take(t, locks, "a")
+		time.AfterFunc(time.Minute, func() { l.Unlock() })
+		c := newClient(t, onTxn(f.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if txn.writes("/mutexes/a/asked") {
+				asks++
+				return nil, rpctypes.ErrPermissionDenied
+			}
+			return txn.send(ctx)
+		}))
+		if <-waits(t, c, mutex.Urgent("now")); asks != 1 {
+			t.Fatalf("%d attempts to ask", asks)
+		}
+	})
+}
+
+func TestUrgentNeedsAReason(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		for _, reason := range []string{"", "  ", "two\nlines", "\xff", strings.Repeat("x", metadata.MaxTextBytes+1)} {
+			if _, err := locks.Lock(t.Context(), "a", mutex.Urgent(reason)); err == nil {
+				t.Errorf("%q is accepted", reason)
+			}
+		}
+		// What readers would not read is made shorter.
+		l := take(t, locks, "a")
+		long := strings.Repeat("<", metadata.MaxTextBytes)
+		locks.Lock(within(t, 10*time.Second), "a", mutex.Urgent(long), mutex.Owner(long))
+		if r := l.Request(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes {
+			t.Errorf("the request is %+v", r)
 		}
 	})
 }

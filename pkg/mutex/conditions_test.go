@@ -11,103 +11,74 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	etcdtest.Put(t, etcd, "/state", "ready")
-	etcdtest.Put(t, etcd, "/old/1", "x")
-	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
-	l, err := locks.TryLock(t.Context(), "a", mutex.If(ready),
-		mutex.Then(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRange("/m"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Kvs; len(got) != 0 {
-		t.Errorf("the deletion was not done: %v", got)
-	}
-	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
-		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
-	}
-	unlock(t, l)
-}
-
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	etcdtest.Put(t, etcd, "/state", "broken")
-	write := mutex.Then(clientv3.OpPut("/written", "x"))
-	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
-	there := clientv3.Compare(clientv3.CreateRevision("/state"), ">", 0)
-	absent := clientv3.Compare(clientv3.Version("/nothing"), ">", 0)
-
-	_, err := locks.TryLock(t.Context(), "a", write, mutex.If(ready, there), mutex.If(absent))
-	failed, ok := errors.AsType[*mutex.ConditionError](err)
-	if !ok || !errors.Is(err, mutex.ErrCondition) || len(failed.Failed) != 2 || failed.Holder != nil {
-		t.Fatalf("got %v", err)
-	}
-	if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
-		t.Errorf("the first that failed had %v", kv)
-	}
-	want := fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since revision %d; `+
-		`there is no key "/nothing"`, failed.Failed[0].Keys[0].ModRevision)
-	if err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-
-	l := take(t, locks, "a")
-	_, err = locks.TryLock(t.Context(), "a", write, mutex.If(ready))
-	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || failed.Holder == nil ||
-		failed.Holder.UUID != l.UUID() {
-		t.Errorf("held, and the condition does not hold: %v", err)
-	}
-	_, err = locks.TryLock(t.Context(), "a", write, mutex.If(there))
-	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Holder.UUID != l.UUID() {
-		t.Errorf("held, and the condition holds: %v", err)
-	}
-	l.Unlock()
-	if got, _ := value(t, etcd, "/written"); got != "" || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("%q was written, %d keys are left", got, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
+	queue(t, func(t *testing.T, q *fake) {
+		locks := q.locks()
+		revision := q.put("/state", "broken")
+		ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
+		there := clientv3.Compare(clientv3.CreateRevision("/state"), ">", 0)
+		absent := clientv3.Compare(clientv3.Version("/nothing"), ">", 0)
+		write := mutex.Then(clientv3.OpPut("/written", "x"))
+		try := func(conditions ...mutex.Option) (*mutex.ConditionError, error) {
+			_, err := locks.TryLock(t.Context(), "a", append(conditions, write)...)
+			failed, _ := errors.AsType[*mutex.ConditionError](err)
+			return failed, err
+		}
+		failed, err := try(mutex.If(ready, there), mutex.If(absent))
+		if failed == nil || !errors.Is(err, mutex.ErrCondition) || len(failed.Failed) != 2 || failed.Holder != nil {
+			t.Fatalf("got %v", err)
+		}
+		if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
+			t.Errorf("the first that failed had %v", kv)
+		}
+		refusedWith(t, err, fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since revision %d; `+
+			`there is no key "/nothing"`, revision))
+		l := take(t, locks, "a")
+		if failed, err := try(mutex.If(ready)); failed == nil || failed.Holder == nil || failed.Holder.UUID != l.UUID() {
+			t.Errorf("held, and the condition does not hold: %v", err)
+		}
+		if _, err := try(mutex.If(there)); !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("held, and the condition holds: %v", err)
+		}
+		if got, _ := value(t, q.etcd, "/written"); got != "" {
+			t.Error("a refused acquisition wrote")
+		}
+	})
 }
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	etcd := server.Client(t)
-	other := newClient(t, server.Client(t))
-	holder := take(t, other, "a")
-	sent := 0
-	var late *heldTxn
-	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-		switch sent++; sent {
-		case 1:
-			late = txn
-			return nil, context.DeadlineExceeded
-		case 2: // is refused; then the lock becomes free, and the first sending arrives
-			r, err := txn.send(ctx)
-			holder.Unlock()
-			if late, err := late.send(ctx); err != nil || !late.Succeeded {
-				t.Errorf("the late sending: %v, %v", late, err)
+	queue(t, func(t *testing.T, q *fake) {
+		holder := take(t, q.locks(), "a")
+		sent := 0
+		var late *heldTxn
+		etcd := onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			switch sent++; sent {
+			case 1:
+				late = txn
+				return nil, context.DeadlineExceeded
+			case 2: // is refused; then the lock becomes free, and the first sending arrives
+				r, err := txn.send(ctx)
+				holder.Unlock()
+				if late, err := late.send(ctx); err != nil || !late.Succeeded {
+					t.Errorf("the late sending: %v, %v", late, err)
+				}
+				return r, err
 			}
-			return r, err
+			return txn.send(ctx)
+		})
+		q.put("/old/1", "")
+		l := take(t, newClient(t, etcd), "a", mutex.Then(clientv3.OpPut("/state", "running"),
+			clientv3.OpDelete("/old/", clientv3.WithPrefix())))
+		if _, revision := value(t, q.etcd, "/state"); revision != l.Token() || read(t, q.etcd, "a").UUID != l.UUID() ||
+			etcdtest.Count(t, q.etcd, "/old/") != 0 {
+			t.Errorf("token %d, written at %d", l.Token(), revision)
 		}
-		return txn.send(ctx)
-	}}
-	locks := newClient(t, etcd)
-	l, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
-		t.Errorf("token %d, written at %d", l.Token(), revision)
-	}
-	unlock(t, l)
+	})
 }
 
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
@@ -121,13 +92,13 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if read(t, f.operator, "a").Token == 0 {
+		if read(t, f.etcd, "a").Token == 0 {
 			t.Error("the record is gone already: then it should have been known")
 		}
 		f.loseAnswers.Store(0)
 		f.away.Store(false)
 		time.Sleep(30 * time.Second)
-		if read(t, f.operator, "a").Token != 0 {
+		if read(t, f.etcd, "a").Token != 0 {
 			t.Error("the abandoned acquisition is still held")
 		}
 	})
@@ -137,12 +108,11 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		time.AfterFunc(6*time.Second, func() { f.away.Store(false) })
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
+		take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
 			mutex.Then(clientv3.OpPut("/state", "running")))
-		if d := time.Until(read(t, f.operator, "a").AutoUnlockAt); d < 5*time.Second {
+		if d := time.Until(read(t, f.etcd, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}
-		l.Unlock()
 	})
 }
 
@@ -159,38 +129,186 @@ func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 	return string(r.Kvs[0].Value), r.Kvs[0].ModRevision
 }
 
+func large(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
+
 func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
-	tooLarge := func(err error) bool {
-		return err != nil && !errors.Is(err, mutex.ErrUnknown) &&
-			strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+	_, locks := onEtcd(t)
+	try := func(bytes int) error {
+		l, err := locks.TryLock(t.Context(), "a", mutex.Then(large(bytes)))
+		if err == nil {
+			unlock(t, l)
+		}
+		return err
 	}
-	for _, bytes := range []int{3 << 19, 2 << 20, 3 << 20, 16 << 20} {
-		if _, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes))); !tooLarge(err) {
+	tooLarge := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+	}
+	const limit = 3 << 19
+	for _, bytes := range []int{limit, 2 << 20, 3 << 20, 16 << 20} {
+		if err := try(bytes); !tooLarge(err) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	wantEmpty(t, etcd)
-
-	l := take(t, locks, "a")
-	if err := l.UnlockWith([]clientv3.Op{write(3 << 20)}); !tooLarge(err) || l.Context().Err() != nil {
-		t.Errorf("unlock with too much: %v, and then %v", err, context.Cause(l.Context()))
+	bytes := limit
+	err := try(bytes)
+	for tooLarge(err) {
+		bytes -= 128
+		err = try(bytes)
 	}
-	unlock(t, l)
+	if err != nil || bytes < limit-8<<10 {
+		t.Errorf("%d bytes are the most that is sent, and etcd says %v", bytes, err)
+	}
+}
 
-	for bytes := 3 << 19; ; bytes -= 128 { // the largest that is not refused
-		l, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes)))
-		if tooLarge(err) {
-			continue
+// done is what a holder writes with its unlock.
+func done() []clientv3.Op { return []clientv3.Op{clientv3.OpPut("/state", "done")} }
+
+func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.Heartbeat(time.Hour))
+		time.Sleep(time.Second) // it is watched now
+		f.put("/state", "broken")
+		ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
+		err := l.UnlockWith(done(), ready)
+		if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || !strings.Contains(err.Error(),
+			`key "/state" is "broken"`) {
+			t.Fatalf("got %v", err)
 		}
-		if err != nil {
-			t.Fatalf("etcd refuses %d bytes: %v", bytes, err)
+		if state, _ := value(t, f.etcd, "/state"); state != "broken" || l.Context().Err() != nil ||
+			read(t, f.etcd, "a").UUID != l.UUID() {
+			t.Errorf("the condition did not hold, but the state is %q, the context %v", state, context.Cause(l.Context()))
 		}
-		if bytes < 3<<19-8<<10 {
-			t.Errorf("only %d bytes fit", bytes)
+		f.put("/state", "ready")
+		if err := l.UnlockWith(done(), ready); err != nil {
+			t.Fatal(err)
+		}
+		if state, _ := value(t, f.etcd, "/state"); state != "done" || read(t, f.etcd, "a").Token != 0 {
+			t.Errorf("the state is %q, the lock is held by %s", state, read(t, f.etcd, "a").UUID)
+		}
+		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
+			t.Errorf("the context ended with %v", cause)
 		}
 		unlock(t, l)
-		return
-	}
+		if err := l.UnlockWith(done()); err != mutex.ErrUnlocked {
+			t.Errorf("a second time: %v", err)
+		}
+	})
+}
+
+// The watch hears of the release before the caller does.
+func TestReleaseIsNoLossToTheWatch(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		slow := onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(ctx)
+			if txn.writes("/state") {
+				time.Sleep(time.Second)
+			}
+			return r, err
+		})
+		l := take(t, newClient(t, slow), "a")
+		time.Sleep(time.Second) // it is watched now
+		if err := l.UnlockWith(done()); err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
+			t.Fatalf("the context ended with %v", cause)
+		}
+	})
+}
+
+func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.loseAnswers.Store(1)
+		time.AfterFunc(time.Second, func() { f.put("/state", "again") })
+		if err := l.UnlockWith(done()); err != nil {
+			t.Errorf("it was done, but the error is %v", err)
+		}
+		if state, _ := value(t, f.etcd, "/state"); state != "again" {
+			t.Errorf("the state is %q: it was written twice", state)
+		}
+	})
+}
+
+// Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
+func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.away.Store(true)
+		time.AfterFunc(time.Second, func() {
+			f.delete(layout(t).Record("a"))
+			f.away.Store(false)
+		})
+		err := l.UnlockWith(done())
+		if state, _ := value(t, f.etcd, "/state"); !errors.Is(err, mutex.ErrNotHeld) || state != "" {
+			t.Errorf("the error is %v, the state %q", err, state)
+		}
+	})
+}
+
+func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.away.Store(true)
+		if err := l.UnlockWith(done()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) ||
+			l.Context().Err() != nil {
+			t.Errorf("nothing was sent: %v, %v", err, context.Cause(l.Context()))
+		}
+		f.loseAnswers.Store(1000)
+		f.away.Store(false)
+		if err := l.UnlockWith(done()); !errors.Is(err, mutex.ErrUnknown) {
+			t.Errorf("nothing was answered: %v", err)
+		}
+		f.loseAnswers.Store(0)
+		if err := l.UnlockWith(done()); err != nil {
+			t.Errorf("it had been done: %v", err)
+		}
+		if err := l.Unlock(); err != nil || read(t, f.etcd, "a").Token != 0 {
+			t.Errorf("unlock afterwards: %v", err)
+		}
+	})
+}
+
+// The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
+func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		etcd := f.client()
+		l := take(t, newClient(t, etcd), "a")
+		late := stallFirst(etcd)
+		ready := clientv3.Compare(clientv3.Value("/ready"), "=", "yes")
+		if err := l.UnlockWith(done(), ready); !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, mutex.ErrCondition) {
+			t.Errorf("the error is %v", err)
+		}
+		f.put("/ready", "yes")
+		late.arrive(t)
+		if err := l.UnlockWith(done(), ready); err != nil {
+			t.Errorf("it was done, but the error is %v", err)
+		}
+	})
+}
+
+func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		refusedWith(t, l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")}),
+			`unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`)
+		refusedWith(t, l.UnlockWith([]clientv3.Op{large(3 << 20)}), "MiB, and etcd takes 1.5 MiB")
+		enter(t, locks, l)
+		refusedWith(t, l.UnlockWith(done()), "entered again")
+		if l.Context().Err() != nil {
+			t.Errorf("a refusal ended the hold: %v", context.Cause(l.Context()))
+		}
+	})
+}
+
+func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		l := take(t, q.locks(), "a")
+		q.full.Store(true)
+		if err := l.UnlockWith(done()); !locktxn.NoSpace(err) || l.Context().Err() != nil || passed() > time.Second {
+			t.Errorf("after %v: %v, context: %v", passed(), err, context.Cause(l.Context()))
+		}
+		unlock(t, l)
+		q.full.Store(false)
+	})
 }

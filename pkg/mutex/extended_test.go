@@ -2,6 +2,8 @@ package mutex_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +19,7 @@ import (
 // give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
-	doc := read(t, f.operator, "a")
+	doc := read(t, f.etcd, "a")
 	now := time.Now().Add(ahead)
 	alertAt, autoUnlockAt := protocol.MoreTime(&doc.Record, d, now)
 	by := metadata.Extension{UUID: doc.UUID, Token: doc.Token, By: "ann", Source: "cli", Reason: "the disk is slow",
@@ -26,20 +28,25 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	txn := locktxn.Extend(layout(t), locktxn.Extension{Record: &doc.Record, AlertAt: metadata.FormatTime(alertAt),
 		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: protocol.Marshal(by),
 		Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
-	if r, err := txn.Commit(t.Context(), f.operator); err != nil || !r.Succeeded {
+	if r, err := txn.Commit(t.Context(), f.etcd); err != nil || !r.Succeeded {
 		t.Fatalf("more time: %v, %v", r, err)
 	}
 }
 
-// about reports whether two durations are equal, except for the rounding of deadlines to whole seconds.
-func about(d, want time.Duration) bool { return d >= want && d <= want+time.Second }
+// endsAbout is ends, but for the rounding of deadlines to whole seconds.
+func endsAbout(t testing.TB, l *mutex.Lock, after time.Duration) {
+	t.Helper()
+	<-l.Context().Done()
+	if d := passed(); d < after || d > after+time.Second {
+		t.Errorf("its context ended after %v, want %v", d, after)
+	}
+}
 
 func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
 	var told []mutex.GivenTime
 	o := mutex.Options{Hooks: mutex.Hooks{GivenTime: func(e mutex.GivenTime) { told = append(told, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		l := tenMinutes(t, locks)
 		time.Sleep(5 * time.Minute)
 		if l.Extended() != nil {
 			t.Error("extended before anybody did")
@@ -53,216 +60,231 @@ func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
 		if len(told) != 1 || told[0].Hold != l || told[0].Extension.By != "ann" {
 			t.Errorf("the hook was told %+v", told)
 		}
-		if d := l.Deadline().Sub(start); !about(d, 39*time.Minute) {
+		if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || d > 39*time.Minute+time.Second {
 			t.Errorf("its deadline is after %v", d)
 		}
-		<-l.Context().Done()
-		if d := time.Since(start); !about(d, 39*time.Minute) {
-			t.Errorf("its context ended after %v", d)
-		}
-		l.Unlock()
+		endsAbout(t, l, 39*time.Minute)
 	})
 }
 
 func TestOperatorsClockDoesNotCount(t *testing.T) {
-	for name, c := range map[string]struct{ ahead, want time.Duration }{
+	bubbles(t, map[string]struct{ ahead, want time.Duration }{
 		"it is right":                        {0, 39 * time.Minute},
 		"it is behind":                       {-2 * time.Hour, 39 * time.Minute},
 		"it is ahead, before the deadline":   {4 * time.Minute, 39 * time.Minute},
 		"it is ahead, and past the deadline": {2 * time.Hour, 5*time.Minute + 29*time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				start := time.Now()
-				l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
-				time.Sleep(5 * time.Minute)
-				give(t, f, 30*time.Minute, c.ahead)
-				<-l.Context().Done()
-				if d := time.Since(start); !about(d, c.want) {
-					t.Errorf("its context ended after %v, want %v", d, c.want)
-				}
-				l.Unlock()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, locks *mutex.Client, c struct{ ahead, want time.Duration }) {
+		l := tenMinutes(t, locks)
+		time.Sleep(5 * time.Minute)
+		give(t, f, 30*time.Minute, c.ahead)
+		endsAbout(t, l, c.want)
+	})
 }
 
 func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
-			mutex.SafetyMargin(time.Minute))
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(5 * time.Minute)
 		give(t, f, 30*time.Minute, 0)
-		granted := read(t, f.operator, "a")
+		granted := read(t, f.etcd, "a")
 		for i := range 7 {
 			time.Sleep(4 * time.Minute)
 			alive(t, l, "step")
-			now := read(t, f.operator, "a")
+			now := read(t, f.etcd, "a")
 			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) {
-				t.Errorf("step %d takes back: alert %v, auto-unlock %v", i, now.AlertAt.Sub(start),
-					now.AutoUnlockAt.Sub(start))
+				t.Errorf("step %d takes back: alert in %v, auto-unlock in %v", i, time.Until(now.AlertAt),
+					time.Until(now.AutoUnlockAt))
 			}
-			if now.Alive == nil || !now.Alive.At.Equal(time.Now()) || now.Extended == nil {
-				t.Errorf("step %d: %+v", i, now.Alive)
-			}
-			if d := l.Deadline().Sub(start); d < 39*time.Minute {
-				t.Errorf("step %d: its deadline is after %v", i, d)
+			if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || now.Extended == nil ||
+				now.Alive == nil || !now.Alive.At.Equal(time.Now()) {
+				t.Errorf("step %d: its deadline is after %v, %+v", i, d, now.Alive)
 			}
 		}
-		l.Unlock()
 	})
 }
 
 // While a lock alerts, an operator moves the alert beyond the one that its holder would set next.
 func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
-	for name, deaf := range map[string]bool{"seen": false, "seen late": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute))
-				time.Sleep(8 * time.Minute)
-				f.deaf.Store(deaf)
-				give(t, f, 5*time.Minute, 0)
-				granted := read(t, f.operator, "a").AlertAt
-				time.Sleep(70 * time.Second)
-				for range 3 {
-					time.Sleep(time.Minute)
-					alive(t, l)
-					if now := read(t, f.operator, "a").AlertAt; now.Before(granted) {
-						t.Errorf("the alert is %v earlier than was granted", granted.Sub(now))
-					}
+	bubbles(t, map[string]bool{"seen": false, "seen late": true},
+		func(t *testing.T, f *fake, locks *mutex.Client, deaf bool) {
+			l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute))
+			time.Sleep(8 * time.Minute)
+			f.deaf.Store(deaf)
+			give(t, f, 5*time.Minute, 0)
+			granted := read(t, f.etcd, "a").AlertAt
+			time.Sleep(70 * time.Second)
+			for range 3 {
+				time.Sleep(time.Minute)
+				alive(t, l)
+				if now := read(t, f.etcd, "a").AlertAt; now.Before(granted) {
+					t.Errorf("the alert is %v earlier than was granted", granted.Sub(now))
 				}
-				l.Unlock()
-			})
+			}
 		})
-	}
 }
 
 // While the time that was given lasts, the deadline in the record is later than any that the holder would write.
 func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
-	for name, opts := range map[string][]mutex.Option{"by alive": nil,
-		"by a heartbeat": {mutex.Heartbeat(3 * time.Hour)}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
-				time.Sleep(5*time.Minute + time.Second) // between two heartbeats
-				give(t, f, time.Hour, 0)
-				granted := read(t, f.operator, "a").AutoUnlockAt
-				death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(),
-					Cause: metadata.CauseProcessEnded}
-				death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
-				time.Sleep(5 * time.Minute)
-				if opts == nil {
-					alive(t, l, "at work")
-				}
-				now := read(t, f.operator, "a")
-				now.Heed(&death, nil)
-				if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
-					t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
-				}
-				unlock(t, l)
-			})
+	bubbles(t, map[string][]mutex.Option{"by alive": nil, "by a heartbeat": {mutex.Heartbeat(3 * time.Hour)}},
+		func(t *testing.T, f *fake, locks *mutex.Client, opts []mutex.Option) {
+			l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
+			time.Sleep(5*time.Minute + time.Second) // between two heartbeats
+			give(t, f, time.Hour, 0)
+			granted := read(t, f.etcd, "a").AutoUnlockAt
+			death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(), Cause: metadata.CauseProcessEnded}
+			death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
+			time.Sleep(5 * time.Minute)
+			if opts == nil {
+				alive(t, l, "at work")
+			}
+			now := read(t, f.etcd, "a")
+			now.Heed(&death, nil)
+			if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
+				t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
+			}
 		})
-	}
 }
 
 func TestTimeIsGivenWhileTheWatchIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(5 * time.Minute)
 		f.deaf.Store(true)
 		give(t, f, 5*time.Minute, 0)
 		give(t, f, 10*time.Minute, 0)
-		<-l.Context().Done()
-		if d := time.Since(start); !about(d, 24*time.Minute) {
-			t.Errorf("its context ended after %v", d)
-		}
-		l.Unlock()
+		endsAbout(t, l, 24*time.Minute)
 	})
 }
 
 func TestSleepOfTheMachineComesOffTheTimeThatWasGiven(t *testing.T) {
-	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Minute)
 		sleep(5 * time.Minute)
 		give(t, f, 30*time.Minute, 0)
 		time.Sleep(time.Minute)
 		sleep(10 * time.Minute)
 		<-l.Context().Done()
-		if d := time.Since(start); d > 24*time.Minute+time.Second || d < 24*time.Minute-3*time.Second {
+		if d := passed(); d > 24*time.Minute+time.Second || d < 24*time.Minute-3*time.Second {
 			t.Errorf("its context ended after %v, want 39m less the 15m of sleep", d)
 		}
-		l.Unlock()
 	})
 }
 
 func TestTimeGivenBeforeAnAdoptionCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", 10*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		give(t, f, 20*time.Minute, 0)
-		l, err := locks.Adopt(t.Context(), r.Lock, r.UUID, mutex.SafetyMargin(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := adopt(t, locks, r.UUID, mutex.SafetyMargin(time.Minute))
 		if l.Extended() == nil {
 			t.Error("it does not know who gave it time")
 		}
 		time.Sleep(time.Minute)
 		give(t, f, 10*time.Minute, 0)
-		<-l.Context().Done()
-		if d := time.Since(start); !about(d, 39*time.Minute) {
-			t.Errorf("its context ended after %v", d)
-		}
-		l.Unlock()
+		endsAbout(t, l, 39*time.Minute)
 	})
 }
 
 func TestNobodyShortensTheTime(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(time.Second)
-		for _, value := range []string{metadata.FormatTime(start.Add(time.Minute)), "soon", ""} {
+		for _, value := range []string{metadata.FormatTime(time.Now().Add(time.Minute)), "soon", ""} {
 			f.put("/mutexes/a/auto_unlock_at", value)
 		}
-		<-l.Context().Done()
-		if d := time.Since(start); d != 9*time.Minute {
-			t.Errorf("its context ended after %v", d)
-		}
-		l.Unlock()
+		ends(t, l, 9*time.Minute)
 	})
 }
 
 func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		start := time.Now()
 		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(3*time.Hour))
 		time.Sleep(5 * time.Minute)
 		give(t, f, 30*time.Minute, 0)
-		granted := read(t, f.operator, "a")
-		for time.Since(start) < 48*time.Minute {
+		granted := read(t, f.etcd, "a")
+		for passed() < 48*time.Minute {
 			time.Sleep(time.Minute)
-			now := read(t, f.operator, "a")
+			now := read(t, f.etcd, "a")
 			if now.AutoUnlockAt.Before(granted.AutoUnlockAt) || now.AlertAt.Before(granted.AlertAt) ||
 				!now.AlertAt.After(time.Now()) {
-				t.Errorf("after %v: alert after %v, auto-unlock after %v", time.Since(start), now.AlertAt.Sub(start),
-					now.AutoUnlockAt.Sub(start))
+				t.Errorf("after %v: alert in %v, auto-unlock in %v", passed(), time.Until(now.AlertAt),
+					time.Until(now.AutoUnlockAt))
 			}
 		}
 		time.Sleep(4 * time.Minute) // no progress for its own 20 minutes and the 30 that were given
-		if now := read(t, f.operator, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
-			t.Errorf("the alert is put off until %v, %v", now.AlertAt.Sub(start), context.Cause(l.Context()))
+		if now := read(t, f.etcd, "a"); now.AlertAt.After(time.Now()) || l.Context().Err() != nil {
+			t.Errorf("the alert is put off by %v, %v", time.Until(now.AlertAt), context.Cause(l.Context()))
 		}
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
+	})
+}
+
+// asleep is holding on a machine that can sleep for so long: its wall clock goes on, its monotonic clock and all timers
+// stop.
+func asleep(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration))) {
+	t.Helper()
+	var slept atomic.Int64
+	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		test(t, f, tenMinutes(t, locks), func(d time.Duration) { slept.Add(int64(d)) })
+	})
+}
+
+func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
+		time.Sleep(time.Minute)
+		f.away.Store(true)
+		sleep(8*time.Minute - time.Second)
+		time.Sleep(500 * time.Millisecond)
+		if l.Context().Err() != nil {
+			t.Errorf("it ended before its time: %v", context.Cause(l.Context()))
 		}
+		woke := time.Now()
+		sleep(time.Hour)
+		<-l.Lost()
+		if d := time.Since(woke); d > 5*time.Second {
+			t.Errorf("the context ended %v after the machine woke", d)
+		}
+		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
+		if !isLost || lost.Certain {
+			t.Errorf("the cause is %v, want an uncertain loss", lost)
+		}
+	})
+}
+
+func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
+		before := read(t, f.etcd, "a").AutoUnlockAt
+		sleep(9 * time.Minute)
+		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("alive: %v", err)
+		}
+		if after := read(t, f.etcd, "a").AutoUnlockAt; !after.Equal(before) {
+			t.Errorf("it was extended until %v", after)
+		}
+	})
+}
+
+func TestSleepIsTakenOffOnce(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
+		for range 5 {
+			sleep(5 * time.Minute)
+			time.Sleep(3 * time.Minute)
+			alive(t, l)
+		}
+		ends(t, l, (5*3+9)*time.Minute)
+	})
+}
+
+// A write by another process with the same uuid counts from before a sleep, and the next extension from after it.
+func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
+		time.Sleep(time.Second)
+		sleep(5 * time.Minute)
+		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(15*time.Minute)))
+		synctest.Wait()
+		f.deaf.Store(true)
+		time.Sleep(time.Minute)
+		alive(t, l)
+		ends(t, l, 10*time.Minute+time.Second)
 	})
 }

@@ -2,13 +2,14 @@ package mutex_test
 
 import (
 	"context"
-	"regexp"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -51,13 +52,54 @@ func unconnected(t testing.TB) *mutex.Client {
 	return newClient(t, clientv3.NewCtxClient(context.Background()))
 }
 
+// take takes a lock, which is given back when the test ends, if it was not before.
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
+}
+
+// refused tries to take a lock that it cannot get, and returns who is in the way.
+func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.HeldError {
+	t.Helper()
+	_, err := c.TryLock(t.Context(), name, opts...)
+	held, ok := errors.AsType[*mutex.HeldError](err)
+	if !ok || !errors.Is(err, mutex.ErrHeld) {
+		t.Fatalf("want a HeldError, got %v", err)
+	}
+	return held
+}
+
+// endHold ends a hold as an unlocker or a person does, with the delay that its record asks for.
+func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
+	t.Helper()
+	doc := read(t, etcd, lock)
+	removal := metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
+		Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
+	store := lockstore.New(etcd, layout(t))
+	if err := errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type held interface {
+	Context() context.Context
+	Unlock() error
+}
+
+func giveBack(t testing.TB, l held) {
+	t.Cleanup(func() {
+		if l.Context().Err() != nil {
+			return
+		}
+		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
+			t.Error(err)
+		}
+	})
 }
 
 func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option) *mutex.Locks {
@@ -66,6 +108,7 @@ func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, all)
 	return all
 }
 
@@ -76,6 +119,7 @@ func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
 	if err != nil {
 		t.Fatal(err)
 	}
+	giveBack(t, l)
 	return l
 }
 
@@ -87,6 +131,7 @@ func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lo
 		if err != nil {
 			t.Error(err)
 		}
+		giveBack(t, l)
 		got <- l
 	}()
 	return got
@@ -99,11 +144,7 @@ func unlock(t testing.TB, l interface{ Unlock() error }) {
 	}
 }
 
-type aliver interface {
-	Alive(ctx context.Context, progress ...string) error
-}
-
-func alive(t testing.TB, l aliver, progress ...string) {
+func alive(t testing.TB, l *mutex.Lock, progress ...string) {
 	t.Helper()
 	if err := l.Alive(context.Background(), progress...); err != nil {
 		t.Fatal(err)
@@ -117,14 +158,7 @@ func wantEmpty(t testing.TB, etcd *clientv3.Client) {
 	}
 }
 
-func layout(t testing.TB) protocol.Layout {
-	t.Helper()
-	l, err := protocol.NewLayout(mutex.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
+func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
 // read is the record of a lock as etcd has it.
 func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
@@ -137,62 +171,38 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(l, r))
 }
 
-// untilThen returns a context that ends when this condition holds, however long that takes.
-func untilThen(t testing.TB, f func() bool) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for !f() && pauseFor(ctx, 5*time.Millisecond) {
-		}
-	}()
-	return ctx
-}
-
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
+// holds reports whether a transaction with these compares takes effect.
+func holds(t testing.TB, etcd *clientv3.Client, guards ...clientv3.Cmp) bool {
+	t.Helper()
+	r, err := etcd.Txn(context.Background()).If(guards...).Then(clientv3.OpPut("/mine", "1")).Commit()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return r.Succeeded
 }
 
-// queued reports whether somebody waits for the lock.
-func queued(etcd *clientv3.Client, l protocol.Layout, lock string) bool {
-	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	return err == nil && r.Count > 0
-}
-
-// justNow replaces "seconds ago" with "just now", because a busy machine may take seconds.
-func justNow(text string) string {
-	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")
-}
-
-// spyOnWatches reports the key of each of the client's watches once etcd has confirmed it.
-func spyOnWatches(etcd *clientv3.Client) <-chan string {
-	s := &watchSpy{Watcher: etcd.Watcher, opened: make(chan string, 1000)}
-	etcd.Watcher = s
-	return s.opened
-}
-
-type watchSpy struct {
-	clientv3.Watcher
-	opened chan string
-}
-
-func (s *watchSpy) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	events := s.Watcher.Watch(ctx, key, opts...)
-	s.opened <- key
-	return events
+// within returns a context that ends after this time.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // txns stands between a client and etcd's transactions.
 type txns struct {
 	clientv3.KV
-	commit func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
+	commit commit
 }
 
 func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx: ctx} }
+
+type commit = func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
+
+// onTxn has each transaction of a client done by a function.
+func onTxn(etcd *clientv3.Client, f commit) *clientv3.Client {
+	etcd.KV = &txns{KV: etcd.KV, commit: f}
+	return etcd
+}
 
 // heldTxn is a transaction that is not sent yet.
 type heldTxn struct {

@@ -1,9 +1,7 @@
 package mutex_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,8 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -64,9 +67,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute))
 		locks.TryLock(context.Background(), "a")
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		locks.Lock(ctx, "a")
+		locks.Lock(within(t, 3*time.Second), "a")
 		l.Alive(context.Background())
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a held after 0s, hold false, error true",
@@ -82,7 +83,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
 			"a lost after 4s: removed, certain true")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 
 		l = take(t, locks, "b", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Second))
 		f.away.Store(true)
@@ -106,24 +107,17 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		go locks.Lock(ctx, "a")
+		got := waits(t, locks)
 		time.Sleep(time.Second)
-		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook was told %v", asked)
 		}
 		f.away.Store(false)
-		<-asked[0].Context.Done()
-		synctest.Wait()
-		if ctx.Err() != nil {
-			t.Error("the context ended with the caller's, and not with the call")
-		}
-		locks.Lock(ctx, "")
-		if len(asked) != 1 {
+		<-asked[0].Context.Done() // with the call
+		if locks.Lock(t.Context(), ""); len(asked) != 1 {
 			t.Error("the hook was told of a call that was refused for its arguments")
 		}
+		<-got
 	})
 }
 
@@ -140,7 +134,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
 		locks = c
 		l := take(t, locks, "a")
-		if p := read(t, f.operator, "a").Alive.Progress; p != "acquired" {
+		if p := read(t, f.etcd, "a").Alive.Progress; p != "acquired" {
 			t.Errorf("progress is %q", p)
 		}
 		time.Sleep(time.Second)
@@ -163,79 +157,50 @@ func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	names := []string{"a", "b"}
 	nothing := func(context.Context) error { return nil }
-	for about, call := range map[string]func(context.Context, *mutex.Client){
-		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "a") },
-		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "a") },
-		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "a", nothing) },
+	queues(t, map[string]func(context.Context, *mutex.Client){
+		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "b") },
+		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "b") },
+		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "b", nothing) },
 		"LockAll":    func(ctx context.Context, c *mutex.Client) { c.LockAll(ctx, names) },
 		"TryLockAll": func(ctx context.Context, c *mutex.Client) { c.TryLockAll(ctx, names) },
 		"LockAll, one after the other": func(ctx context.Context, c *mutex.Client) {
 			c.LockAll(ctx, names, mutex.Shared())
 		},
-	} {
+	}, func(t *testing.T, q *fake, call func(context.Context, *mutex.Client)) {
 		hooks := mutex.Hooks{Acquired: func(e mutex.Acquired) {
-			if e.Lock == "b" || about != "LockAll, one after the other" {
+			if e.Lock == "b" {
 				panic("hook")
 			}
 		}}
-		t.Run(about, func(t *testing.T) {
-			bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, locks *mutex.Client) {
-				defer func() {
-					if recover() != "hook" {
-						t.Error("the panic went elsewhere")
-					}
-					for _, name := range []string{"a", "b", "a#1", "b#1"} {
-						if read(t, f.operator, name).Token != 0 {
-							t.Errorf("%s is held, and nobody knows", name)
-						}
-					}
-				}()
-				call(context.Background(), locks)
-			})
-		})
-	}
+		defer func() {
+			if recover() != "hook" {
+				t.Error("the panic went elsewhere")
+			}
+		}()
+		call(t.Context(), newClient(t, q.client(), mutex.Options{Hooks: hooks}))
+	})
 }
 
 func TestLossIsLogged(t *testing.T) {
-	var log bytes.Buffer
-	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+	var log lines
+	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(30*time.Second))
 		f.away.Store(true)
 		<-l.Lost()
-		f.away.Store(false)
-		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
-			t.Error(err)
-		}
-		synctest.Wait() // for those who write to the buffer
-		token := fmt.Sprint(l.Token())
-		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` + token +
-			` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log has no %s in %s", want, &log)
+		synctest.Wait() // for those who log
+		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` +
+			fmt.Sprint(l.Token()) + ` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
+			if told := log.with(want); len(told) == 0 {
+				t.Errorf("the log has no %s in %q", want, log.text)
 			}
 		}
 	})
 }
 
-func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
-	for ended, want := range map[string]mutex.Reason{
-		metadata.EndedForced: mutex.ReasonForced, metadata.EndedAutoUnlocked: mutex.ReasonAutoUnlocked,
-		metadata.EndedAbandoned: mutex.ReasonAbandoned,
-	} {
-		lost := &mutex.LostError{Certain: true, Ending: &metadata.Ending{Ended: ended}}
-		if got := lost.Reason(); got != want {
-			t.Errorf("%s: %s, want %s", ended, got, want)
-		}
-	}
-}
-
 func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
-	t.Parallel()
 	type key struct{}
-	etcd := etcdtest.Shared(t).Client(t)
 	var saw []any
-	locks := newClient(t, etcd, mutex.Options{
+	bubbleWith(t, mutex.Options{
 		Defaults: []mutex.Option{mutex.Attribute("from", "defaults"), mutex.Purpose("nightly")},
 		ContextOptions: func(ctx context.Context) []mutex.Option {
 			value, ok := ctx.Value(key{}).(string)
@@ -245,25 +210,112 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 			return []mutex.Option{mutex.Attribute("from", value), mutex.Attribute("trace", value)}
 		},
 		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
-	})
-	ctx := context.WithValue(t.Context(), key{}, "context")
-	if _, err := locks.Lock(ctx, "a", mutex.Attribute("trace", "call")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locks.TryLockAll(ctx, []string{"b", "c"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locks.TryLock(t.Context(), "d"); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string][2]any{"a": {"context", "call"}, "b": {"context", "context"},
-		"c": {"context", "context"}, "d": {"defaults", nil}} {
-		r := read(t, etcd, name)
-		if got := [2]any{r.Attributes["from"], r.Attributes["trace"]}; got != want || r.Purpose != "nightly" {
-			t.Errorf("the record of %s is from %v, for %q; want %v", name, got, r.Purpose, want)
+	}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		ctx := context.WithValue(t.Context(), key{}, "context")
+		locks.Lock(ctx, "a", mutex.Attribute("trace", "call"))
+		locks.TryLockAll(ctx, []string{"b", "c"})
+		locks.TryLock(t.Context(), "d")
+		for name, want := range map[string][2]any{"a": {"context", "call"}, "b": {"context", "context"},
+			"c": {"context", "context"}, "d": {"defaults", nil}} {
+			r := read(t, f.etcd, name)
+			if got := [2]any{r.Attributes["from"], r.Attributes["trace"]}; got != want || r.Purpose != "nightly" {
+				t.Errorf("the record of %s is from %v, for %q; want %v", name, got, r.Purpose, want)
+			}
 		}
+		if want := []any{"context", "context", "context", nil}; !slices.Equal(saw, want) {
+			t.Errorf("the hook saw %v, want %v", saw, want)
+		}
+	})
+}
+
+// lines are what a client logs.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+// options have a client log there.
+func (l *lines) options() mutex.Options {
+	return mutex.Options{Logger: slog.New(slog.NewTextHandler(l, nil))}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(p))
+	return len(p), nil
+}
+
+// with are the lines that contain something.
+func (l *lines) with(what string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.text), func(line string) bool { return !strings.Contains(line, what) })
+}
+
+func TestSilentEtcdIsToldOnce(t *testing.T) {
+	var log lines
+	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
+		for round := range 2 {
+			f.away.Store(true)
+			got := waits(t, locks)
+			for _, later := range []time.Duration{8 * time.Second, 5 * time.Minute} {
+				time.Sleep(later)
+				if told := log.with("etcd does not answer"); len(told) != round+1 {
+					t.Errorf("after %v the log says: %q", later, told)
+				}
+			}
+			f.away.Store(false)
+			unlock(t, <-got)
+			if told := log.with("etcd answers again"); len(told) != round+1 {
+				t.Errorf("the log says: %q", told)
+			}
+		}
+	})
+}
+
+func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	var log lines
+	o := log.options()
+	o.AttemptTimeout = 500 * time.Millisecond
+	l := take(t, newClient(t, server.Through(t, proxy.Endpoint()), o), "a")
+	proxy.Stall()
+	told := make(chan error)
+	go func() { told <- l.Alive(context.Background()) }()
+	etcdtest.Eventually(t, "the line", func() bool {
+		told := log.with("on a connection that is open; without DialKeepAliveTime")
+		return len(told) == 1 && strings.Contains(told[0], "endpoints=")
+	})
+	proxy.Heal()
+	<-told
+}
+
+// After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
+// half a minute.
+func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
+	server := etcdtest.Start(t)
+	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},
+		MinConnectTimeout: time.Second}
+	etcd, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(patient)},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := []any{"context", "context", "context", nil}; !slices.Equal(saw, want) {
-		t.Errorf("the hook saw %v, want %v", saw, want)
+	t.Cleanup(func() { etcd.Close() })
+	locks := newClient(t, etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
+	l := take(t, locks, "a")
+	server.Stop()
+	etcdtest.Eventually(t, "an attempt to connect that fails", func() bool {
+		etcd.ActiveConnection().Connect()
+		return etcd.ActiveConnection().GetState() == connectivity.TransientFailure
+	})
+	server.Restart(t)
+	if err := l.Alive(within(t, 20*time.Second)); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,16 +1,18 @@
 package mutex_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -27,82 +29,56 @@ func TestRecord(t *testing.T) {
 		!strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
+	if held := refused(t, locks, "billing/42"); !reflect.DeepEqual(held.Holder.Record, doc.Record) {
+		t.Errorf("want the record in the error, got %+v", held)
+	}
 	unlock(t, l)
 	unlock(t, l) // which does nothing
 	wantEmpty(t, etcd)
 }
 
-func TestTryLockTellsWhoHoldsIt(t *testing.T) {
-	_, locks := onEtcd(t)
-	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
-		mutex.AlertAfter(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
-	defer l.Unlock()
-
-	_, err := locks.TryLock(context.Background(), "a")
-	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || !errors.Is(err, mutex.ErrHeld) {
-		t.Fatalf("want a HeldError, got %v", err)
-	}
-	if held.Holder.UUID != l.UUID() || held.Holder.Token != l.Token() || held.Holder.Owner != "report" {
-		t.Errorf("the holder is %+v", held.Holder.Record)
-	}
-	for _, part := range []string{`lock "a" is held by report on host-1 (pid `,
-		`, taken just now for "close the books"`,
-		"alert in 10 minutes, auto-unlock in 2 hours"} {
-		if !strings.Contains(justNow(err.Error()), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
-	}
-}
-
 func TestLockEndsWithItsContext(t *testing.T) {
-	for name, o := range map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()} {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				l := take(t, q.client(), "a")
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				began := time.Now()
-				_, err := q.client().Lock(ctx, "a", o)
-				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
-					t.Errorf("want the holder, got %v", err)
+	queues(t, map[string]mutex.Option{"in the queue": nil, "past it": mutex.WithoutQueue()},
+		func(t *testing.T, q *fake, o mutex.Option) {
+			l := take(t, q.locks(), "a")
+			time.AfterFunc(time.Second, func() {
+				if w := q.waiting(); o == nil && (len(w) != 1 || time.Until(w[0].TimeoutAt.Time) != 59*time.Second) {
+					t.Errorf("the ticket does not say when it gives up: %+v", w)
 				}
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
-					`context deadline exceeded: lock "a" is held by billing on host-1`) {
-					t.Errorf("want the context's error too, got %v", err)
-				}
-				if d := time.Since(began); d != time.Minute {
-					t.Errorf("it ended after %v", d)
-				}
-				unlock(t, l)
 			})
+			_, err := q.locks().Lock(within(t, time.Minute), "a", o)
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
+				t.Errorf("want the holder, got %v", err)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(),
+				`context deadline exceeded: lock "a" is held by billing on host-1`) {
+				t.Errorf("want the context's error too, got %v", err)
+			}
+			if d := passed(); d != time.Minute {
+				t.Errorf("it ended after %v", d)
+			}
 		})
-	}
 }
 
-func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	err := locks.Do(ctx, "a", func(ctx context.Context) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	if err == nil || err.Error() != "context canceled" {
-		t.Errorf("want the error of the function alone, got %v", err)
-	}
-	wantEmpty(t, etcd)
-}
-
-func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
-	etcd, locks := onEtcd(t)
-	defer func() {
-		if recover() == nil {
-			t.Error("the panic was swallowed")
+func TestDoGivesBackHoweverItsFunctionEnds(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		locks := q.locks()
+		ctx, cancel := context.WithCancel(context.Background())
+		err := locks.Do(ctx, "a", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err == nil || err.Error() != "context canceled" {
+			t.Errorf("want the error of the function alone, got %v", err)
 		}
-		wantEmpty(t, etcd)
-	}()
-	locks.Do(context.Background(), "a", func(context.Context) error { panic("out of cheese") })
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		locks.Do(t.Context(), "a", func(context.Context) error { panic("out of cheese") })
+	})
 }
 
 func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
@@ -118,7 +94,7 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 		if cause := context.Cause(l.Context()); cause != mutex.ErrClosed {
 			t.Errorf("the hold's context ended with %v", cause)
 		}
-		if read(t, f.operator, "a").UUID != l.UUID() {
+		if read(t, f.etcd, "a").UUID != l.UUID() {
 			t.Error("close gave back a lock that nobody unlocked")
 		}
 		unlock(t, l)
@@ -127,60 +103,44 @@ func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 
 // Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
 func TestCloseWhileManyWait(t *testing.T) {
-	t.Parallel()
-	for name, kind := range kindsThatQueue() {
-		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				var log bytes.Buffer
-				warnings := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
-				c := newClient(t, q.connect(t), mutex.Options{Logger: slog.New(warnings)})
-				first := take(t, q.client(), "a", kind[0]...)
-				const waiters = 50
-				ended := make(chan error, waiters)
-				for range waiters {
-					go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
-				}
-				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-				other := q.wait(q.client(), kind[0]...)
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
-				for range waiters {
-					if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
-						t.Errorf("a wait ended with %v", err)
-					}
-				}
-				if log.Len() > 0 {
-					t.Errorf("Close says:\n%s", log.String())
-				}
-				if w := q.waiting(); len(w) != 1 || w[0].Owner != other.ticket.Owner {
-					t.Errorf("waiting: %+v", w)
-				}
-				if _, err := c.Lock(context.Background(), "a"); !errors.Is(err, mutex.ErrClosed) {
-					t.Errorf("after Close: %v", err)
-				}
-				unlock(t, first)
-				unlock(t, q.turn(other))
-			})
-		})
-	}
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		var log lines
+		c := newClient(t, q.client(), log.options())
+		first := take(t, q.locks(), "a", kind[0]...)
+		const waiters = 50
+		_, ended := queueUp(c, waiters, kind[0]...)
+		time.Sleep(time.Second)
+		other := q.wait(q.locks(), kind[0]...)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for range waiters {
+			if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
+				t.Errorf("a wait ended with %v", err)
+			}
+		}
+		if said := log.with("WARN"); len(said) > 0 {
+			t.Errorf("Close says %q", said)
+		}
+		if w := q.waiting(); len(w) != 1 || w[0].ID != other.ticket.ID {
+			t.Errorf("waiting: %+v", w)
+		}
+		unlock(t, first)
+		q.turns(other)
+	})
 }
 
 func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
-		start := time.Now()
 		err := l.Unlock()
-		if d := time.Since(start); d != 15*time.Second || err == nil {
-			t.Errorf("after %v: %v", d, err)
-		}
-		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
-			t.Errorf("%v", err)
+		if passed() != 15*time.Second || err == nil || !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+			t.Errorf("after %v: %v", passed(), err)
 		}
 		f.away.Store(false)
 		time.Sleep(time.Minute)
-		if doc := read(t, f.operator, "a"); len(doc.Fields) > 0 {
+		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Error("the record stays")
 		}
 	})
@@ -190,9 +150,7 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.loseAnswers.Store(1)
-		if err := l.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, l)
 	})
 }
 
@@ -203,7 +161,7 @@ func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 		f.away.Store(true)
 		<-l.Lost()
 		time.AfterFunc(3*time.Second, func() {
-			f.clear()
+			f.delete(mutex.DefaultPrefix)
 			f.away.Store(false)
 		})
 		var lost *mutex.LostError
@@ -228,13 +186,161 @@ func TestUnlockThatCannotLookWhoEndedTheHoldSaysSo(t *testing.T) {
 func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		f.clear()
+		f.delete(mutex.DefaultPrefix)
 		f.latency.Store(int64(4 * time.Second))
 		time.AfterFunc(time.Second, func() { f.away.Store(true) }) // the release is under way
-		began := time.Now()
-		err := l.Unlock()
-		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
-			t.Errorf("unlock ended after %v with %v", took, err)
+		if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) || passed() != 5*time.Second {
+			t.Errorf("unlock ended after %v with %v", passed(), err)
+		}
+	})
+}
+
+// stalled holds back the first transaction until the test sends it.
+type stalled struct{ txn atomic.Pointer[heldTxn] }
+
+func stallFirst(etcd *clientv3.Client) *stalled {
+	var s stalled
+	onTxn(etcd, func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if s.txn.CompareAndSwap(nil, txn) {
+			return nil, context.DeadlineExceeded
+		}
+		return txn.send(ctx)
+	})
+	return &s
+}
+
+// arrive sends the transaction on to etcd.
+func (s *stalled) arrive(t *testing.T) {
+	t.Helper()
+	if _, err := s.txn.Load().send(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
+	remove := func(q *fake, l *mutex.Lock) { q.delete(layout(q).Record(l.Name())) }
+	kinds := map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}}
+	type ending = func(q *fake, c *mutex.Client, l *mutex.Lock) error
+	for name, end := range map[string]ending{
+		"given back":             func(_ *fake, _ *mutex.Client, l *mutex.Lock) error { return l.Unlock() },
+		"given back with writes": func(_ *fake, _ *mutex.Client, l *mutex.Lock) error { return l.UnlockWith(nil) },
+		"removed, and unlock found out": func(q *fake, _ *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
+			return l.Unlock()
+		},
+		"removed, and the watch found out": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
+			<-l.Lost()
+			return errors.Join(l.Unlock(), c.Close()) // Close waits for what goes on in the background
+		},
+		"removed, and nobody unlocked it": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
+			remove(q, l)
+			return errors.Join(l.Alive(context.Background()), c.Close())
+		},
+		"detached, and given back by another": func(q *fake, c *mutex.Client, l *mutex.Lock) error {
+			l.Detach()
+			err := c.Close()
+			remove(q, l)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queues(t, kinds, func(t *testing.T, q *fake, options []mutex.Option) {
+				etcd := q.client()
+				first := stallFirst(etcd)
+				locks := unhurried(t, etcd)
+				l := take(t, locks, "a", options...)
+				err := end(q, locks, l)
+				_, isLost := errors.AsType[*mutex.LostError](err)
+				if isLost != strings.HasPrefix(name, "removed") || !isLost && err != nil {
+					t.Errorf("got %v", err)
+				}
+				first.arrive(t)
+				if doc := read(t, q.etcd, l.Name()); len(doc.Fields) > 0 {
+					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
+				}
+				if life := q.life(layout(t).Cancelled(l.UUID())); life < 30*time.Minute {
+					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
+				}
+			})
+		})
+	}
+}
+
+// A first sending that comes after its repetition was refused, and after the lock became free, takes nothing.
+func TestLateSendingAfterARefusalIsRefused(t *testing.T) {
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		holder := take(t, q.locks(), "a", kind[0]...)
+		etcd := q.client()
+		first := stallFirst(etcd)
+		refused(t, newClient(t, etcd), "a", kind[1]...)
+		time.Sleep(time.Second) // it is cancelled in the background
+		unlock(t, holder)
+		first.arrive(t)
+	})
+}
+
+// A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.
+func TestClaimAfterOneWithoutAnAnswerIsOfItsOwnUUID(t *testing.T) {
+	queues(t, map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()},
+		func(t *testing.T, q *fake, o mutex.Option) {
+			take(t, q.locks(), "a", o)
+			etcd := q.client()
+			first := stallFirst(etcd)
+			l := <-waits(t, newClient(t, etcd), o)
+			if d := read(t, q.etcd, l.Name()); d.UUID != l.UUID() || d.Token != l.Token() {
+				t.Errorf("it was told that it holds %s as %s with token %d, etcd has %s with %d", l.Name(),
+					l.UUID(), l.Token(), d.UUID, d.Token)
+			}
+			first.arrive(t)
+			time.Sleep(time.Minute)
+		})
+}
+
+// A first waiter that missed the answer to its own claim finds its hold when it looks again.
+func TestWaiterKnowsItsOwnHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a")
+		got := waits(t, locks)
+		time.Sleep(time.Second)
+		l := layout(t)
+		f.deaf.Store(true)
+		uuid, _ := value(t, f.etcd, l.Tail("a"))
+		hour := metadata.FormatTime(time.Now().Add(time.Hour))
+		f.delete(l.Record("a"))
+		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
+			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
+		f.deaf.Store(false)
+		select {
+		case hold := <-got:
+			if doc := read(t, f.etcd, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+				t.Errorf("the handle says %s token %d, the record %s token %d",
+					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for itself")
+		}
+	})
+}
+
+// Leftovers of a record that only lost its uuid, deleted or leased, do not become part of the next hold.
+func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		for field, value := range map[string]string{
+			"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
+		} {
+			q.put(layout(t).Field("a", field), value)
+		}
+		locks := q.locks()
+		take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(15*time.Second))
+		if held := refused(t, locks, "a").Holder; held.Owner != "billing" || held.Purpose != "new" || held.Alive != nil ||
+			!held.LockedAt.Equal(time.Now()) {
+			t.Errorf("the holder is %+v", held)
+		}
+		time.Sleep(10 * time.Second)
+		if alive := read(t, q.etcd, "a").Alive; alive == nil || alive.Progress != "" || time.Since(alive.At) > time.Hour {
+			t.Errorf("the heartbeat says %+v", alive)
 		}
 	})
 }

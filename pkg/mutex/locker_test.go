@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // locker is a Locker of the lock "a".
-func locker(ctx context.Context, t testing.TB, c *mutex.Client, lost func(error), opts ...mutex.Option) sync.Locker {
+func locker(t testing.TB, c *mutex.Client, lost func(error)) sync.Locker {
 	t.Helper()
-	l, err := c.Locker(ctx, "a", lost, opts...)
+	l, err := c.Locker(t.Context(), "a", lost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,43 +42,52 @@ func panicOf(t testing.TB, f func()) (err error) {
 }
 
 func TestLockerKeepsOthersOut(t *testing.T) {
-	s := locktest.New(t)
-	var lockers []sync.Locker
-	for range 3 {
-		c := s.Client(mutex.Options{Owner: "billing"})
-		lockers = append(lockers, locker(t.Context(), t, c, notLost(t)))
-	}
-	inside := 0 // the race detector watches it, too
-	var all sync.WaitGroup
-	for i := range 12 {
-		all.Go(func() {
-			l := lockers[i%len(lockers)]
-			for range 5 {
-				l.Lock()
-				if inside++; inside != 1 {
-					t.Errorf("%d are inside", inside)
+	queue(t, func(t *testing.T, q *fake) {
+		lockers := []sync.Locker{locker(t, q.locks(), notLost(t)), locker(t, q.locks(), notLost(t)),
+			locker(t, q.locks(), notLost(t))}
+		inside := 0 // the race detector watches it, too
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				l := lockers[i%len(lockers)]
+				for range 5 {
+					l.Lock()
+					if inside++; inside != 1 {
+						t.Errorf("%d are inside", inside)
+					}
+					time.Sleep(time.Millisecond)
+					inside--
+					l.Unlock()
 				}
-				inside--
-				l.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	s.AssertNothingLeft()
+			})
+		}
+		all.Wait()
+	})
+}
+
+// lockerIsLost runs a test of a locked Locker, which is told once that it was lost.
+func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client, l sync.Locker, told chan error)) {
+	t.Helper()
+	queue(t, func(t *testing.T, q *fake) {
+		told := make(chan error, 10)
+		c := q.locks()
+		l := locker(t, c, func(err error) { told <- err })
+		l.Lock()
+		test(t, q, c, l, told)
+		synctest.Wait()
+		if len(told) != 0 {
+			t.Errorf("it told once more: %v", <-told)
+		}
+	})
 }
 
 func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		told := make(chan error, 10)
-		l := locker(t.Context(), t, s.Client(mutex.Options{}), func(err error) { told <- err })
-		l.Lock()
-		s.ForceUnlock("a", "it is stuck")
+	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
 		if err := <-told; !errors.As(err, &lost) || lost.Ending.Why != "it is stuck" {
 			t.Fatalf("it told %v", err)
 		}
-
 		others := make(chan bool) // of this process
 		go func() {
 			l.Lock()
@@ -93,25 +102,12 @@ func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 		}
 		l.Unlock()
 		<-others
-		synctest.Wait()
-		if len(told) != 0 {
-			t.Errorf("it told once more: %v", <-told)
-		}
 	})
 }
 
 func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		told := make(chan error, 10)
-		l := locker(t.Context(), t, s.Client(mutex.Options{}), func(err error) { told <- err })
-		l.Lock()
-		s.Cut()
-		s.ForceUnlock("a", "it is stuck")
-		go func() {
-			time.Sleep(5 * time.Second)
-			s.Heal()
-		}()
+	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
 		l.Unlock()
 		select {
 		case err := <-told:
@@ -121,21 +117,18 @@ func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
 		default:
 			t.Error("Unlock returned before the loss was told")
 		}
-		synctest.Wait()
-		if len(told) != 0 {
-			t.Errorf("it told once more: %v", <-told)
-		}
 	})
 }
 
 func TestLockerPanicsInsteadOfRunningCodeWithoutTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		c := s.Client(mutex.Options{})
-		s.Hold("a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		l := locker(ctx, t, c, notLost(t))
+	queue(t, func(t *testing.T, q *fake) {
+		q.cutShort = true
+		c := q.locks()
+		take(t, q.locks(), "a")
+		l, err := c.Locker(within(t, time.Minute), "a", notLost(t))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := panicOf(t, l.Lock); !errors.Is(err, context.DeadlineExceeded) ||
 			!errors.Is(err, mutex.ErrHeld) || !strings.Contains(err.Error(), `Locker of "a"`) {
 			t.Errorf("it panicked with %v", err)
@@ -146,35 +139,28 @@ func TestLockerPanicsInsteadOfRunningCodeWithoutTheLock(t *testing.T) {
 		if err := panicOf(t, l.Lock); !errors.Is(err, context.DeadlineExceeded) { // as before, and does not block
 			t.Errorf("it panicked with %v", err)
 		}
-
-		other := locker(t.Context(), t, c, notLost(t))
 		time.AfterFunc(time.Minute, func() { _ = c.Close() })
-		if err := panicOf(t, other.Lock); !errors.Is(err, mutex.ErrClosed) {
+		if err := panicOf(t, locker(t, c, notLost(t)).Lock); !errors.Is(err, mutex.ErrClosed) {
 			t.Errorf("it panicked with %v", err)
 		}
 	})
 }
 
 func TestLockerWaitsThroughAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		l := locker(t.Context(), t, s.Client(mutex.Options{}), notLost(t))
-		s.Cut()
-		time.AfterFunc(time.Hour, s.Heal)
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := locker(t, locks, notLost(t))
+		f.away.Store(true)
+		time.AfterFunc(time.Hour, func() { f.away.Store(false) })
 		l.Lock()
-		s.AssertHeld("a")
+		if read(t, f.etcd, "a").Token == 0 {
+			t.Error("it does not hold the lock")
+		}
 		l.Unlock()
-		s.AssertNothingLeft()
 	})
 }
 
 func TestLockerOfAClosedClientIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		c := s.Client(mutex.Options{})
-		told := make(chan error, 10)
-		l := locker(t.Context(), t, c, func(err error) { told <- err })
-		l.Lock()
+	lockerIsLost(t, func(t *testing.T, _ *fake, c *mutex.Client, l sync.Locker, told chan error) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -182,6 +168,5 @@ func TestLockerOfAClosedClientIsLost(t *testing.T) {
 			t.Errorf("it told %v", err)
 		}
 		l.Unlock()
-		s.AssertNothingLeft()
 	})
 }

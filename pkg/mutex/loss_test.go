@@ -9,157 +9,171 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestHoldThatSomebodyEnds(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		end  func(t *testing.T, etcd *clientv3.Client)
+	type end struct {
+		by   func(t *testing.T, etcd *clientv3.Client)
 		want string
-	}{
-		{"a person with a reason", func(t *testing.T, etcd *clientv3.Client) {
-			removeWith(t, etcd, metadata.EndedForced, "ann", "the host is on fire")
-		}, `lock "a" was lost: force-unlocked by ann just now: the host is on fire`},
-		{"an unlocker", func(t *testing.T, etcd *clientv3.Client) {
-			removeWith(t, etcd, metadata.EndedAutoUnlocked, "unlocker-1", "auto_unlock_at passed")
-		}, `lock "a" was lost: auto-unlocked by unlocker-1 just now: auto_unlock_at passed`},
-		{"etcdctl del, without a note", func(t *testing.T, etcd *clientv3.Client) {
-			if _, err := etcd.Delete(context.Background(), "/mutexes/a/", clientv3.WithPrefix()); err != nil {
-				t.Fatal(err)
-			}
-		}, `lock "a" was lost: its record is gone, and whoever removed it left no note`},
-		{"etcdctl put over the uuid", func(t *testing.T, etcd *clientv3.Client) {
-			etcdtest.Put(t, etcd, "/mutexes/a/uuid", "0f8fad5b-d9cb-469f-a165-70867728950e")
-		}, `lock "a" was lost: it is held by billing on host-1`},
-		{"a note that says nothing", func(t *testing.T, etcd *clientv3.Client) {
-			removeWith(t, etcd, "", "", "")
-		}, `lock "a" was lost: its record is gone, and whoever removed it left no note`},
-		{"a hostile note", func(t *testing.T, etcd *clientv3.Client) {
-			removeWith(t, etcd, "\x00", "\x1b[2J\n", strings.Repeat("\u202e", 1000))
-		}, `lock "a" was lost: \x00 by \x1b[2J\n just now: \u202e`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			// In a bubble, because a holder on a busy machine does not wait for the note.
-			lineInABubble(t, func(t *testing.T, q *line) {
-				etcd := q.connect(t)
-				watches := spyOnWatches(etcd)
-				l := take(t, newClient(t, etcd), "a")
-				<-watches
-				began := time.Now()
-				c.end(t, etcd)
-				<-l.Lost()
-				took := time.Since(began)
-				cause := context.Cause(l.Context())
-				lost, ok := errors.AsType[*mutex.LostError](cause)
-				if !ok || !lost.Certain || lost.Token != l.Token() || !errors.Is(cause, mutex.ErrNotHeld) {
-					t.Fatalf("the cause is %#v", cause)
-				}
-				if !strings.HasPrefix(cause.Error(), c.want) || strings.ContainsAny(cause.Error(), "\n\x1b\x00\u202e") {
-					t.Errorf("got  %q\nwant %q", cause, c.want)
-				}
-				if took > 0 {
-					t.Errorf("the context ended only after %v", took)
-				}
-				if err := l.Alive(context.Background()); err != cause {
-					t.Errorf("alive: %v", err)
-				}
-				if err := l.Unlock(); err != cause {
-					t.Errorf("unlock: %v", err)
-				}
-				q.delete(layout(t).Record("a")) // that of the client that overwrote the uuid
-			})
-		})
 	}
+	removed := func(ended, by, why string) func(*testing.T, *clientv3.Client) {
+		return func(t *testing.T, etcd *clientv3.Client) { endHold(t, etcd, "a", ended, by, why) }
+	}
+	queues(t, map[string]end{
+		"a person with a reason": {removed(metadata.EndedForced, "ann", "the host is on fire"),
+			`force-unlocked by ann just now: the host is on fire`},
+		"an unlocker": {removed(metadata.EndedAutoUnlocked, "unlocker-1", "auto_unlock_at passed"),
+			`auto-unlocked by unlocker-1 just now: auto_unlock_at passed`},
+		"etcdctl del, without a note": {func(t *testing.T, etcd *clientv3.Client) {
+			etcd.Delete(t.Context(), layout(t).Record("a"), clientv3.WithPrefix())
+		}, `its record is gone, and whoever removed it left no note`},
+		"etcdctl put over the uuid": {func(t *testing.T, etcd *clientv3.Client) {
+			etcdtest.Put(t, etcd, layout(t).Field("a", metadata.FieldUUID), foreignUUID)
+		}, `it is held by billing on host-1`},
+		"a note that says nothing": {removed("", "", ""), `its record is gone, and whoever removed it left no note`},
+		"a hostile note": {removed("\x00", "\x1b[2J\n", strings.Repeat("\u202e", 1000)),
+			`\x00 by \x1b[2J\n just now: \u202e`},
+	}, func(t *testing.T, q *fake, c end) {
+		l := take(t, q.locks(), "a")
+		time.Sleep(time.Second) // it is watched now
+		c.by(t, q.etcd)
+		ends(t, l, time.Second)
+		cause := context.Cause(l.Context())
+		lost, ok := errors.AsType[*mutex.LostError](cause)
+		if !ok || !lost.Certain || lost.Token != l.Token() || !errors.Is(cause, mutex.ErrNotHeld) {
+			t.Fatalf("the cause is %#v", cause)
+		}
+		if !strings.HasPrefix(cause.Error(), `lock "a" was lost: `+c.want) ||
+			strings.ContainsAny(cause.Error(), "\n\x1b\x00\u202e") {
+			t.Errorf("got  %q\nwant %q", cause, c.want)
+		}
+		for of, err := range map[string]error{"alive": l.Alive(t.Context()), "unlock": l.Unlock()} {
+			if err != cause {
+				t.Errorf("%s: %v", of, err)
+			}
+		}
+		q.delete(layout(t).Record("a")) // that of the client that overwrote the uuid
+	})
 }
 
 func TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a")
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.put("/mutexes/a/uuid", foreignUUID) // the token stays
-		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+		if err := l.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
 func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	watches := spyOnWatches(etcd)
-	locks := newClient(t, etcd)
-	err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
-		<-watches
-		removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake")
-		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), mutex.ErrNotHeld) {
-			t.Errorf("the cause is %v", context.Cause(ctx))
+	queue(t, func(t *testing.T, q *fake) {
+		err := q.locks().Do(t.Context(), "a", func(ctx context.Context) error {
+			endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), mutex.ErrNotHeld) {
+				t.Errorf("the cause is %v", context.Cause(ctx))
+			}
+			return nil
+		})
+		if _, ok := errors.AsType[*mutex.LostError](err); !ok {
+			t.Errorf("got %v", err)
 		}
-		return nil
 	})
-	if _, ok := errors.AsType[*mutex.LostError](err); !ok {
-		t.Errorf("got %v", err)
-	}
-}
-
-// removeWith ends the hold of lock "a" as an unlocker or a person does.
-func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
-	t.Helper()
-	doc := read(t, etcd, "a")
-	lease, err := etcd.Grant(context.Background(), 60)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := locktxn.ForceUnlock(layout(t), &locktxn.Removal{
-		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why,
-			time.Now())}, Lease: lease.ID,
-	}).Commit(context.Background(), etcd)
-	if err != nil || !r.Succeeded {
-		t.Fatal(err, r)
-	}
 }
 
 func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Shared(t).Client(t)
-	watches := spyOnWatches(etcd)
-	l := take(t, newClient(t, etcd), "a")
-	defer l.Unlock()
-	alive(t, l)
-	select {
-	case <-watches:
-	case <-time.After(2 * time.Minute):
-		t.Error("it is not watched")
-	}
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
+		alive(t, l)
+		time.Sleep(time.Second)
+		f.delete(layout(t).Record("a"))
+		ends(t, l, time.Second)
+	})
 }
 
 func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
-	for name, act := range map[string]func(l *mutex.Lock) error{
+	queues(t, map[string]func(*mutex.Lock) error{
 		"alive":  func(l *mutex.Lock) error { return l.Alive(context.Background()) },
 		"unlock": (*mutex.Lock).Unlock,
+	}, func(t *testing.T, q *fake, act func(*mutex.Lock) error) { // it is so short that nobody watches it yet
+		locks := q.locks()
+		l := take(t, locks, "a")
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+		take(t, locks, "a", mutex.Owner("another"))
+		lost, ok := errors.AsType[*mutex.LostError](act(l))
+		if !ok || !lost.Certain || lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||
+			lost.Holder.Owner != "another" {
+			t.Fatalf("got %+v", lost)
+		}
+	})
+}
+
+func TestRefusalsInWords(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	by := func(owner string, alert, autoUnlock time.Duration) metadata.Document {
+		return metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: owner},
+			AlertAt: now.Add(alert), AutoUnlockAt: now.Add(autoUnlock)}}
+	}
+	told := by("a", 10*time.Minute, 2*time.Hour)
+	told.Hostname, told.PID = "h", 7
+	told.Purpose, told.LockedAt = "x", now.Add(-10*time.Minute)
+	reader := by("r", time.Minute, 2*time.Minute)
+	reader.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
+	several := []metadata.Document{by("a", time.Hour, 3*time.Hour), by("b", time.Hour, 2*time.Hour),
+		by("c", time.Hour, 4*time.Hour)}
+	five := append(several, by("d", time.Hour, 5*time.Hour), by("e", time.Hour, 6*time.Hour))
+	delay := &metadata.Delay{Owner: "a", Hostname: "h", At: metadata.Time{Time: now}, Seconds: 60, Leased: true}
+	odd := metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: "\x1b[31m\n\u202e",
+		Hostname: strings.Repeat("h", 9999), Purpose: "\"\n"}}}
+	for _, c := range []struct {
+		e    mutex.HeldError
+		want string
+	}{
+		{mutex.HeldError{Holder: told}, `lock "l" is held by a on h (pid 7), taken 10 minutes ago for "x"; ` +
+			`alert in 10 minutes, auto-unlock in 2 hours`},
+		{mutex.HeldError{Holder: by("a", 10*time.Minute, 2*time.Hour)},
+			`lock "l" is held by a; alert in 10 minutes, auto-unlock in 2 hours`},
+		{mutex.HeldError{Holder: by("a", -10*time.Minute, -2*time.Hour)},
+			`lock "l" is held by a; alerted 10 minutes ago, auto-unlock was due 2 hours ago`},
+		{mutex.HeldError{Holder: by("a", 2*time.Hour, 5*time.Minute)},
+			`lock "l" is held by a; unless extended, it alerts and is auto-unlocked in 5 minutes`},
+		{mutex.HeldError{Holder: odd}, `lock "l" is held by \x1b[31m\n\u202e on ` + strings.Repeat("h", 120) +
+			`… for "\"\n"; no readable alert time, no readable auto-unlock time`},
+		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), Where: "x.go:7", Position: 2, Err: context.Canceled},
+			`context canceled: lock "l" is held by a; alert in 60 seconds, auto-unlock in 60 minutes; ` +
+				`this very process took it at x.go:7; position 2 in the queue`},
+		{mutex.HeldError{Position: 2}, `lock "l" is free, but others queue for it; position 2 in the queue`},
+		{mutex.HeldError{Delay: delay}, `nobody holds lock "l"; a lock delay after the hold of a on h lasts until ` +
+			`2027-01-15T08:01:00Z, in 60 seconds`},
+		{mutex.HeldError{Delay: &metadata.Delay{Unreadable: true}},
+			`nobody holds lock "l"; a lock delay stands until somebody ends it`},
+		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: five, Limit: 5, Weight: 1, Where: "x.go:7"},
+			`semaphore "l": 0 of 5 permits free, 1 wanted; held by a, b, c and 2 others; ` +
+				`the first of them is auto-unlocked in 2 hours`},
+		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: several[:1], Limit: 2, Free: 1, Weight: 1},
+			`semaphore "l": 1 of 2 permits free, but others queue for them`},
+		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: several[:1], Limit: 2, Free: 1, Weight: 2, Delay: delay},
+			`semaphore "l": 1 of 2 permits free, 2 wanted; held by a; alert in 60 minutes, auto-unlock in 3 hours; ` +
+				`a lock delay after the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
+		{mutex.HeldError{Kind: metadata.HoldsShared, Holders: []metadata.Document{reader}},
+			`lock "l" is read by r; alert in 60 seconds, auto-unlock in 2 minutes, but others queue for it`},
+		{mutex.HeldError{Kind: metadata.HoldsExclusive, Holders: []metadata.Document{reader, several[1]}},
+			`lock "l" is read by r and b; the first of them is auto-unlocked in 2 minutes`},
+		{mutex.HeldError{Kind: metadata.HoldsExclusive, Delay: delay}, `nobody holds lock "l"; a lock delay after ` +
+			`the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
+		{mutex.HeldError{Kind: metadata.HoldsExclusive}, `lock "l" is free, but others queue for it`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			// In a bubble it is short however busy the machine is, and nobody watches it yet.
-			lineInABubble(t, func(t *testing.T, q *line) {
-				locks := q.client()
-				l := take(t, locks, "a")
-				removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
-				again := take(t, locks, "a", mutex.Owner("another"))
-				err := act(l)
-				lost, ok := errors.AsType[*mutex.LostError](err)
-				if !ok || !lost.Certain {
-					t.Fatalf("got %v", err)
-				}
-				if lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||
-					lost.Holder.Owner != "another" {
-					t.Errorf("ended by %+v, held by %+v", lost.Ending, lost.Holder)
-				}
-				unlock(t, again) // the newer hold stands
-			})
-		})
+		c.e.Lock = "l"
+		c.e.At = now
+		if got := c.e.Error(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	asked := &mutex.AskedError{Lock: "l", Request: metadata.Request{By: "\x1b[2J",
+		Reason: strings.Repeat("\u202e\n", 300)}}
+	if said := asked.Error(); strings.ContainsAny(said, "\n\x1b\u202e") || len(said) > 2000 {
+		t.Errorf("%q", said)
 	}
 }

@@ -11,13 +11,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // Waiters come, give up, lose their places and wait again, in random order. Never do two hold the lock, and in the end
 // nothing is left.
 func TestQueueInDisorder(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
+	queue(t, func(t *testing.T, q *fake) {
 		q.cutShort = true
 		// of each waiter, by lot
 		patiences := []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, 5 * time.Second}
@@ -26,7 +28,7 @@ func TestQueueInDisorder(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for i := range 24 {
-			c := q.client()
+			c := q.locks()
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					patience, cancel := context.WithTimeout(ctx, patiences[rand.N(len(patiences))])
@@ -71,19 +73,10 @@ func TestQueueInDisorder(t *testing.T) {
 func TestIdleLeasesAreGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a")
-		done := make(chan error)
-		go func() {
-			l, err := locks.Lock(context.Background(), "a")
-			if err == nil {
-				err = l.Unlock()
-			}
-			done <- err
-		}()
+		got := waits(t, locks)
 		time.Sleep(time.Second)
 		unlock(t, first)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		unlock(t, <-got)
 		if n := leased(t, f); n != 1 {
 			t.Errorf("%d leases after the wait, want one for the next", n)
 		}
@@ -97,9 +90,98 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 // leased counts the leases.
 func leased(t *testing.T, f *fake) int {
 	t.Helper()
-	all, err := f.operator.Leases(t.Context())
+	all, err := f.etcd.Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return len(all.Leases)
+}
+
+// foreignUUID names the ticket of a client in another language.
+const foreignUUID = "00000000-0000-4000-8000-000000000001"
+
+// standIn puts a ticket and the tail of a client in another language, which does nothing by itself, with a lease that
+// is never extended.
+func (q *fake) standIn() {
+	q.Helper()
+	lease, err := q.etcd.Grant(context.Background(), 600)
+	if err != nil {
+		q.Fatal(err)
+	}
+	q.do(clientv3.OpPut(layout(q).Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
+		clientv3.OpPut(layout(q).Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)))
+}
+
+// tailIs waits until the tail names this waiter's ticket, with its lease.
+func (q *fake) tailIs(w *waiter) {
+	q.Helper()
+	etcdtest.Eventually(q, "the tail", func() bool {
+		r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
+		return err == nil && len(r.Kvs) == 1 && string(r.Kvs[0].Value) == w.ticket.UUID &&
+			clientv3.LeaseID(r.Kvs[0].Lease) == q.lease(layout(q).Ticket("a", w.ticket.ID))
+	})
+}
+
+// kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them
+// back.
+func kindsThatQueue() map[string][2][]mutex.Option {
+	return map[string][2][]mutex.Option{
+		"plain":   {nil, nil},
+		"writer":  {{mutex.Exclusive()}, {mutex.Shared()}},
+		"permits": {{mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Semaphore(3)}},
+	}
+}
+
+// The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
+func TestDeathAtTheEndStarvesNobody(t *testing.T) {
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		first := take(t, q.locks(), "a", kind[1]...)
+		one := q.wait(q.locks(), kind[0]...)
+		q.standIn()
+		q.revoke(layout(t).Tail("a"))
+		q.tailIs(one)
+		refused(t, q.locks(), "a", kind[1]...)
+		unlock(t, first)
+		q.turns(one)
+	})
+}
+
+// While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
+// the tail later.
+func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
+		one := q.wait(q.locks())
+		two := q.wait(q.locks())
+		q.full.Store(true)
+		two.cancel()
+		<-two.got
+		if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
+			held.Holder.UUID != first.UUID() {
+			t.Errorf("the waiter that gave up got %v", two.err)
+		}
+		if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
+			t.Errorf("waiting: %+v", w)
+		}
+		time.Sleep(time.Minute)
+		q.full.Store(false)
+		q.tailIs(one)
+		unlock(t, first)
+		q.turns(one)
+	})
+}
+
+// The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
+func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
+		q.loseAnswers.Store(1)
+		time.AfterFunc(time.Second, func() { q.full.Store(true) })
+		if _, err := q.locks().TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
+			t.Errorf("want a full etcd, got %v", err)
+		}
+		etcdtest.Eventually(t, "the giving back", func() bool {
+			return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
+		})
+		q.full.Store(false) // now it can be cancelled
+	})
 }

@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -21,155 +20,107 @@ import (
 )
 
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		foreign := layout(t).Field("a", metadata.FieldUUID)
-		etcdtest.Put(t, q.etcd, foreign, "x")
+		q.put(foreign, "x")
 		w := q.wait(c)
-		_, err := q.client().TryLock(context.Background(), "a")
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != "x" {
-			t.Errorf("while it is held: %v", err)
+		if held := refused(t, q.locks(), "a"); held.Holder.UUID != "x" {
+			t.Errorf("while it is held: %v", held)
 		}
 		w.cancel()
 		<-w.got
-		// A ticket and a tail of another client in another language, which is slow to take its turn.
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
-		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+		q.standIn() // which is slow to take its turn
 		q.delete(foreign)
-		_, err = c.TryLock(context.Background(), "a")
-		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
-			t.Errorf("while others queue: %v", err)
+		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Position != 2 {
+			t.Errorf("while others queue: %v", held)
 		}
-		want := `lock "a" is free, but others queue for it; position 2 in the queue`
-		if err == nil || err.Error() != want {
-			t.Errorf("the error is %v, want %s", err, want)
-		}
-		unlock(t, take(t, c, "a", mutex.WithoutQueue()))
+		take(t, c, "a", mutex.WithoutQueue())
 		q.delete(layout(t).Queue("a"))
 	})
 }
 
 func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
 			for _, o := range []mutex.Option{nil, mutex.Semaphore(2)} {
-				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
+				q.put(layout(t).Tail("a"), value)
 				unlock(t, take(t, c, "a", o))
-				if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
-					t.Errorf("%d keys are left by TryLock", n)
-				}
-				etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
-				l, err := c.Lock(context.Background(), "a", o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				unlock(t, l)
+				wantEmpty(t, q.etcd)
+				q.put(layout(t).Tail("a"), value)
+				unlock(t, <-waits(t, c, o))
 			}
 		}
 	})
 }
 
 func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		first := take(t, c, "a")
 		one := q.wait(c)
-		dead := q.wait(q.client())
+		dead := q.wait(q.locks())
 		two := q.wait(c)
 		three := q.wait(c)
-		lease, err := q.etcd.TimeToLive(context.Background(), q.leaseOf(dead))
-		if err != nil || lease.GrantedTTL != 10 {
-			t.Errorf("a ticket outlives its waiter by %+v, want 10 s: %v", lease, err)
+		ticket := layout(t).Ticket("a", dead.ticket.ID)
+		if life := q.life(ticket); life != 10*time.Second {
+			t.Errorf("a ticket outlives its waiter by %v, want 10 s", life)
 		}
-		if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
-			t.Fatal(err)
-		}
+		q.revoke(ticket)
 		etcdtest.Eventually(t, "the new position", func() bool {
 			w := q.waiting()
-			return len(w) == 4 &&
-				w[3].Revision > three.ticket.Revision
+			return len(w) == 4 && w[3].Revision > three.ticket.Revision
 		})
 		if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 			t.Error("a uuid is used for two tickets")
 		}
 		unlock(t, first)
-		for _, w := range []*waiter{one, two, three, dead} { // who lost its place got in line again, at the end
-			unlock(t, q.turn(w))
-		}
-	})
-}
-
-func TestWaiterSaysWhenItGivesUp(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		first := take(t, c, "a")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		done := make(chan error)
-		go func() { _, err := c.Lock(ctx, "a"); done <- err }()
-		etcdtest.Eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
-		if d := time.Until(q.waiting()[0].TimeoutAt.Time); d < 59*time.Minute || d > time.Hour {
-			t.Errorf("it says that it gives up in %v", d)
-		}
-		cancel()
-		<-done
-		unlock(t, first)
+		q.turns(one, two, three, dead) // who lost its place got in line again, at the end
 	})
 }
 
 // A send that joins the queue, and that etcd commits after its waiter gave up, leaves nothing: neither one that takes
 // the lock or joins, as a client with a lease at hand sends it, nor the join of one that had to ask for a lease.
 func TestLateJoinLeavesNothing(t *testing.T) {
-	for name, leased := range map[string]bool{"with a lease": true, "without one": false} {
-		t.Run(name, func(t *testing.T) { lateJoinLeavesNothing(t, leased) })
-	}
+	queues(t, map[string]bool{"with a lease": true, "without one": false}, lateJoinLeavesNothing)
 }
 
-func lateJoinLeavesNothing(t *testing.T, leased bool) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
-		etcd := q.connect(t)
-		var late atomic.Pointer[heldTxn]
-		armed := !leased
-		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-			if armed && joinsTheQueue(txn) {
-				late.CompareAndSwap(nil, txn)
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return txn.send(ctx)
-		}}
-		c := newClient(t, etcd)
-		if leased {
-			ctx := untilThen(t, func() bool { return len(q.waiting()) > 0 })
-			if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
-			armed = true
+func lateJoinLeavesNothing(t *testing.T, q *fake, leased bool) {
+	first := take(t, q.locks(), "a")
+	var late atomic.Pointer[heldTxn]
+	armed := !leased
+	c := newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if armed && joinsTheQueue(txn) {
+			late.CompareAndSwap(nil, txn)
+			<-ctx.Done()
+			return nil, ctx.Err()
 		}
-		ctx := untilThen(t, func() bool { return late.Load() != nil })
-		if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+		return txn.send(ctx)
+	}))
+	giveUp := func(then func() bool) {
+		end, ended := queueUp(c, 1)
+		etcdtest.Eventually(t, "the join", then)
+		end()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatalf("want the end of the context, got %v", err)
 		}
-		if err := c.Close(); err != nil { // waits for the clean-up
-			t.Fatal(err)
-		}
-		if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) ||
-			len(q.waiting()) > 0 {
-			t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
-		}
-		unlock(t, first)
-		if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded && leased {
-			t.Error("the late join took the lock")
-		}
-		if doc := read(t, q.etcd, "a"); doc.Token != 0 || len(q.waiting()) > 0 {
-			t.Errorf("left: %+v; waiting: %v", doc.Record, q.waiting())
-		}
-	})
+	}
+	if leased {
+		giveUp(func() bool { return len(q.waiting()) > 0 })
+		armed = true
+	}
+	giveUp(func() bool { return late.Load() != nil })
+	if err := c.Close(); err != nil { // waits for the clean-up
+		t.Fatal(err)
+	}
+	if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) || len(q.waiting()) > 0 {
+		t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
+	}
+	unlock(t, first)
+	if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded && leased {
+		t.Error("the late join took the lock")
+	}
 }
 
 // joinsTheQueue reports whether a transaction puts a ticket, by itself or where it does not take the lock.
@@ -189,92 +140,68 @@ func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
 func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
-	t.Parallel()
-	for _, waiters := range []int{2, 10, 100} {
-		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				var requests atomic.Int64
-				var clients []*mutex.Client
-				for range min(waiters, 10) {
-					etcd := q.connect(t)
-					etcd.KV = &txns{KV: etcd.KV,
-						commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-							requests.Add(1)
-							return txn.send(ctx)
-						}}
-					clients = append(clients, unhurried(t, etcd))
-				}
-				patient := unhurried(t, q.connect(t))
-				round := func() (requestsOf, commits float64, order []int64) {
-					first := take(t, patient, "a")
-					began := requests.Load()
-					revision := first.Token()
-					var mu sync.Mutex
-					var wg sync.WaitGroup
-					for i := range waiters {
-						wg.Go(func() {
-							l, err := clients[i%len(clients)].Lock(context.Background(), "a")
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							mu.Lock()
-							order = append(order, l.Token())
-							mu.Unlock()
-							unlock(t, l)
-						})
-					}
-					etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
-					unlock(t, first)
-					wg.Wait()
-					end, err := q.etcd.Get(context.Background(), "x")
-					if err != nil {
-						t.Fatal(err)
-					}
-					n := float64(waiters)
-					return float64(requests.Load()-began) / n, float64(end.Header.Revision-revision-1) / n, order
-				}
-				round() // the leases are there now
-				perHold, commits, order := round()
-				if perHold > 4.2 || commits > 3.001 {
-					t.Errorf("%.2f requests and %.2f commits a hold", perHold, commits)
-				}
-				if !slices.IsSorted(order) {
-					t.Errorf("tokens in the order of the turns: %v", order)
-				}
-			})
-		})
-	}
+	queues(t, map[string]int{"2 waiters": 2, "10": 10, "100": 100}, func(t *testing.T, q *fake, waiters int) {
+		var clients []*mutex.Client
+		for range min(waiters, 10) {
+			clients = append(clients, unhurried(t, q.client()))
+		}
+		round := func() (requests, commits float64, order []int64) {
+			first := take(t, clients[0], "a")
+			began := q.sendings()
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for i := range waiters {
+				wg.Go(func() {
+					l := <-waits(t, clients[i%len(clients)])
+					mu.Lock()
+					order = append(order, l.Token())
+					mu.Unlock()
+					unlock(t, l)
+				})
+			}
+			etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+			unlock(t, first)
+			wg.Wait()
+			n := float64(waiters)
+			return float64(q.sendings()-began-1) / n, float64(q.put("/x", "")-first.Token()-2) / n, order
+		}
+		round() // the leases are there now
+		requests, commits, order := round()
+		if requests > 4.2 || commits > 3.001 {
+			t.Errorf("%.2f requests and %.2f commits a hold", requests, commits)
+		}
+		if !slices.IsSorted(order) {
+			t.Errorf("tokens in the order of the turns: %v", order)
+		}
+	})
 }
 
-// watched returns how many watches were opened since the last call.
-func watched(spies ...<-chan string) (n int) {
-	synctest.Wait()
-	for _, opened := range spies {
-		for len(opened) > 0 {
-			<-opened
-			n++
-		}
-	}
-	return n
+// watches counts those that a client opens.
+type watches struct {
+	clientv3.Watcher
+	opened *atomic.Int64
+}
+
+func (w watches) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.opened.Add(1)
+	return w.Watcher.Watch(ctx, key, opts...)
 }
 
 // A waiter behind one of another client watches one key.
 func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
 		var waiters []*waiter
-		var spies []<-chan string
+		var opened atomic.Int64
 		for range 5 {
-			etcd := q.connect(t)
-			spies = append(spies, spyOnWatches(etcd))
+			etcd := q.client()
+			etcd.Watcher = watches{etcd.Watcher, &opened}
 			waiters = append(waiters, q.wait(newClient(t, etcd)))
 		}
 		unlock(t, first)
-		for _, w := range waiters {
-			unlock(t, q.turn(w))
-		}
-		if n := watched(spies...); n != 5 {
+		q.turns(waiters...)
+		synctest.Wait()
+		if n := opened.Load(); n != 5 {
 			t.Errorf("%d watches of five waiters", n)
 		}
 	})
@@ -282,13 +209,13 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 
 // The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
 func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		first := take(t, q.client(), "a")
-		one := q.wait(q.client())
-		two := q.wait(q.client())
+	queue(t, func(t *testing.T, q *fake) {
+		first := take(t, q.locks(), "a")
+		one := q.wait(q.locks())
+		two := q.wait(q.locks())
 		unlock(t, first)
 		q.turn(one)
 		q.delete(layout(t).Record("a"))
-		unlock(t, q.turn(two))
+		q.turns(two)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -15,79 +16,64 @@ import (
 )
 
 func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		var permits []*mutex.Lock
 		for i := range 3 {
-			l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
+			l := take(t, c, "a", mutex.Semaphore(3))
 			if want := fmt.Sprint("a#", i+1); l.Name() != want {
 				t.Errorf("permit %d is called %s", i+1, l.Name())
 			}
 			permits = append(permits, l)
 		}
-		_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
-		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
-			len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
-			t.Fatalf("the fourth got %+v", err)
+		if held := refused(t, c, "a", mutex.Semaphore(3)); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
+			held.Limit != 3 || held.Weight != 1 || len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
+			t.Fatalf("the fourth got %+v", held)
 		}
 		unlock(t, permits[1])
-		again := take(t, c, "a", mutex.Semaphore(3))
-		if again.Name() != "a#2" {
+		if again := take(t, c, "a", mutex.Semaphore(3)); again.Name() != "a#2" {
 			t.Errorf("the permit that came back is given out as %s", again.Name())
 		}
-		for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
-			unlock(t, l)
-		}
-		unlock(t, take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99))) // the longest name
+		take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99)) // the longest name
 	})
 }
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
 func TestWhatCountsAsAPermit(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name     string
+	type others struct {
 		keys     map[string]string
 		free     bool // for one permit of two
 		freeBoth bool // for both
-	}{
-		{"a lock with a name that begins alike", map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
-			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
-		{"a lock with an endless number", map[string]string{"a#1234567890/uuid": "x"}, true, true},
-		{"a record by a shell", map[string]string{"a#7/uuid": "x"}, true, false},
-		{"a record by a shell that says two", map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
-		{"a record with a number that is none",
-			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
-		{"what is left of a record without uuid", map[string]string{"a#1/alive": "x"}, true, true},
-		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) {
-				locks := q.client()
-				uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
-				for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
-					etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
-				}
-				for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
-					l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
-					if (err == nil) != want {
-						t.Errorf("%d of 2: %v", weight, err)
-					}
-					if err == nil {
-						unlock(t, l)
-					}
-				}
-				if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
-					t.Errorf("all: %v", err)
-				} else if err == nil {
-					unlock(t, l)
-				}
-				q.delete(mutex.DefaultPrefix + "a#")
-			})
-		})
 	}
+	queues(t, map[string]others{
+		"a lock with a name that begins alike": {map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
+			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
+		"a lock with an endless number":         {map[string]string{"a#1234567890/uuid": "x"}, true, true},
+		"a record by a shell":                   {map[string]string{"a#7/uuid": "x"}, true, false},
+		"a record by a shell that says two":     {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
+		"a record with a number that is none":   {map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
+		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
+	}, func(t *testing.T, q *fake, c others) {
+		locks := q.locks()
+		uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
+		for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
+			q.put(mutex.DefaultPrefix+key, c.keys[key])
+		}
+		for _, want := range []struct {
+			free bool
+			opts []mutex.Option
+		}{{c.free, opts(mutex.Semaphore(2))}, {c.freeBoth, opts(mutex.Semaphore(2), mutex.Weight(2))},
+			{c.freeBoth, opts(mutex.Exclusive())}} {
+			l, err := locks.TryLock(t.Context(), "a", want.opts...)
+			if (err == nil) != want.free {
+				t.Errorf("free: %v, got %v", want.free, err)
+			}
+			l.Unlock()
+		}
+		q.delete(mutex.DefaultPrefix + "a#")
+	})
 }
 
 // The cost of the permits that are already taken: each acquisition reads all of them.
@@ -108,8 +94,8 @@ func BenchmarkPermitBesideOthers(b *testing.B) {
 }
 
 func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		clients := []*mutex.Client{q.client(), q.client(), q.client()}
+	queue(t, func(t *testing.T, q *fake) {
+		clients := []*mutex.Client{q.locks(), q.locks(), q.locks()}
 		kinds := [][]mutex.Option{
 			{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()},
 			{mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
@@ -120,26 +106,17 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 			waiters = append(waiters, q.wait(clients[i%3], kinds[i%5]...))
 		}
 		unlock(t, first)
-		token := first.Token()
-		for i, w := range waiters {
-			l := q.turn(w)
-			if l.Token() <= token {
-				t.Errorf("turn %d: token %d after %d", i, l.Token(), token)
-			}
-			token = l.Token()
-			unlock(t, l)
-		}
+		q.turns(waiters...)
 	})
 }
 
 func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
-		if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
-			`semaphore "a": 1 of 2 permits free, but others queue for them; position 2 in the queue` {
-			t.Errorf("in the queue: %v", err)
+		if held := refused(t, c, "a", mutex.Semaphore(2)); held.Free != 1 || held.Position != 2 {
+			t.Errorf("in the queue: %v", held)
 		}
 		two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())
 		got := waits(t, c, mutex.Semaphore(2), mutex.WithoutQueue())
@@ -147,13 +124,13 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 		three := <-got
 		unlock(t, two)
 		unlock(t, three)
-		unlock(t, q.turn(heavy))
+		q.turns(heavy)
 	})
 }
 
 func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		two := take(t, c, "a", mutex.Semaphore(2))
 		told := make(chan mutex.Waiting, 100)
@@ -166,6 +143,134 @@ func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
 			t.Errorf("then told %+v", w)
 		}
 		unlock(t, two)
-		unlock(t, q.turn(w))
+		q.turns(w)
+	})
+}
+
+// delayOver lets etcd end a delay, as it does when the lease ends.
+func (q *fake) delayOver(name string) {
+	q.Helper()
+	q.revoke(layout(q).Delay(name))
+}
+
+func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
+		if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
+			t.Errorf("the record says %+v", d.Record)
+		}
+		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
+		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+
+		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
+			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
+			t.Errorf("a newcomer is told %+v", held)
+		}
+		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
+			t.Errorf("several locks, one of them in its delay: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for _, w := range waiters {
+			if len(w.got) > 0 {
+				t.Fatal("a waiter got the lock within the delay")
+			}
+		}
+		q.delayOver("a")
+		q.turns(waiters...)
+	})
+}
+
+func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
+	queues(t, map[string]mutex.Option{
+		"outside the queue": mutex.WithoutQueue(), "a permit": mutex.Semaphore(3), "a reader": mutex.Shared(),
+		"a writer": mutex.Exclusive(),
+	}, func(t *testing.T, q *fake, o mutex.Option) {
+		take(t, q.locks(), "a", mutex.LockDelay(time.Hour), mutex.Exclusive())
+		endHold(t, q.etcd, "a", metadata.EndedForced, "unlocker-1", "a test")
+		told := make(chan mutex.Waiting, 100)
+		got := waits(t, q.locks(), o, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
+			w.Holder.Token != 0 {
+			t.Errorf("it waits for %+v", w)
+		}
+		q.delayOver("a")
+		<-got
+	})
+}
+
+func TestPermitsInTheirDelayAreTaken(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		semaphore := mutex.Semaphore(4)
+		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
+		take(t, c, "a", semaphore)
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		third := take(t, c, "a", semaphore)
+		if third.Name() != "a#3" {
+			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
+		}
+		if held := refused(t, c, "a", semaphore); held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 ||
+			held.Delay.Lock != "a#1" {
+			t.Errorf("told %+v", held)
+		}
+		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
+		q.delayOver("a#1")
+		l := q.turn(w)
+		if l.Name() != "a#1" {
+			t.Errorf("then %s", l.Name())
+		}
+		unlock(t, l)
+	})
+}
+
+func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
+		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		if held := refused(t, c, "a", mutex.Exclusive()); held.Delay == nil || held.Holder.Token != 0 {
+			t.Errorf("a writer is told %v", held)
+		}
+		reader := take(t, q.locks(), "a", mutex.Shared())
+		if reader.Name() != "a#2" {
+			t.Errorf("a reader has %s", reader.Name())
+		}
+		unlock(t, reader)
+		w := q.wait(q.locks(), mutex.Exclusive())
+		q.delayOver("a#1")
+		q.turns(w)
+	})
+}
+
+// What is written there does not matter, only that it is.
+func TestADelayThatCannotBeRead(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
+			key := layout(t).Delay("a")
+			q.put(key, value)
+			if held := refused(t, c, "a"); held.Delay == nil || !held.Delay.Unreadable {
+				t.Errorf("value %d: %+v", i, held)
+			}
+			refused(t, c, "a", mutex.Semaphore(1))
+			q.delete(key)
+			unlock(t, take(t, c, "a"))
+		}
+	})
+}
+
+func TestALockThatWantsNoDelay(t *testing.T) {
+	type wish struct {
+		option mutex.Option
+		want   time.Duration
+	}
+	queues(t, map[string]wish{"no wish": {nil, time.Minute}, "none": {mutex.LockDelay(0), 0},
+		"its own": {mutex.LockDelay(time.Second), time.Second}}, func(t *testing.T, q *fake, c wish) {
+		take(t, q.locks(), "a", c.option) // whose release leaves no delay
+		doc := read(t, q.etcd, "a")
+		if got := doc.DelayOf(time.Minute); got != c.want {
+			t.Errorf("where the default is a minute: %v, want %v", got, c.want)
+		}
 	})
 }

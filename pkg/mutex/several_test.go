@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,35 +17,32 @@ import (
 )
 
 func TestAllOrNothing(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		for name, takeAll := range map[string]func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error){
-			"TryLockAll": c.TryLockAll, "LockAll": c.LockAll,
-		} {
-			b := take(t, c, "b")
-			ctx := untilThen(t, func() bool { return queued(q.etcd, layout(q), "b") })
-			if name == "TryLockAll" {
-				ctx = t.Context()
-			}
-			_, err := takeAll(ctx, []string{"c", "b", "a"})
-			held, isHeld := errors.AsType[*mutex.HeldError](err)
-			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
-				t.Errorf("%s: %v", name, err)
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		names := []string{"c", "b", "a"}
+		refused := func(err error, b *mutex.Lock) {
+			t.Helper()
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Lock != "b" || held.Holder.UUID != b.UUID() {
+				t.Errorf("got %v", err)
 			}
 			unlock(t, b)
-			etcdtest.Eventually(t, "nothing left", func() bool {
-				return withoutTombstones(t, q.etcd) == 0 // giving up while a request is under way leaves one
-			})
+			time.Sleep(time.Minute) // for what goes on in the background
+			q.nothingLeft()
 		}
-		etcdtest.Put(t, q.etcd, layout(t).Ticket("b", foreignUUID), "{}")
-		etcdtest.Put(t, q.etcd, layout(t).Tail("b"), foreignUUID)
-		_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		b := take(t, c, "b")
+		_, err := c.TryLockAll(t.Context(), names)
+		refused(err, b)
+		b = take(t, c, "b")
+		_, err = c.LockAll(within(t, time.Minute), names)
+		refused(err, b)
+		q.put(layout(t).Ticket("b", foreignUUID), "{}")
+		q.put(layout(t).Tail("b"), foreignUUID)
+		_, err = c.TryLockAll(t.Context(), names)
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
 			t.Errorf("while others queue for one of them: %v", err)
 		}
 		q.delete(layout(t).Ticket("b", foreignUUID)) // the tail is left behind
-		g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+		g, err := c.TryLockAll(t.Context(), names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,143 +70,104 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 		!strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
 		t.Errorf("together with %v, %v", doc.Attributes, doc.Problems)
 	}
-	if err := g.Unlock(); err != nil || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
-		t.Errorf("unlock: %v, %d keys are left", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
-	}
+	unlock(t, g)
+	wantEmpty(t, etcd)
 }
 
 func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		b := take(t, locks, "b", mutex.AutoUnlockAfter(2*time.Hour))
 		begin := time.Now()
-		got := make(chan *mutex.Locks)
-		go func() {
-			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.AlertAfter(time.Minute),
-				mutex.AutoUnlockAfter(3*time.Minute))
-			if err != nil {
-				t.Error(err)
+		time.AfterFunc(time.Hour, func() {
+			a := read(t, f.etcd, "a")
+			if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) || a.AlertAt.Sub(begin) > 2*time.Minute {
+				t.Errorf("after an hour of waiting the first lock is auto-unlocked in %v, the alert was put off by %v",
+					time.Until(a.AutoUnlockAt), a.AlertAt.Sub(begin))
 			}
-			got <- g
-		}()
-		time.Sleep(time.Hour)
-		a := read(t, f.operator, "a")
-		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
-			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt,
-				time.Now())
-		}
-		if d := a.AlertAt.Sub(begin); d > 2*time.Minute {
-			t.Errorf("the alert was put off by %v", d)
-		}
-		if a.Alive == nil || a.Alive.Progress != `waits for lock "b"` {
-			t.Errorf("people see %+v", a.Alive)
-		}
-		b.Unlock()
-		g := <-got
-		if g == nil {
-			return
-		}
-		if g.Tokens()["a"] != a.Token {
-			t.Error("the first lock was taken twice")
+			if a.Alive == nil || a.Alive.Progress != `waits for lock "b"` {
+				t.Errorf("people see %+v", a.Alive)
+			}
+			b.Unlock()
+		})
+		g := takeAll(t, locks, []string{"b", "a"}, mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
+		if tokens := g.Tokens(); tokens["a"] >= tokens["b"] {
+			t.Errorf("the first lock was taken twice: %v", tokens)
 		}
 		for _, name := range g.Names() {
-			if d := time.Until(read(t, f.operator, name).AlertAt); d != time.Minute {
+			if d := time.Until(read(t, f.etcd, name).AlertAt); d != time.Minute {
 				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
 			}
 		}
-		unlock(t, g)
 	})
 }
 
 func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
-	t.Parallel()
-	lineInABubble(t, func(t *testing.T, q *line) {
-		c := q.client()
-		watches := spyOnWatches(q.etcd)
-		waiting := newClient(t, q.etcd)
-		b := take(t, c, "b")
-		failed := make(chan error)
-		go func() {
-			_, err := waiting.LockAll(context.Background(), []string{"a", "b"})
-			failed <- err
-		}()
-		for key := range watches {
-			if key == "/mutexes/a/asked" {
-				break
-			}
-		}
-		q.delete("/mutexes/a/")
-		err := <-failed
+	queue(t, func(t *testing.T, q *fake) {
+		take(t, q.locks(), "b")
+		time.AfterFunc(2*time.Second, func() { q.delete(layout(t).Record("a")) })
+		_, err := q.locks().LockAll(t.Context(), []string{"a", "b"})
 		if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
 			t.Errorf("got %v", err)
 		}
-		unlock(t, b)
-		etcdtest.Eventually(t, "nothing left", func() bool { return withoutTombstones(t, q.etcd) == 0 })
 	})
 }
 
 // The answer to the acquisition is lost, and one of the locks is taken away before the client can ask again.
 func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
-	for _, c := range []struct {
-		name, lock string
-		then       []clientv3.Op // of the client that took it away
-		forced     bool
-	}{
-		{"the first, by hand", "a", nil, false},
-		{"the last, by hand", "b", nil, false},
-		{"the last, by a person", "b", nil, true},
-		{"the first, and another has it", "a", []clientv3.Op{clientv3.OpPut("/mutexes/a/uuid", "another")}, false},
-		{"the last, and another has it", "b", []clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "another")}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-				f.loseAnswers.Store(1)
-				lost := make(chan error)
-				go func() {
-					_, err := locks.TryLockAll(context.Background(), []string{"a", "b"})
-					lost <- err
-				}()
-				synctest.Wait()
-				taken := read(t, f.operator, c.lock)
-				if c.forced {
-					f.put(layout(t).History(taken.UUID),
-						protocol.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
-							time.Now())))
-				}
-				f.clearRecord(c.lock)
-				f.do(c.then...)
-				err := <-lost
-				why, isLost := errors.AsType[*mutex.LostError](err)
-				if !isLost || why.Lock != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
-					t.Errorf("the error is %v", err)
-				}
-				time.Sleep(time.Minute)
-				other := map[string]string{"a": "b", "b": "a"}[c.lock]
-				if held := read(t, f.operator, other); held.Token != 0 {
-					t.Errorf("%s is still held", other)
-				}
-				if now := read(t, f.operator, c.lock).UUID; (now != "") != (c.then != nil) {
-					t.Errorf("%s is held as %q", c.lock, now)
-				}
-			})
-		})
+	type removal struct {
+		lock    string
+		another bool // has it then
+		forced  bool
 	}
+	bubbles(t, map[string]removal{
+		"the first, by hand":            {lock: "a"},
+		"the last, by hand":             {lock: "b"},
+		"the last, by a person":         {lock: "b", forced: true},
+		"the first, and another has it": {lock: "a", another: true},
+		"the last, and another has it":  {lock: "b", another: true},
+	}, func(t *testing.T, f *fake, locks *mutex.Client, c removal) {
+		f.loseAnswers.Store(1)
+		var taken metadata.Document
+		time.AfterFunc(time.Second, func() {
+			if taken = read(t, f.etcd, c.lock); c.forced {
+				f.put(layout(t).History(taken.UUID), protocol.Marshal(metadata.NewEnding(&taken.Record,
+					metadata.EndedForced, "ann", "stuck", time.Now())))
+			}
+			f.delete(layout(t).Record(c.lock))
+			if c.another {
+				f.put(layout(t).Field(c.lock, metadata.FieldUUID), "another")
+			}
+		})
+		_, err := locks.TryLockAll(t.Context(), []string{"a", "b"})
+		why, isLost := errors.AsType[*mutex.LostError](err)
+		if !isLost || why.Lock != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
+			t.Errorf("the error is %v", err)
+		}
+		time.Sleep(time.Minute)
+		other := map[string]string{"a": "b", "b": "a"}[c.lock]
+		if held := read(t, f.etcd, other); held.Token != 0 {
+			t.Errorf("%s is still held", other)
+		}
+		if now := read(t, f.etcd, c.lock).UUID; (now != "") != c.another {
+			t.Errorf("%s is held as %q", c.lock, now)
+		}
+	})
 }
 
 func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, _ *mutex.Client) {
-		etcd := f.client()
-		etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+	queue(t, func(t *testing.T, q *fake) {
+		c := newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 			r, err := txn.send(ctx)
 			if txn.writes("/mutexes/a/uuid") {
 				r, err = txn.send(ctx)
 			}
 			return r, err
-		}}
-		both, err := newClient(t, etcd).TryLockAll(t.Context(), []string{"a", "b"})
+		}))
+		both, err := c.TryLockAll(t.Context(), []string{"a", "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := read(t, f.operator, "b"); both.Tokens()["b"] != now.Token {
+		if now := read(t, q.etcd, "b"); both.Tokens()["b"] != now.Token {
 			t.Errorf("it holds b with token %d, etcd has %d", both.Tokens()["b"], now.Token)
 		}
 		unlock(t, both)

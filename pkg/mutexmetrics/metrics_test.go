@@ -3,12 +3,15 @@ package mutexmetrics_test
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/pkg/locktest"
@@ -91,16 +94,23 @@ func TestMetricsTellTheStoryOfLocks(t *testing.T) {
 			mutex_releases_total released 0
 			mutex_wait_seconds count 0
 			mutex_hold_seconds count 0
+			mutex_asked_total 0
+			mutex_given_time_total 0
 			mutex_waiting 0
 			mutex_held 0`)
 
 		l := w.take("a", mutex.AutoUnlockAfter(time.Hour))
 		w.locks.TryLock(context.Background(), "a")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		go w.locks.Lock(ctx, "a")
 		time.Sleep(30 * time.Second)
+		w.server.Ask("a", "ann", "the deploy waits")
+		w.server.Extend("a", time.Hour)
 		w.want(`
+			mutex_asked_total 1
+			mutex_given_time_total 1
+			mutex_extensions_total extended 0
 			mutex_waiting 1
 			mutex_held 1
 			mutex_wait_seconds count 1`)
@@ -119,6 +129,12 @@ func TestMetricsTellTheStoryOfLocks(t *testing.T) {
 			mutex_releases_total released 1
 			mutex_waiting 0
 			mutex_held 0`)
+
+		w.take("handed on").Detach() // which calls no hook, as closing the client
+		w.take("kept")
+		w.want(`mutex_held 1`)
+		w.locks.Close()
+		w.want(`mutex_held 0`)
 	})
 }
 
@@ -153,39 +169,9 @@ func TestMetricsTellWhyLocksAreLost(t *testing.T) {
 	})
 }
 
-func TestMetricsTellThatHoldersAreAskedAndGivenTime(t *testing.T) {
-	bubble(t, mutexmetrics.Options{}, func(w *world) {
-		w.want(`
-			mutex_asked_total 0
-			mutex_given_time_total 0`)
-		l := w.take("a")
-		time.Sleep(time.Second)
-		w.server.Ask("a", "ann", "the deploy waits")
-		w.server.Extend("a", time.Hour)
-		time.Sleep(time.Second)
-		w.want(`
-			mutex_asked_total 1
-			mutex_given_time_total 1
-			mutex_extensions_total extended 0`)
-		l.Unlock()
-	})
-}
-
-// Detaching a hold or closing its client calls no hook.
-func TestHeldLocksAreThoseWithALiveHandle(t *testing.T) {
-	bubble(t, mutexmetrics.Options{}, func(w *world) {
-		w.take("handed on").Detach()
-		w.take("kept")
-		w.want(`mutex_held 1`)
-		w.locks.Close()
-		w.want(`mutex_held 0`)
-	})
-}
-
 func TestGroupsAreBounded(t *testing.T) {
 	o := mutexmetrics.Options{MaxGroups: 2, Group: func(lock string) string {
-		kind, _,
-			_ := strings.Cut(lock, "/")
+		kind, _, _ := strings.Cut(lock, "/")
 		return kind
 	}}
 	bubble(t, o, func(w *world) {
@@ -194,8 +180,7 @@ func TestGroupsAreBounded(t *testing.T) {
 				l.Unlock()
 			}
 		}
-		pool := w.take("invoices/pool", mutex.Semaphore(2))
-		pool.Unlock()
+		w.take("invoices/pool", mutex.Semaphore(2)).Unlock()
 		w.want(`
 			mutex_acquisitions_total invoices acquired 3
 			mutex_releases_total invoices released 3
@@ -221,19 +206,84 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	}
 }
 
-func TestUsersHooksAreCalledToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		metrics := mutexmetrics.New(mutexmetrics.Options{})
-		told := 0
-		mine := mutex.Hooks{Acquired: func(mutex.Acquired) { told++ }}
-		locks := s.Client(mutex.Options{Hooks: metrics.Hooks().And(mine)})
-		if l, err := locks.TryLock(context.Background(), "a"); err == nil {
-			l.Unlock()
+// exemplars are those of a histogram in a scrape, as bucket=labels.
+func (w *world) exemplars(histogram string) string {
+	w.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w.metrics)
+	request := httptest.NewRequest("GET", "/metrics", nil)
+	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	response := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(response, request)
+	var found []string
+	line := regexp.MustCompile(`(?m)^` + histogram + `_bucket\{le="([^"]*)"\} \d+ # \{([^}]*)\}`)
+	for _, m := range line.FindAllStringSubmatch(response.Body.String(), -1) {
+		found = append(found, m[1]+": "+m[2])
+	}
+	return strings.Join(found, ", ")
+}
+
+type traceKey struct{}
+
+// traced are options whose exemplars are what the context has as its trace.
+func traced() mutexmetrics.Options {
+	return mutexmetrics.Options{Exemplar: func(ctx context.Context) prometheus.Labels {
+		id, _ := ctx.Value(traceKey{}).(string)
+		if id == "" {
+			return nil
 		}
-		(&world{T: t, metrics: metrics}).want(`mutex_releases_total released 1`)
-		if told != 1 {
-			t.Errorf("the hook was called %d times", told)
+		return prometheus.Labels{"trace_id": id}
+	}}
+}
+
+func trace(id string) context.Context { return context.WithValue(context.Background(), traceKey{}, id) }
+
+func TestWaitsAndHoldsLeadToTheirTrace(t *testing.T) {
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for name, c := range map[string]struct{ id, wait, hold string }{
+		"a trace":          {id, `0.001: trace_id="` + id + `"`, `60.0: trace_id="` + id + `"`},
+		"none":             {"", "", ""},
+		"one too long":     {strings.Repeat("x", 200), "", ""},
+		"one not in UTF-8": {"\xff", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, traced(), func(w *world) {
+				l, err := w.locks.Lock(trace(c.id), "a")
+				if err != nil {
+					w.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if err := l.Unlock(); err != nil {
+					w.Fatal(err)
+				}
+				w.want(`
+					mutex_wait_seconds count 1
+					mutex_hold_seconds count 1
+					mutex_hold_seconds sum 60`)
+				if got := w.exemplars("mutex_wait_seconds"); got != c.wait {
+					w.Errorf("waits have the exemplars %q, want %q", got, c.wait)
+				}
+				if got := w.exemplars("mutex_hold_seconds"); got != c.hold {
+					w.Errorf("holds have the exemplars %q, want %q", got, c.hold)
+				}
+			})
+		})
+	}
+}
+
+// Each hold has the trace of its own call, however it ends.
+func TestALostHoldLeadsToItsTrace(t *testing.T) {
+	bubble(t, traced(), func(w *world) {
+		for _, name := range []string{"kept", "lost"} {
+			if _, err := w.locks.TryLock(trace(name), name); err != nil {
+				w.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		w.server.ForceUnlock("lost", "wrong month")
+		w.want(`mutex_lost_total forced 1`)
+		if got := w.exemplars("mutex_hold_seconds"); got != `15.0: trace_id="lost"` {
+			w.Errorf("holds have the exemplars %q", got)
 		}
 	})
 }

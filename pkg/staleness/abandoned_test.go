@@ -41,20 +41,20 @@ func reports(p *Policy) { p.UnlockAbandoned = false }
 func noGrace(p *Policy) { p.AbandonedGrace = 0 }
 
 func TestJudgeOfTheDead(t *testing.T) {
-	const sec = time.Second
+	const s = time.Second
 	for _, c := range []struct {
 		name   string
 		record *metadata.Record
 		now    time.Duration
 		want   State
 	}{
-		{"a lock whose holder is proven dead is abandoned", lock(dead(sec)), 2 * sec, Abandoned},
-		{"also while it alerts", lock(dead(sec)), 61 * sec, Abandoned},
-		{"past auto_unlock_at it is expired", lock(dead(sec)), 120 * sec, Expired},
-		{"a malformed record stays malformed", lock(noAlertAt, dead(sec)), 2 * sec, Malformed},
-		{"a suspicion changes nothing", lock(suspected), 2 * sec, Held},
-		{"a death that its holder disputes is not believed", lock(dead(sec), disputed), 2 * sec, Held},
-		{"the end of a detached holder proves nothing", lock(dead(sec), detached), 2 * sec, Held},
+		{"a lock whose holder is proven dead is abandoned", lock(dead(s)), 2 * s, Abandoned},
+		{"also while it alerts", lock(dead(s)), 61 * s, Abandoned},
+		{"past auto_unlock_at it is expired", lock(dead(s)), 120 * s, Expired},
+		{"a malformed record stays malformed", lock(noAlertAt, dead(s)), 2 * s, Malformed},
+		{"a suspicion changes nothing", lock(suspected), 2 * s, Held},
+		{"a death that its holder disputes is not believed", lock(dead(s), disputed), 2 * s, Held},
+		{"the end of a detached holder proves nothing", lock(dead(s), detached), 2 * s, Held},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, p := range []Policy{unlocks(), unlocks(reports)} {
@@ -88,7 +88,8 @@ func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
 
 // TestDecideOfTheDead: the deadline is at 120 s, the grace 10 s, and the death was first seen at 20 s.
 func TestDecideOfTheDead(t *testing.T) {
-	const sec = time.Second
+	const s = time.Second
+	died := lock(dead(20 * s))
 	proof := func(heldBack Rule, at time.Duration) Decision {
 		return Decision{HeldBack: heldBack, At: at, Proof: true}
 	}
@@ -100,51 +101,41 @@ func TestDecideOfTheDead(t *testing.T) {
 		now    time.Duration
 		want   Decision
 	}{
-		{"the dead have a grace", lock(dead(20 * sec)), unlocks(), good(), 20 * sec, proof(Deadline, 30*sec)},
-		{"to its last nanosecond", lock(dead(20 * sec)), unlocks(), good(), 30*sec - 1, proof(Deadline, 30*sec)},
-		{"then it is removed, long before its deadline", lock(dead(20 * sec)), unlocks(), good(), 30 * sec,
-			proof("", 30*sec)},
-		{"without a grace at once", lock(dead(20 * sec)), unlocks(noGrace), good(), 20 * sec, proof("", 20*sec)},
-		{"an operator who wants reports gets reports", lock(dead(20 * sec)), unlocks(reports), good(), 119 * sec,
-			decision(Deadline, 125*sec)},
-		{"and removal by the deadline", lock(dead(20 * sec)), unlocks(reports), good(), 125 * sec,
-			decision("", 125*sec)},
+		{"the dead have a grace", died, unlocks(), good(), 20 * s, proof(Deadline, 30*s)},
+		{"to its last nanosecond", died, unlocks(), good(), 30*s - 1, proof(Deadline, 30*s)},
+		{"then it is removed, long before its deadline", died, unlocks(), good(), 30 * s, proof("", 30*s)},
+		{"without a grace at once", died, unlocks(noGrace), good(), 20 * s, proof("", 20*s)},
+		{"an operator who wants reports gets reports", died, unlocks(reports), good(), 119 * s,
+			decision(Deadline, 125*s)},
+		{"and removal by the deadline", died, unlocks(reports), good(), 125 * s, decision("", 125*s)},
 
-		{"a gap is no reason to wait", lock(dead(20 * sec)), unlocks(), good(gapAt(30 * sec)), 30 * sec,
-			proof("", 30*sec)},
-		{"nor is a clock that cannot be verified", lock(dead(20 * sec)), unlocks(), good(unverified), 30 * sec,
-			proof("", 30*sec)},
-		{"nor one that disagrees", lock(dead(20 * sec)), unlocks(), good(wrongClock), 30 * sec, proof("", 30*sec)},
-		{"nor a holder whose clock is ahead", lock(behind(-24*time.Hour), arrivedAt(sec), dead(20*sec)), unlocks(),
-			good(), 30 * sec, proof("", 30*sec)},
-		{"nor what its holder asked for", lock(arrivedAt(sec), dead(20*sec)), unlocks(), good(), 30 * sec,
-			proof("", 30*sec)},
-		{"nor a deadline that cannot be read", lock(noAutoUnlockAt, dead(20*sec)), unlocks(), good(), 30 * sec,
-			proof("", 30*sec)},
+		{"a gap is no reason to wait", died, unlocks(), good(gapAt(30 * s)), 30 * s, proof("", 30*s)},
+		{"nor is a clock that cannot be verified", died, unlocks(), good(unverified), 30 * s, proof("", 30*s)},
+		{"nor one that disagrees", died, unlocks(), good(wrongClock), 30 * s, proof("", 30*s)},
+		{"nor a holder whose clock is ahead", lock(behind(-24*time.Hour), arrivedAt(s), dead(20*s)), unlocks(),
+			good(), 30 * s, proof("", 30*s)},
+		{"nor what its holder asked for", lock(arrivedAt(s), dead(20*s)), unlocks(), good(), 30 * s, proof("", 30*s)},
+		{"nor a deadline that cannot be read", lock(noAutoUnlockAt, dead(20*s)), unlocks(), good(), 30 * s,
+			proof("", 30*s)},
 
-		{"nothing is removed while etcd takes no writes", lock(dead(20 * sec)), unlocks(), good(unwritable), 30 * sec,
-			proof(Etcd, 30*sec)},
-		{"nor from a view that is not fresh", lock(dead(20 * sec)), unlocks(), good(notFresh), 30 * sec,
-			proof(Stale, 30*sec)},
-		{"nor after etcd went back", lock(dead(20 * sec)), unlocks(), good(wentBack), 30 * sec,
-			proof(Revision, 30*sec)},
-		{"nor with alerts only", lock(dead(20 * sec)), unlocks(), good(onlyAlerts), 30 * sec, proof(AlertOnly, 30*sec)},
-		{"nor what is excluded", lock(dead(20 * sec)), unlocks(), good(excludesAll), 30 * sec, proof(Exclude, 30*sec)},
-		{"the zero conditions allow nothing", lock(dead(20 * sec)), unlocks(), Conditions{}, 30 * sec,
-			proof(Revision, 30*sec)},
+		{"nothing is removed while etcd takes no writes", died, unlocks(), good(unwritable), 30 * s, proof(Etcd, 30*s)},
+		{"nor from a view that is not fresh", died, unlocks(), good(notFresh), 30 * s, proof(Stale, 30*s)},
+		{"nor after etcd went back", died, unlocks(), good(wentBack), 30 * s, proof(Revision, 30*s)},
+		{"nor with alerts only", died, unlocks(), good(onlyAlerts), 30 * s, proof(AlertOnly, 30*s)},
+		{"nor what is excluded", died, unlocks(), good(excludesAll), 30 * s, proof(Exclude, 30*s)},
+		{"the zero conditions allow nothing", died, unlocks(), Conditions{}, 30 * s, proof(Revision, 30*s)},
 
-		{"a suspicion is no proof", lock(suspected), unlocks(), good(), 119 * sec, decision(Deadline, 125*sec)},
-		{"a disputed death is none", lock(dead(20*sec), disputed), unlocks(), good(), 119 * sec,
-			decision(Deadline, 125*sec)},
-		{"the end of a detached holder is none", lock(dead(20*sec), detached), unlocks(), good(), 119 * sec,
-			decision(Deadline, 125*sec)},
+		{"a suspicion is no proof", lock(suspected), unlocks(), good(), 119 * s, decision(Deadline, 125*s)},
+		{"a disputed death is none", lock(dead(20*s), disputed), unlocks(), good(), 119 * s, decision(Deadline, 125*s)},
+		{"the end of a detached holder is none", lock(dead(20*s), detached), unlocks(), good(), 119 * s,
+			decision(Deadline, 125*s)},
 
-		{"a deadline that is over needs no grace", lock(dead(120 * sec)), unlocks(), good(), 125 * sec,
-			decision("", 125*sec)},
-		{"a deadline that is over and held back waits for the grace at most", lock(dead(120 * sec)), unlocks(),
-			good(gapAt(120 * sec)), 125 * sec, proof(Gap, 130*sec)},
-		{"a deadline that comes before the end of the grace", lock(dead(118 * sec)), unlocks(), good(), 119 * sec,
-			decision(Deadline, 125*sec)},
+		{"a deadline that is over needs no grace", lock(dead(120 * s)), unlocks(), good(), 125 * s,
+			decision("", 125*s)},
+		{"a deadline that is over and held back waits for the grace at most", lock(dead(120 * s)), unlocks(),
+			good(gapAt(120 * s)), 125 * s, proof(Gap, 130*s)},
+		{"a deadline that comes before the end of the grace", lock(dead(118 * s)), unlocks(), good(), 119 * s,
+			decision(Deadline, 125*s)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Decide(c.record, c.policy, c.cond, at(c.now)); got != c.want {

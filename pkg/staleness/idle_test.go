@@ -95,35 +95,19 @@ func TestNothingIsMissedInALockThatIsIdle(t *testing.T) {
 }
 
 func TestAnOrdinaryLockIsIdleUntilShortlyBeforeItAlerts(t *testing.T) {
-	r := lock(func(r *metadata.Record) {
-		r.AlertAt = start.Add(time.Hour)
-		r.AutoUnlockAt = start.Add(2 * time.Hour)
-	})
+	const h = time.Hour
+	late := record(-h, 0, h, 2*h)
+	late.Seen.Arrived = 1
 	for _, c := range []struct {
 		name string
 		r    *metadata.Record
 		want time.Duration
 	}{
-		{"it is", r, time.Hour - 2*time.Second},
-		{"it is when it was taken long before it was listed", lock(func(r *metadata.Record) {
-			r.LockedAt = start.Add(-time.Hour)
-			r.AlertAt = start.Add(time.Hour)
-			r.AutoUnlockAt = start.Add(2 * time.Hour)
-		}), time.Hour - 2*time.Second},
-		{"it may not be when the write took an hour to arrive", lock(func(r *metadata.Record) {
-			r.LockedAt = start.Add(-time.Hour)
-			r.AlertAt = start.Add(time.Hour)
-			r.AutoUnlockAt = start.Add(2 * time.Hour)
-			r.Seen.Arrived = 1
-		}), 0},
-		{"the auto-unlock comes first", lock(func(r *metadata.Record) {
-			r.AlertAt = start.Add(2 * time.Hour)
-			r.AutoUnlockAt = start.Add(time.Hour)
-		}), time.Hour - IdleAhead - 2*time.Second},
-		{"it alerts in a moment", lock(func(r *metadata.Record) {
-			r.AlertAt = start.Add(2 * time.Second)
-			r.AutoUnlockAt = start.Add(time.Hour)
-		}), 0},
+		{"it is", record(1, 0, h, 2*h), h - 2*time.Second},
+		{"it is when it was taken long before it was listed", record(-h, 0, h, 2*h), h - 2*time.Second},
+		{"it may not be when the write took an hour to arrive", late, 0},
+		{"the auto-unlock comes first", record(1, 0, 2*h, h), h - IdleAhead - 2*time.Second},
+		{"it alerts in a moment", record(1, 0, 2*time.Second, h), 0},
 		{"a lock that nobody can judge is not", lock(noUUID), 0},
 	} {
 		if got := IdleUntil(c.r, DefaultPolicy(), at(0)); got != c.want {

@@ -3,8 +3,6 @@ package sweeper_test
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,10 +73,9 @@ func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 		s.wait(3 * time.Minute)
 		delete(s.broken, hostile)
 		s.wait(6 * time.Minute)
-		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 ||
-			len(n.log("lock removed")) != 1 {
-			t.Errorf("the log is\n%s", n.logged.String())
-		}
+		n.mustLog(t, 1, "the lock is alerting")
+		n.mustLog(t, 6, "lock not removed")
+		n.mustLog(t, 1, "lock removed")
 		for line := range strings.Lines(n.logged.String()) {
 			if !json.Valid([]byte(line)) || !utf8.ValidString(line) {
 				t.Errorf("not a JSON line: %q", line)
@@ -95,29 +92,24 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
 		s.wait(59 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 0 {
-			t.Errorf("told before alert_at: %v", lines)
-		}
+		n.mustLog(t, 0, "the lock is alerting")
 		s.wait(6 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" ||
-			lines[0]["lock"] != "a" {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "the lock is alerting", "state", "alerting", "lock", "a")
 		s.wait(10 * time.Minute)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 {
-			t.Errorf("told %d times", len(lines))
-		}
-		now := time.Now().Round(0)
-		s.extend("a", now, now.Add(10*time.Minute), now.Add(time.Hour))
+		n.mustLog(t, 1, "the lock is alerting")
+		s.set(func() { // as a client that chooses its alert
+			s.revision++
+			r := s.locks["a"]
+			r.AlertAt = time.Now().Round(0).Add(10 * time.Minute)
+			r.Revision = s.revision
+			r.DeadlineRevision = s.revision
+			s.locks["a"] = r
+		})
 		s.wait(11 * time.Minute)
-		if lines := n.log("the lock is alerting"); len(lines) != 2 {
-			t.Errorf("told %d times after an extension", len(lines))
-		}
+		n.mustLog(t, 2, "the lock is alerting")
 		s.take("a", 0, time.Hour)
 		s.wait(10 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 3 {
-			t.Errorf("told %d times after another hold", len(lines))
-		}
+		n.mustLog(t, 3, "the lock is alerting")
 	})
 }
 
@@ -126,30 +118,19 @@ func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Minute)
 		s.wait(65 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "expired" {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "the lock is alerting", "state", "expired")
 	})
 }
 
 func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		s.take("a", time.Second, time.Hour)
-		s.wait(time.Minute)
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			locks := c.Locks
-			c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{Synced: n.clock() >= 2*time.Second} }
-			c.Locks = func() iter.Seq[*metadata.Record] {
-				if n.clock() < 2*time.Second {
-					return slices.Values([]*metadata.Record(nil))
-				}
-				return locks()
-			}
-		})
+		s.stop() // so that no view has it
+		s.take("a", 0, time.Hour)
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
 		s.wait(2 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 {
-			t.Errorf("logged %v", lines)
-		}
+		s.set(func() { n.stale, s.down = nil, false })
+		s.wait(time.Second)
+		n.mustLog(t, 1, "the lock is alerting")
 	})
 }
 
@@ -159,9 +140,7 @@ func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
 		s.wait(10 * time.Second)
 		n := s.join(t)
 		s.wait(10 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 100 {
-			t.Errorf("%d lines", len(lines))
-		}
+		n.mustLog(t, 100, "the lock is alerting")
 		if got := sample(t, n, "unlocker_alerting_locks_total"); got != 1000 {
 			t.Errorf("counted %v", got)
 		}

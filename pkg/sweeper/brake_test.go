@@ -28,9 +28,7 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 		s.wait(10 * time.Minute)
 		n := s.join(t)
 		s.wait(minWarning)
-		if len(s.removed) != 1000 || n.Status().Brake {
-			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
-		}
+		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 1000 && !st.Brake })
 		var last, beside string // the newest lock of the commit before, and of the one before that
 		for _, commit := range s.commits {
 			if len(commit) > 64 {
@@ -55,9 +53,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 		if got := len(s.removed); got < 9 || got > 12 {
 			t.Errorf("%d removed in the first ten seconds, want one a second", got)
 		}
-		if got := n.Status(); !got.Brake || got.HeldBack[staleness.Brake] < 80 {
-			t.Errorf("status %+v", got)
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.HeldBack[staleness.Brake] >= 80 })
 		if got := s.presence[n.id].HeldBack; !slices.Equal(got, []string{"brake"}) {
 			t.Errorf("announced %v", got)
 		}
@@ -67,13 +63,8 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 			}
 		}
 		s.wait(2 * time.Minute)
-		if len(s.removed) != 100 || n.Status().Brake {
-			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
-		}
-		if lines := n.log("brake: while most locks are due within a minute, this unlocker removes only one a " +
-			"second"); len(lines) != 2 {
-			t.Errorf("%d lines about the brake", len(lines))
-		}
+		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 100 && !st.Brake })
+		n.mustLog(t, 2, "brake: while most locks are due within a minute, this unlocker removes only one a second")
 	})
 }
 
@@ -120,13 +111,9 @@ func TestTheBrakeSeesWhatIsComing(t *testing.T) {
 		n := s.join(t)
 		s.takeMany(100, 0)
 		s.wait(2*time.Minute + skew - time.Minute - 10*time.Second)
-		if n.Status().Brake {
-			t.Error("the brake is on more than a minute ahead")
-		}
-		s.wait(20 * time.Second)
-		if !n.Status().Brake {
-			t.Error("the brake is off half a minute ahead")
-		}
+		n.must(t, func(s sweeper.Status) bool { return !s.Brake })
+		s.wait(20 * time.Second) // half a minute ahead
+		n.must(t, func(s sweeper.Status) bool { return s.Brake })
 	})
 }
 
@@ -167,8 +154,7 @@ func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
 		n := s.join(t, excluding("spared/*", "due-*"))
 		s.take("a", time.Second, 2*time.Minute, func(*metadata.Record) {})
 		s.wait(2*time.Minute + skew)
-		if n.Status().Brake || len(s.removals("a")) != 1 {
-			t.Errorf("status %+v, a removed at %v", n.Status(), s.removals("a"))
-		}
+		s.mustGoOnce(t, "a")
+		n.must(t, func(s sweeper.Status) bool { return !s.Brake })
 	})
 }

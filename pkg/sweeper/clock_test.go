@@ -3,7 +3,6 @@ package sweeper_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -29,9 +28,7 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 					n.jump(by)
 					s.wait(long)
 					h.mustHold(t)
-					if got := n.Status().ClockJumps; got != 1 {
-						t.Errorf("%d jumps counted", got)
-					}
+					n.must(t, func(s sweeper.Status) bool { return s.ClockJumps == 1 })
 				})
 			})
 		}
@@ -84,9 +81,9 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		n = s.join(t, withoutMembers)
 		restarted := time.Now()
 		s.wait(2 * time.Minute)
-		if got := n.Status(); got.HeldBack[staleness.Clock] != 1 || got.WallClock != staleness.Unverified {
-			t.Errorf("status %+v", got)
-		}
+		n.must(t, func(s sweeper.Status) bool {
+			return s.HeldBack[staleness.Clock] == 1 && s.WallClock == staleness.Unverified
+		})
 		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
 	})
@@ -102,75 +99,64 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 		s.join(t, withoutMembers)
 		joined := time.Now()
 		s.wait(5 * time.Second)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(joined) > 4*time.Second {
-			t.Errorf("a peer joined at %v, removed at %v", joined, at)
-		}
-		if n.Status().WallClock != staleness.Verified {
-			t.Errorf("status %+v", n.Status())
-		}
+		s.mustGo(t, "a", joined, 0, 4*time.Second)
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Verified })
 		if lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); lag > 1 {
 			t.Errorf("lag %v s: it counts from the moment at which the clock was verified", lag)
 		}
 	})
 }
 
-func TestMembersThatDoNotAnswerAreAskedAgainSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		s := newStore()
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if asked++; asked == 1 {
-					return nil
-				}
-				return []time.Duration{time.Second}
+func TestWhatVerifiesAClock(t *testing.T) {
+	once := func(n *node) []time.Duration {
+		if n.clock() == 0 {
+			return []time.Duration{0}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name    string
+		members func(n *node) []time.Duration // what they answer
+		peers   func() []sweeper.Peer
+		after   time.Duration
+		want    staleness.WallClock
+		offset  time.Duration
+	}{
+		{"members that do not answer are asked again soon", func(n *node) []time.Duration {
+			if n.clock() == 0 {
+				return nil
 			}
-		})
-		s.wait(12 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Verified || got.Offset.Round(time.Second) != -time.Second {
-			t.Errorf("%s by %v", got.WallClock, got.Offset)
-		}
-	})
-}
-
-func TestAMembersClockIsNotTrustedForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		s := newStore()
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if asked++; asked > 1 {
-					return nil
-				}
-				return []time.Duration{0}
+			return []time.Duration{time.Second}
+		}, nil, 12 * time.Second, staleness.Verified, -time.Second},
+		{"an answer counts for a while", once, nil, 4 * time.Minute, staleness.Verified, 0},
+		{"it does not count for ever", once, nil, 6 * time.Minute, staleness.Unverified, 0},
+		{"a jump while members are asked spoils the answer", func(n *node) []time.Duration {
+			if n.clock() == 0 {
+				n.jump(time.Hour) // the members agreed with the clock as it was before
 			}
+			return []time.Duration{0}
+		}, nil, 5 * time.Second, staleness.Unverified, 0},
+		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []sweeper.Peer {
+			return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}}
+		}, 5 * time.Second, staleness.Unverified, 0},
+		{"a small skew tolerates the imprecision of the network",
+			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
+			staleness.Verified, -2 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *store) {
+				n := s.join(t, func(n *node, cfg *sweeper.Config) {
+					cfg.Policy.ClockSkew = 100 * time.Millisecond
+					cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
+					cfg.Peers = c.peers
+				})
+				s.wait(c.after)
+				n.must(t, func(s sweeper.Status) bool {
+					return s.WallClock == c.want && s.Offset.Round(time.Second) == c.offset
+				})
+			})
 		})
-		s.wait(4 * time.Minute)
-		if got := n.Status().WallClock; got != staleness.Verified {
-			t.Errorf("after four minutes: %s", got)
-		}
-		s.wait(2 * time.Minute)
-		if got := n.Status().WallClock; got != staleness.Unverified {
-			t.Errorf("after six minutes: %s", got)
-		}
-	})
-}
-
-func TestAJumpWhileMembersAreAskedSpoilsTheAnswer(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Offsets = func(context.Context) []time.Duration {
-				if n.clock() == 0 {
-					n.jump(time.Hour) // the members agreed with the clock as it was before
-				}
-				return []time.Duration{0}
-			}
-		})
-		s.wait(5 * time.Second)
-		if got := n.Status().WallClock; got != staleness.Unverified {
-			t.Errorf("the clock is %s", got)
-		}
-	})
+	}
 }
 
 func TestTheMedianOfOthersIsTrusted(t *testing.T) {
@@ -195,40 +181,10 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 				}
 				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
 				s.wait(10 * time.Second)
-				if got := n.Status(); got.WallClock != c.want {
-					t.Errorf("the clock is %s by %v, want %s", got.WallClock, got.Offset, c.want)
-				}
+				n.must(t, func(s sweeper.Status) bool { return s.WallClock == c.want })
 			})
 		})
 	}
-}
-
-func TestASilentPeersClockDoesNotCount(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
-			c.Peers = func() []sweeper.Peer {
-				return []sweeper.Peer{{ID: "peer", Now: time.Now(),
-					Age: 16 * time.Second}}
-			}
-		})
-		s.wait(5 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Unverified {
-			t.Errorf("%s by %v", got.WallClock, got.Offset)
-		}
-	})
-}
-
-func TestASmallSkewToleratesTheImprecisionOfTheNetwork(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Policy.ClockSkew = 100 * time.Millisecond
-			c.Offsets = func(context.Context) []time.Duration { return []time.Duration{1900 * time.Millisecond} }
-		})
-		s.wait(time.Second)
-		if got := n.Status().WallClock; got != staleness.Verified {
-			t.Errorf("the clock is %s", got)
-		}
-	})
 }
 
 func TestAGonePeersClockDoesNotCount(t *testing.T) {
@@ -239,8 +195,6 @@ func TestAGonePeersClockDoesNotCount(t *testing.T) {
 		s.wait(5 * time.Second)
 		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
 		s.wait(3 * time.Second)
-		if got := n.Status(); got.WallClock != staleness.Unverified {
-			t.Errorf("believes a record of a dead peer: %s by %v", got.WallClock, got.Offset)
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Unverified })
 	})
 }

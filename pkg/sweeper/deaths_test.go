@@ -50,9 +50,8 @@ func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 		if tries := s.tries["a"]; tries != 1 || len(s.removed["a"]) != 1 {
 			t.Errorf("%d removals were sent, %d done", tries, len(s.removed["a"]))
 		}
-		if lines := n.log("lock removed"); len(lines) != 1 || len(n.log("lock not removed")) != 0 {
-			t.Errorf("the log says %v, %v", lines, n.log("lock not removed"))
-		}
+		n.mustLog(t, 1, "lock removed")
+		n.mustLog(t, 0, "lock not removed")
 	})
 }
 
@@ -66,9 +65,7 @@ func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
 		s.state("a")
 		s.wait(80*time.Second + skew - time.Millisecond)
 		s.mustHave(t, "a")
-		if got := n.log("the lock is abandoned"); len(got) != 1 {
-			t.Errorf("the log says %v", got)
-		}
+		n.mustLog(t, 1, "the lock is abandoned")
 		s.wait(time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
 		if got := s.endings["a"]; got.Ended != metadata.EndedAutoUnlocked {
@@ -96,9 +93,7 @@ func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 		if removed < 5 || removed > 15 {
 			t.Errorf("%d locks were removed within ten seconds", removed)
 		}
-		if !n.Status().Brake || n.Status().States[staleness.Abandoned] == 0 {
-			t.Errorf("%+v", n.Status())
-		}
+		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.States[staleness.Abandoned] > 0 })
 	})
 }
 

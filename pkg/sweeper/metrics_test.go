@@ -74,29 +74,6 @@ func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
 	})
 }
 
-func TestFixedSeriesExistFromTheStart(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t)
-		s.wait(0)
-		for _, result := range []string{"success", "conflict", "error", "skipped"} {
-			if got := sample(t, n, "unlocker_removals_total", result); got != 0 {
-				t.Errorf("removals with result %s: %v", result, got)
-			}
-		}
-		for _, reason := range []string{"gap", "stale", "etcd", "clock", "revision", "brake"} {
-			if got := sample(t, n, "unlocker_removal_held_back", reason); got != 0 {
-				t.Errorf("held back by %s: %v", reason, got)
-			}
-		}
-		for _, name := range []string{"unlocker_alerting_locks_total", "unlocker_clock_jumps_total",
-			"unlocker_removal_lag_seconds"} {
-			if got := sample(t, n, name); got != 0 {
-				t.Errorf("%s: %v", name, got)
-			}
-		}
-	})
-}
-
 func TestMetricsShowWhatHappened(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.delay = 20 * time.Millisecond
@@ -130,32 +107,6 @@ func TestMetricsShowWhatHappened(t *testing.T) {
 		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing",
 			"nightly invoices"); got != -1 {
 			t.Errorf("still there after the retention: %v", got)
-		}
-	})
-}
-
-func TestHeldBackLocksAreCountedByReason(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t)
-		s.take("a", time.Second, time.Minute)
-		s.wait(50 * time.Second)
-		s.set(func() { s.readOnly = true })
-		s.wait(time.Second)
-		if n.Status().Writable {
-			t.Error("writable a second after etcd ran out of space")
-		}
-		s.wait(time.Minute)
-		if got := sample(t, n, "unlocker_removal_held_back", "etcd"); got != 1 {
-			t.Errorf("held back by etcd: %v", got)
-		}
-		s.recover()
-		s.wait(10 * time.Second)
-		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 1 {
-			t.Errorf("held back by a gap: %v", got)
-		}
-		s.wait(time.Minute)
-		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 0 {
-			t.Errorf("removed, and still held back: %v", got)
 		}
 	})
 }

@@ -2,11 +2,9 @@ package sweeper_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -40,9 +38,7 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 				s.mustHave(t, "dead") // the next canary came a moment after the recovery
 				s.wait(time.Hour)
 				h.mustHold(t)
-				if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) > minWarning+2*time.Second {
-					t.Errorf("recovered at %v, the dead holder's lock was removed at %v", recovered, at)
-				}
+				s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
 			})
 		})
 	}
@@ -72,46 +68,72 @@ func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
 		recovered := time.Now()
 		s.wait(time.Hour)
 		h.mustHold(t)
-		if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) < minWarning ||
-			at[0].Sub(recovered) > minWarning+2*time.Second {
-			t.Errorf("recovered at %v, removed at %v", recovered, at)
-		}
+		s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
 	})
 }
 
+const gap = "gap: the minimum warning of all locks starts over"
+
 func TestGapsStartTheWarningAnew(t *testing.T) {
-	failOnce := func(s *store, _ *node) {
-		s.set(func() { s.readOnly = true })
-		time.AfterFunc(time.Second, s.recover)
+	hangs := func(hang func(context.Context) error) func(*store, *node) {
+		return func(s *store, _ *node) { s.hang = hang }
 	}
+	jump := func(d time.Duration) func(*store, *node) { return func(_ *store, n *node) { n.jump(d) } }
+	stale := func(f sweeper.Freshness) func(*store, *node) { return func(_ *store, n *node) { n.stale = &f } }
+	const soon = minWarning + 2*time.Second
 	for _, c := range []struct {
 		name  string
-		cause string
-		fault func(s *store, n *node)
+		fault func(*store, *node)
+		lasts time.Duration
+		rule  staleness.Rule // that holds the lock back all the time
+		cause string         // that is logged
+		most  time.Duration  // from its end until the removal
 	}{
-		{"a failed canary", "etcd takes no writes", failOnce},
-		{"a new raft term", "etcd's raft term changed", func(s *store, _ *node) { s.set(func() { s.term++ }) }},
-		{"a small jump forward", "the wall clock jumped", func(_ *store, n *node) { n.jump(1500 * time.Millisecond) }},
-		{"a small jump back", "the wall clock jumped", func(_ *store, n *node) { n.jump(-1500 * time.Millisecond) }},
+		{"a failed canary", func(s *store, _ *node) { s.readOnly = true }, time.Second, "", "etcd takes no writes", soon},
+		{"a new raft term", func(s *store, _ *node) { s.term++ }, 0, "", "etcd's raft term changed", soon},
+		{"a small jump forward", jump(1500 * time.Millisecond), 0, "", "the wall clock jumped", soon},
+		{"a small jump back", jump(-1500 * time.Millisecond), 0, "", "the wall clock jumped", soon},
+		{"a process that is stopped, or a suspended virtual machine", hangs(func(context.Context) error {
+			time.Sleep(6 * time.Second) // without regard for a deadline
+			return nil
+		}), 4 * time.Second, "", "the canary was late", soon + 3*time.Second},
+		{"a canary that hangs", hangs(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }),
+			10 * time.Minute, staleness.Etcd, "etcd takes no writes", soon},
+		{"a canary that hangs whatever its deadline",
+			hangs(func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() }),
+			10 * time.Minute, staleness.Etcd, "the canary was late", soon},
+		{"nothing was heard for a while", stale(sweeper.Freshness{Synced: true, Age: 11 * time.Second}), time.Minute,
+			staleness.Stale, "etcd was silent for a while", soon},
+		{"the view is not complete", stale(sweeper.Freshness{}), time.Minute, staleness.Stale,
+			"the view of the locks is incomplete", soon},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, s *store) {
 				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
-				s.wait(2*time.Minute + 500*time.Millisecond)
-				c.fault(s, n)
-				fault := time.Now()
+				s.wait(110*time.Second + 500*time.Millisecond)
+				s.set(func() { c.fault(s, n) })
+				s.wait(c.lasts)
+				s.mustHave(t, "a")
+				if got := n.Status(); c.rule != "" && (got.HeldBack[c.rule] != 1 ||
+					got.Writable == (c.rule == staleness.Etcd) || got.Fresh == (c.rule == staleness.Stale)) {
+					t.Errorf("status %+v", got)
+				}
+				s.set(func() {
+					s.readOnly, s.hang = false, nil
+					n.stale = nil
+				})
+				over := time.Now()
+				s.wait(c.most - 10*time.Second)
+				during := sample(t, n, "unlocker_removal_held_back", "gap")
 				s.wait(time.Hour)
-				at := s.removals("a")
-				if len(at) != 1 || at[0].Sub(fault) < minWarning || at[0].Sub(fault) > minWarning+3*time.Second {
-					t.Errorf("fault at %v, removed at %v", fault, at)
+				if after := sample(t, n, "unlocker_removal_held_back", "gap"); during != 1 || after != 0 {
+					t.Errorf("%v locks were held back by the gap, %v in the end", during, after)
 				}
-				logged := false
-				for _, line := range n.log("gap: the minimum warning of all locks starts over") {
-					logged = logged || line["cause"] == c.cause
-				}
-				if !logged {
-					t.Errorf("no gap with cause %q was logged", c.cause)
+				s.mustGo(t, "a", over, minWarning-time.Second, c.most)
+				lines := n.log(gap)
+				if len(lines) == 0 || lines[0]["cause"] != c.cause {
+					t.Errorf("logged %v", lines)
 				}
 			})
 		})
@@ -124,170 +146,34 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 		s.set(func() { s.readOnly = true })
 		n := s.join(t)
 		s.wait(2 * time.Second)
-		lines := func() []map[string]any { return n.log("gap: the minimum warning of all locks starts over") }
-		if said := lines(); len(said) != 1 || said[0]["cause"] != "etcd takes no writes" ||
-			said[0]["detail"] != errNoSpace.Error() {
-			t.Fatalf("after two seconds it has logged %v", said)
-		}
+		n.mustLog(t, 1, gap, "cause", "etcd takes no writes", "detail", errNoSpace.Error())
 		s.wait(25 * time.Minute)
-		if said := lines(); len(said) != 3 {
-			t.Errorf("in 25 minutes it has logged %d lines", len(said))
-		}
-		if over := n.log("the gap is over"); len(over) > 0 {
-			t.Errorf("it has logged %v", over)
-		}
+		n.mustLog(t, 3, gap)
+		n.mustLog(t, 0, "the gap is over")
 		s.recover()
 		s.wait(3 * time.Second)
-		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "etcd takes writes again" {
-			t.Errorf("when it could write again it logged %v", over)
-		}
+		n.mustLog(t, 1, "the gap is over", "cause", "etcd takes writes again")
 	})
 }
 
 func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		began := time.Now()
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Fresh = func() sweeper.Freshness {
-				f := n.fresh()
-				f.Synced = time.Since(began) > 8*time.Second // the first list takes a while
-				return f
-			}
-		})
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
+		s.wait(8 * time.Second) // the first list takes a while
+		s.set(func() { n.stale = nil })
 		s.wait(time.Minute)
-		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
-			t.Errorf("logged %v", lines)
-		}
-		if over := n.log("the gap is over"); len(over) != 1 || over[0]["cause"] != "the process started" {
-			t.Errorf("logged %v", over)
-		}
+		n.mustLog(t, 0, gap)
+		n.mustLog(t, 1, "the gap is over", "cause", "the process started")
 	})
-}
-
-// After a SIGSTOP or a suspended virtual machine, the canary is late.
-func TestALateCanaryIsAGap(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		var slow atomic.Int64 // nanoseconds
-		n := s.join(t, func(n *node, c *sweeper.Config) {
-			c.Announce = func(_ context.Context, p metadata.Presence) (int64, uint64, error) {
-				time.Sleep(time.Duration(slow.Load())) // without regard for its deadline, as a stopped process
-				return s.announce(p)
-			}
-		})
-		s.take("a", time.Second, 2*time.Minute)
-		s.wait(110 * time.Second)
-		slow.Store(int64(6 * time.Second))
-		s.wait(4 * time.Second)
-		slow.Store(0)
-		s.wait(time.Minute)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(n.started) < 110*time.Second+6*time.Second+minWarning {
-			t.Errorf("removed after %v", at[0].Sub(n.started))
-		}
-		lines := n.log("gap: the minimum warning of all locks starts over")
-		for _, line := range lines {
-			if line["cause"] != "the canary was late" {
-				t.Errorf("etcd is well, and the cause is %q", line["cause"])
-			}
-		}
-		if len(lines) == 0 {
-			t.Error("no gap for a late canary was logged")
-		}
-	})
-}
-
-// A put that never returns is as bad as one that fails.
-func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
-	for name, hang := range map[string]func(context.Context){
-		"and heeds its deadline": func(ctx context.Context) { <-ctx.Done() },
-		"and does not":           func(context.Context) { time.Sleep(time.Minute) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				var hangs atomic.Bool
-				n := s.join(t, func(_ *node, c *sweeper.Config) {
-					c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-						if hangs.Load() {
-							hang(ctx)
-						}
-						if ctx.Err() != nil {
-							return 0, 0, ctx.Err()
-						}
-						return s.announce(p)
-					}
-				})
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(119 * time.Second)
-				hangs.Store(true)
-				s.wait(10 * time.Minute)
-				s.mustHave(t, "a")
-				if got := n.Status(); got.Writable || got.HeldBack[staleness.Etcd] != 1 {
-					t.Errorf("status %+v", got)
-				}
-				hangs.Store(false)
-				again := time.Now()
-				s.wait(10 * time.Minute)
-				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning {
-					t.Errorf("hung until %v, removed at %v", again, at)
-				}
-			})
-		})
-	}
 }
 
 func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		var hangs atomic.Bool
-		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-				if hangs.Load() {
-					<-ctx.Done()
-					return 0, 0, ctx.Err()
-				}
-				return s.announce(p)
-			}
-		})
+		n := s.join(t)
 		s.wait(time.Minute)
-		hangs.Store(true)
+		s.set(func() { s.hang = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } })
 		s.wait(time.Second)
 		n.leave()
-		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
-			t.Errorf("logged %v", lines)
-		}
+		n.mustLog(t, 0, gap)
 	})
-}
-
-func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
-	for name, stale := range map[string]sweeper.Freshness{
-		"nothing was heard for a while": {Synced: true, Age: 11 * time.Second},
-		"the view is not complete":      {Synced: false, Age: 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				var isStale atomic.Bool
-				n := s.join(t, func(n *node, c *sweeper.Config) {
-					c.Fresh = func() sweeper.Freshness {
-						if isStale.Load() {
-							return stale
-						}
-						return n.fresh()
-					}
-				})
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(2 * time.Minute)
-				isStale.Store(true)
-				s.wait(time.Minute)
-				s.mustHave(t, "a")
-				if got := n.Status(); got.HeldBack[staleness.Stale] != 1 || got.Fresh {
-					t.Errorf("status %+v", got)
-				}
-				isStale.Store(false)
-				again := time.Now()
-				s.wait(time.Hour)
-				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second ||
-					at[0].Sub(again) > minWarning+time.Second {
-					t.Errorf("fresh again at %v, removed at %v", again, at)
-				}
-			})
-		})
-	}
 }

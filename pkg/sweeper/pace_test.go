@@ -129,16 +129,10 @@ func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
 func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 210 * time.Millisecond })
-		slowly := func(_ *node, c *sweeper.Config) {
-			announce := c.Announce
-			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-				time.Sleep(200 * time.Millisecond)
-				return announce(ctx, p)
-			}
-		}
+		s.hang = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
 		s.takeMany(640, 1000)
 		s.wait(10 * time.Minute)
-		s.join(t, slow, slowly)
+		s.join(t, slow)
 		s.wait(time.Minute)
 		if len(s.removed) != 640 || len(o.sizes) != 10 {
 			t.Errorf("%d removed in commits of %v", len(s.removed), o.sizes)
@@ -150,18 +144,15 @@ func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
 func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 5 * time.Second })
-		delayed := func(_ *node, c *sweeper.Config) {
-			announce := c.Announce
-			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-				if o.flying() > 0 {
-					time.Sleep(1900 * time.Millisecond)
-				}
-				return announce(ctx, p)
+		s.hang = func(context.Context) error {
+			if o.flying() > 0 {
+				time.Sleep(1900 * time.Millisecond)
 			}
+			return nil
 		}
 		s.takeMany(1280, 1400)
 		s.wait(10 * time.Minute)
-		s.join(t, slow, delayed)
+		s.join(t, slow)
 		s.wait(5 * time.Minute)
 		if len(s.removed) != 1280 || slices.Max(o.sizes[3:]) != 32 {
 			t.Errorf("%d removed in commits of %v", len(s.removed), o.sizes)

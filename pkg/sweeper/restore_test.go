@@ -10,6 +10,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
+// long is enough time for a fault to show.
+const long = 3 * time.Hour
+
 func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 	for name, restore := range map[string]func(*store){
 		"a lower revision":                      func(s *store) { s.revision = 1000 },
@@ -24,13 +27,9 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 				s.set(func() { restore(s) })
 				s.wait(long)
 				s.mustHave(t, "a")
-				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
-					t.Errorf("status %+v", got)
-				}
-				if lines := n.log("etcd went back to an older state: nothing is removed until this unlocker is " +
-					"restarted, which confirms it"); len(lines) != 1 {
-					t.Errorf("logged %d times", len(lines))
-				}
+				n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
+				n.mustLog(t, 1, "etcd went back to an older state: nothing is removed until this unlocker is restarted, "+
+					"which confirms it")
 				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
 					t.Errorf("announced as held back: %v", got)
 				}
@@ -55,21 +54,13 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 		n := s.join(t, withPeers)
 		s.wait(long)
 		s.mustHave(t, "a")
-		if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
-			t.Errorf("status %+v", got)
-		}
-		lines := n.log("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later " +
-			"one; its restart confirms it")
-		if len(lines) != 1 || lines[0]["peer"] != old.id {
-			t.Errorf("logged %v", lines)
-		}
+		n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
+		n.mustLog(t, 1, "etcd went back to an older state: nothing is removed while an unlocker runs that saw a later "+
+			"one; its restart confirms it", "peer", old.id)
 		old.leave()
 		left := time.Now()
 		s.wait(time.Hour)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(left) < minWarning || at[0].Sub(left) > minWarning+
-			20*time.Second {
-			t.Errorf("the one that knew was stopped at %v, removed at %v", left, at)
-		}
+		s.mustGo(t, "a", left, minWarning, minWarning+20*time.Second)
 	})
 }
 
@@ -89,9 +80,7 @@ func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
 			s.mustHave(t, "a")
 		}
 		s.wait(time.Minute)
-		if len(s.removals("a")) != 1 {
-			t.Error("all unlockers were restarted, and nothing is removed")
-		}
+		s.mustGoOnce(t, "a")
 	})
 }
 
@@ -131,8 +120,6 @@ func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
 		}
 		s.mustHave(t, "a")
 		s.wait(20*time.Second + minWarning)
-		if len(s.removals("a")) != 1 {
-			t.Error("still held back")
-		}
+		s.mustGoOnce(t, "a")
 	})
 }

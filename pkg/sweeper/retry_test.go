@@ -18,15 +18,13 @@ func TestWhatFailsDuringAScanIsTriedAgainSoon(t *testing.T) {
 	longest := time.Duration(0)
 	for _, offset := range []time.Duration{0, 2500 * time.Millisecond, 4500 * time.Millisecond} { // scans are 5 s apart
 		simulate(t, func(t *testing.T, s *store) {
-			s.set(func() {
-				for i := range 7000 { // locks that alert, before and after those that are due
-					s.put(fmt.Sprintf("%c-%05d", "az"[min(1, i/2000)], i), time.Hour)
-				}
-				for i := range 400 {
-					s.put(fmt.Sprintf("due-%03d", i), time.Minute+offset)
-					s.broken[fmt.Sprintf("due-%03d", i)] = errors.New("try again")
-				}
-			})
+			for i := range 7000 { // locks that alert, before and after those that are due
+				s.take(fmt.Sprintf("%c-%05d", "az"[min(1, i/2000)], i), 0, time.Hour)
+			}
+			for i := range 400 {
+				s.take(fmt.Sprintf("due-%03d", i), 0, time.Minute+offset)
+				s.broken[fmt.Sprintf("due-%03d", i)] = errors.New("try again")
+			}
 			tries := map[string][]time.Time{}
 			s.join(t, func(n *node, c *sweeper.Config) {
 				c.Remove = func(ctx context.Context, removals []metadata.Removal) []error {
@@ -55,15 +53,5 @@ func TestWhatFailsDuringAScanIsTriedAgainSoon(t *testing.T) {
 	}
 	if longest > 4*time.Second {
 		t.Errorf("the longest time between two tries is %v", longest)
-	}
-}
-
-// put writes a lock that alerts at once. It is called with mu.
-func (s *store) put(name string, unlockAfter time.Duration) {
-	s.revision++
-	s.locks[name] = metadata.Record{
-		Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), LockedAt: time.Now(),
-		AlertAt: time.Now(), AutoUnlockAt: time.Now().Add(unlockAfter),
-		Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
 	}
 }

@@ -49,19 +49,10 @@ func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
 		}
 		s.wait(10 * time.Minute)
 		s.mustHave(t, "a")
-		for _, name := range []string{"b", "c"} {
-			if len(s.removals(name)) != 1 {
-				t.Errorf("%s shared the batch and was not removed", name)
-			}
-		}
-		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "conflict" ||
-			lines[0]["lock"] != "a" {
-			t.Errorf("logged %v", lines)
-		}
+		s.mustGoOnce(t, "b", "c") // which shared the batch
+		n.mustLog(t, 1, "lock not removed", "result", "conflict", "lock", "a")
 		s.wait(time.Hour)
-		if len(s.removals("a")) != 1 {
-			t.Error("a is not removed after its new deadline")
-		}
+		s.mustGoOnce(t, "a")
 	})
 }
 
@@ -76,11 +67,7 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 			s.take(name, time.Minute, 2*time.Minute)
 		}
 		s.wait(time.Hour)
-		for _, name := range names {
-			if len(s.removals(name)) != 1 {
-				t.Errorf("%s was removed at %v", name, s.removals(name))
-			}
-		}
+		s.mustGoOnce(t, names...)
 		if lines := len(first.log("lock removed")) + len(second.log("lock removed")); lines != len(names) {
 			t.Errorf("%d removals logged, want one a lock", lines)
 		}
@@ -97,9 +84,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 				if s.mustHave(t, "a"); len(s.commits) > 0 {
 					t.Errorf("asked etcd to remove %v", s.commits)
 				}
-				if got := n.Status().States[staleness.Expired]; got != 1 {
-					t.Errorf("%d locks are expired", got)
-				}
+				n.must(t, func(s sweeper.Status) bool { return s.States[staleness.Expired] == 1 })
 				if s.presence[n.id].Mode != string(mode) {
 					t.Errorf("announced %+v", s.presence[n.id])
 				}
@@ -117,23 +102,20 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 		s.take("a", time.Minute, 2*time.Minute)
 		token := s.revision
 		s.wait(time.Hour)
-		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "skipped" ||
-			!strings.Contains(lines[0]["reason"].(string), "dry run") {
-			t.Fatalf("logged %v", lines)
-		}
+		n.mustLog(t, 1, "lock not removed", "result", "skipped", "reason", "dry run: it would be removed: its "+
+			"auto_unlock_at 2000-01-01T00:02:00Z passed and its holder did not extend it; the lock alerted for at "+
+			"least 30s")
 		if held, err := s.alive("a", token, time.Now().Round(0), time.Minute); !held || err != nil {
 			t.Fatalf("alive: %v, %v", held, err)
 		}
 		s.wait(time.Hour)
-		if lines := n.log("lock not removed"); len(lines) != 2 {
-			t.Errorf("logged %d lines after a second deadline", len(lines))
-		}
+		n.mustLog(t, 2, "lock not removed")
 	})
 }
 
 func TestExcludedLocksAreSparedByName(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Exclude = []string{"billing/*", "job-?", "a.b"} })
+		n := s.join(t, excluding("billing/*", "job-?", "a.b"))
 		spared := []string{"billing/invoice/42", "billing/", "job-1", "a.b", "billing/\nnewline"}
 		removed := []string{"billing", "xbilling/1", "job-12", "job-", "aXb", "a.bc"}
 		for _, name := range append(spared, removed...) {
@@ -143,14 +125,8 @@ func TestExcludedLocksAreSparedByName(t *testing.T) {
 		for _, name := range spared {
 			s.mustHave(t, name)
 		}
-		for _, name := range removed {
-			if len(s.removals(name)) != 1 {
-				t.Errorf("%s is not removed", name)
-			}
-		}
-		if lines := n.log("lock not removed"); len(lines) != len(spared) {
-			t.Errorf("%d lines for %d excluded locks", len(lines), len(spared))
-		}
+		s.mustGoOnce(t, removed...)
+		n.mustLog(t, len(spared), "lock not removed")
 	})
 }
 

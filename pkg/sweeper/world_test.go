@@ -38,8 +38,9 @@ type store struct {
 	delays   map[string]time.Duration // that followed removals
 	commits  [][]string
 	tries    map[string]int
-	broken   map[string]error // locks whose removal fails
-	onRemove func()           // runs between a sweeper's decision and its commit
+	broken   map[string]error            // locks whose removal fails
+	onRemove func()                      // runs between a sweeper's decision and its commit
+	hang     func(context.Context) error // delays announcements
 	nodes    []*node
 }
 
@@ -122,22 +123,8 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 	return held, err
 }
 
-// extend writes what alive writes for a client that chooses its own alert.
-func (s *store) extend(name string, clock, alert, deadline time.Time) {
-	s.set(func() {
-		s.revision++
-		r := s.locks[name]
-		r.AlertAt = alert
-		r.AutoUnlockAt = deadline
-		r.Alive = &metadata.Alive{At: clock}
-		r.Revision = s.revision
-		r.DeadlineRevision = s.revision
-		s.locks[name] = r
-	})
-}
-
 // state states that the holder of the lock has ended.
-func (s *store) state(name string, change ...func(*metadata.Statement)) {
+func (s *store) state(name string) {
 	s.set(func() {
 		s.revision++
 		r := s.locks[name]
@@ -146,9 +133,6 @@ func (s *store) state(name string, change ...func(*metadata.Statement)) {
 			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
 			Detail: "OOMKilled", How: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
 			EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Revision: s.revision,
-		}
-		for _, c := range change {
-			c(&st)
 		}
 		r.Heed(&st, nil)
 		s.locks[name] = r
@@ -209,7 +193,15 @@ func (s *store) removeOne(r metadata.Removal) error {
 	return nil
 }
 
-func (s *store) announce(p metadata.Presence) (revision int64, term uint64, err error) {
+func (s *store) announce(ctx context.Context, p metadata.Presence) (revision int64, term uint64, err error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		if err := hang(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
 	s.set(func() {
 		switch {
 		case s.down:
@@ -235,6 +227,7 @@ type node struct {
 	current int64
 	heard   time.Time
 	watches bool // it is told of deaths at once
+	stale   *sweeper.Freshness
 
 	mu     sync.Mutex
 	ahead  time.Duration // of its wall clock
@@ -317,6 +310,9 @@ func (n *node) lock(name string) *metadata.Record {
 func (n *node) fresh() sweeper.Freshness {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
+	if n.stale != nil {
+		return *n.stale
+	}
 	if !n.store.down {
 		n.heard = time.Now()
 		n.current = n.store.revision
@@ -356,6 +352,29 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
+// must wants this of its status.
+func (n *node) must(t *testing.T, is func(sweeper.Status) bool) {
+	t.Helper()
+	if s := n.Status(); !is(s) {
+		t.Errorf("status %+v; removed %v", s, n.store.removed)
+	}
+}
+
+// mustLog wants this message so often, the last time with these fields: name, value and so on.
+func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
+	t.Helper()
+	lines := n.log(message)
+	if len(lines) != times {
+		t.Errorf("%q is logged %d times, want %d: %v", message, len(lines), times, lines)
+		return
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if last := lines[times-1]; last[fields[i].(string)] != fields[i+1] {
+			t.Errorf("%q is logged with %v, want %v", message, last, fields)
+		}
+	}
+}
+
 // survey leaves out the locks that are idle.
 func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
@@ -384,8 +403,7 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 	cfg := sweeper.Config{
 		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
 		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: func(_ context.Context, p metadata.Presence) (int64, uint64, error) { return s.announce(p) },
-		Remove:   s.remove,
+		Announce: s.announce, Remove: s.remove,
 		Offsets: func(context.Context) []time.Duration {
 			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
 		},
@@ -455,5 +473,20 @@ func (s *store) mustBeRemovedOnceAt(t *testing.T, name string, at time.Time) {
 	got := s.removals(name)
 	if len(got) != 1 || got[0].Sub(at).Abs() > time.Millisecond {
 		t.Errorf("%s: removed at %v, want once at %v", name, got, at)
+	}
+}
+
+// mustGo wants a lock to be removed once, so long after a moment.
+func (s *store) mustGo(t *testing.T, name string, since time.Time, least, most time.Duration) {
+	t.Helper()
+	if at := s.removals(name); len(at) != 1 || at[0].Sub(since) < least || at[0].Sub(since) > most {
+		t.Errorf("%s: removed at %v, want %v to %v after %v", name, at, least, most, since)
+	}
+}
+
+func (s *store) mustGoOnce(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		s.mustGo(t, name, time.Time{}, 0, staleness.Never)
 	}
 }

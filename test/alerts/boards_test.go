@@ -34,12 +34,12 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 	if err := programs.Go("build", "-o", programs.Dir, "./cmd/mutexdev"); err != nil {
 		t.Fatal(err)
 	}
-	prometheus := watchedDemo(t)
+	demo := watchedDemo(t)
 	time.Sleep(*during)
 	for name, p := range map[string]part{
 		"locks": {"locks", 0, 31}, "by-lock": {"locks", 32, 66}, "unlocker": {"unlocker", 0, 28},
 	} {
-		shot, err := drawn(t, page(t, p, prometheus))
+		shot, err := drawn(t, page(t, p, demo))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(*pictures, "grafana-"+name+".png"), shot, 0o644)
 		}
@@ -56,7 +56,7 @@ type part struct {
 }
 
 // watchedDemo is a Prometheus that scrapes a demo with the labels that a cluster would give it.
-func watchedDemo(t *testing.T) (prometheus string) {
+func watchedDemo(t *testing.T) (url string) {
 	t.Helper()
 	etcd := proctest.FreeAddr(t)
 	unlocker := proctest.FreeAddr(t)
@@ -71,10 +71,7 @@ scrape_configs:
   - {job_name: unlocker, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
   - {job_name: mutexdash, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
 `, unlocker, ops)
-	addr := proctest.FreeAddr(t)
-	proctest.Start(t, proctest.Command(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config),
-		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn"))
-	return "http://" + addr
+	return prometheus(t, config)
 }
 
 // page serves some rows of a dashboard.

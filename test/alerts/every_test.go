@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,12 +23,8 @@ type told struct {
 // rulesAlerts is an alert of each rule, in the order of the rules.
 func rulesAlerts(t *testing.T) (all []told) {
 	t.Helper()
-	files, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]told{}
-	for _, file := range files {
+	for _, text := range texts(t, "deploy/prometheus/tests/*.test.yaml") {
 		var tests struct {
 			Tests []struct {
 				Rules []struct {
@@ -38,7 +33,7 @@ func rulesAlerts(t *testing.T) (all []told) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &tests); err != nil {
+		if err := yaml.Unmarshal([]byte(text), &tests); err != nil {
 			t.Fatal(err)
 		}
 		for _, test := range tests.Tests {
@@ -65,18 +60,16 @@ func rulesAlerts(t *testing.T) (all []told) {
 // the inhibitions, because they do not all fire at once.
 func TestEveryAlertReadsAsThePageShows(t *testing.T) {
 	t.Parallel()
-	r := newReceivers(t)
-	r.change = func(config string) string {
+	r := newReceivers(t, func(config string) string {
 		config, _, _ = strings.Cut(config, "\ninhibit_rules:\n")
 		return strings.ReplaceAll(config, `'owner =~ "search(-.*)?"'`, `'owner = "a team of its own"'`)
-	}
-	am := r.alertmanager()
+	})
 	all := rulesAlerts(t)
 	body, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(am+"/api/v2/alerts", "application/json", bytes.NewReader(body))
+	resp, err := http.Post(r.am+"/api/v2/alerts", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

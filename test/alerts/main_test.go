@@ -65,3 +65,16 @@ func read(t *testing.T, name string) string {
 	}
 	return string(b)
 }
+
+// texts are the files that match a pattern.
+func texts(t *testing.T, pattern string) (all []string) {
+	t.Helper()
+	files, err := filepath.Glob(top + pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %q, %v", pattern, files, err)
+	}
+	for _, file := range files {
+		all = append(all, read(t, strings.TrimPrefix(filepath.ToSlash(file), top)))
+	}
+	return all
+}

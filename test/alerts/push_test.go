@@ -3,6 +3,7 @@
 package alerts
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -12,13 +13,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// TestWithoutPrometheus is the chain where the unlockers themselves tell an Alertmanager, which wants a password.
+// TestWithoutPrometheus is the chain where the unlockers themselves tell an Alertmanager, which wants a password. At
+// first theirs is a former one.
 func TestWithoutPrometheus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	am := w.alertmanager("--web.config.file=" + file(t, "web.yml",
 		"basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
-	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: secret}\n")
+	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: former}\n")
 	push := []string{"--alertmanager.url=" + am, "--alertmanager.config.file=" + login,
 		"--alertmanager.resend-delay=1s", "--alertmanager.label=cluster=eu"}
 	one := w.unlocker(push...)
@@ -27,28 +29,23 @@ func TestWithoutPrometheus(t *testing.T) {
 
 	slow := w.take("billing/invoice run", 2*time.Second, time.Hour)
 	w.take("billing/dead", time.Second, 4*time.Second)
+	proctest.Eventually(t, "the former password is refused", func() error { return shows(one.addr, `result="error"} 1`) })
+	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(one.Signal(syscall.SIGHUP), two.Signal(syscall.SIGHUP)); err != nil {
+		t.Fatal(err)
+	}
 	a := w.wants("firing", "UnlockerLockAlerting", "billing/invoice run")
-	if n := a.Annotations; n["owner"] != "billing" || n["host"] == "" || n["purpose"] != "nightly invoices" ||
-		!strings.Contains(n["frame"], "test/alerts") {
+	if n := a.Annotations; n["owner"] != "billing" || !strings.Contains(n["frame"], "test/alerts") {
 		t.Errorf("annotations %q", n)
 	}
-	page, err := get(a.Annotations["dashboard"])
-	if err != nil || !strings.Contains(page, "nightly invoices") {
-		t.Errorf("the link %q leads to %v\n%.500s", a.Annotations["dashboard"], err, page)
-	}
+	a.checkLink(t, a.Annotations["host"])
 	if a.Labels["cluster"] != "eu" || a.Labels["owner"] != "billing" || len(a.Labels) != 5 {
 		t.Errorf("labels %v", a.Labels)
 	}
 	w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
-	told := 0 // of what both push
-	w.hook.mu.Lock()
-	for _, a := range w.hook.got {
-		if a.is("firing", "UnlockerLockAlerting", "billing/invoice run") {
-			told++
-		}
-	}
-	w.hook.mu.Unlock()
-	if told != 1 {
+	if told := w.told("firing", "UnlockerLockAlerting", "billing/invoice run"); told != 1 { // of what both push
 		t.Errorf("people are told %d times", told)
 	}
 
@@ -68,23 +65,4 @@ func TestWithoutPrometheus(t *testing.T) {
 	}
 	two.Kill() // nobody tells Alertmanager any more, and it forgets
 	w.wants("resolved", "UnlockerLockAlerting", "billing/second")
-}
-
-// TestAReloadTakesTheNewLoginOfAlertmanager changes the password in the file that --alertmanager.config.file names.
-func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	am := w.alertmanager("--web.config.file=" + file(t, "web.yml",
-		"basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
-	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: former}\n")
-	u := w.unlocker("--alertmanager.url="+am, "--alertmanager.config.file="+login, "--alertmanager.resend-delay=1s")
-	w.take("a", time.Second, time.Hour)
-	proctest.Eventually(t, "the former password is refused", func() error { return shows(u.addr, `result="error"} 1`) })
-	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	w.wants("firing", "UnlockerLockAlerting", "a")
 }

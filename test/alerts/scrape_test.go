@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -25,15 +23,15 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	w := newWorld(t)
 	w.crowd(locks)
 	u := w.unlocker()
-	d := w.dashboard()
+	ops := w.dashboard()
 	proctest.Eventually(t, "all locks are seen", func() error {
-		if err := shows(d.ops, fmt.Sprintf(`mutexdash_locks{state="alerting"} %d`, locks)); err != nil {
+		if err := shows(ops, fmt.Sprintf(`mutexdash_locks{state="alerting"} %d`, locks)); err != nil {
 			return err
 		}
 		return shows(u.addr, fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks),
 			fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
 	})
-	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": d.ops} {
+	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": ops} {
 		body, took := scrape(t, address)
 		if out := output(t, []byte(body), tool(t, "promtool"), "check", "metrics"); out != "" {
 			t.Errorf("promtool says %s", out)
@@ -73,48 +71,26 @@ const batch = 32
 // crowd writes this many records of locks that alert and may not be removed yet.
 func (w *world) crowd(locks int) {
 	w.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		w.Fatal(err)
-	}
-	var next atomic.Int64
-	var writers sync.WaitGroup
-	for range 8 {
-		writers.Go(func() {
-			for {
-				first := int(next.Add(batch)) - batch
-				if first >= locks || w.Failed() {
-					return
+	const writers = 8
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for first := writer * batch; first < locks; first += writers * batch {
+				var ops []clientv3.Op
+				for i := first; i < min(first+batch, locks); i++ {
+					ops = append(ops, w.puts(fmt.Sprintf("service-%02d/tenant-%06d", i%50, i), overdue(i))...)
 				}
-				ops, err := records(layout, first, min(first+batch, locks))
-				if err == nil {
-					_, err = w.client.Txn(w.Context()).Then(ops...).Commit()
-				}
-				if err != nil {
+				if _, err := w.client.Txn(w.Context()).Then(ops...).Commit(); err != nil {
 					w.Error(err)
+					return
 				}
 			}
 		})
 	}
-	writers.Wait()
+	all.Wait()
 	if w.Failed() {
 		w.FailNow()
 	}
-}
-
-// records are those of the locks from first up to, but without, last.
-func records(layout protocol.Layout, first, last int) (ops []clientv3.Op, err error) {
-	for i := first; i < last; i++ {
-		fields, err := overdue(i).Fields()
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range fields {
-			ops = append(ops, clientv3.OpPut(layout.Field(fmt.Sprintf("service-%02d/tenant-%06d", i%50, i), f.Name),
-				f.Value))
-		}
-	}
-	return ops, nil
 }
 
 func overdue(i int) metadata.Draft {

@@ -26,11 +26,10 @@ import (
 // world is an etcd, its locks, and the receivers of alerts.
 type world struct {
 	*testing.T
-	etcd      *etcdtest.Server
-	client    *clientv3.Client
-	dashAddr  string
-	unlockers []*unlocker
-	hook      *hook
+	etcd     *etcdtest.Server
+	client   *clientv3.Client
+	dashAddr string
+	hook     *hook
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,21 +51,16 @@ func (w *world) unlocker(more ...string) *unlocker {
 		"--dashboard.url=http://" + w.dashAddr,
 		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
 	}, more...)...))
-	w.unlockers = append(w.unlockers, u)
 	return u
 }
 
-type dashboard struct {
-	*proctest.Process
-	pages, ops string
-}
-
-func (w *world) dashboard() *dashboard {
+// dashboard runs one, and returns the address of its metrics.
+func (w *world) dashboard() (ops string) {
 	w.Helper()
-	d := &dashboard{pages: w.dashAddr, ops: proctest.FreeAddr(w.T)}
-	d.Process = proctest.Start(w.T, programs.Command(w.T, "mutexdash", "--etcd.endpoints="+w.etcd.Endpoint(),
-		"--web.listen-address="+d.pages, "--web.ops-address="+d.ops))
-	return d
+	ops = proctest.FreeAddr(w.T)
+	proctest.Start(w.T, programs.Command(w.T, "mutexdash", "--etcd.endpoints="+w.etcd.Endpoint(),
+		"--web.listen-address="+w.dashAddr, "--web.ops-address="+ops))
+	return ops
 }
 
 // take takes a lock as services do.
@@ -90,29 +84,27 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
-	w.write(name, metadata.Draft{
+	_, err := w.client.Txn(w.Context()).Then(w.puts(name, metadata.Draft{
 		UUID:     "00000000-0000-4000-8000-000000000001",
 		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
 		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
-	})
+	})...).Commit()
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
-// write writes a record.
-func (w *world) write(name string, d metadata.Draft) {
+// puts are what writes a record.
+func (w *world) puts(name string, d metadata.Draft) (ops []clientv3.Op) {
 	w.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		w.Fatal(err)
-	}
 	fields, err := d.Fields()
 	if err != nil {
-		w.Fatal(err)
+		w.Error(err)
 	}
 	for _, f := range fields {
-		if _, err := w.client.Put(w.Context(), layout.Field(name, f.Name), f.Value); err != nil {
-			w.Fatal(err)
-		}
+		ops = append(ops, clientv3.OpPut(protocol.DefaultLayout().Field(name, f.Name), f.Value))
 	}
+	return ops
 }
 
 // alert is one alert in what Alertmanager tells a web hook.
@@ -161,16 +153,21 @@ func (w *world) wants(status, name, lock string) (found alert) {
 				return nil
 			}
 		}
-		return fmt.Errorf("only told of %v", w.hook.summary())
+		return fmt.Errorf("only told of %v", w.hook.got)
 	})
 	return found
 }
 
-// told reports whether the hook was ever told of the alert.
-func (w *world) told(status, name, lock string) bool {
+// told is how often the hook was told of the alert.
+func (w *world) told(status, name, lock string) (times int) {
 	w.hook.mu.Lock()
 	defer w.hook.mu.Unlock()
-	return slices.ContainsFunc(w.hook.got, func(a alert) bool { return a.is(status, name, lock) })
+	for _, a := range w.hook.got {
+		if a.is(status, name, lock) {
+			times++
+		}
+	}
+	return times
 }
 
 // forget forgets what the hook was told.
@@ -178,13 +175,6 @@ func (w *world) forget() {
 	w.hook.mu.Lock()
 	defer w.hook.mu.Unlock()
 	w.hook.got = nil
-}
-
-func (h *hook) summary() (all []string) {
-	for _, a := range h.got {
-		all = append(all, a.Status+" "+a.Labels["alertname"]+" "+a.Labels["lock"])
-	}
-	return all
 }
 
 // alertmanager runs one that tells the hook at once, with the inhibitions of the example.
@@ -200,13 +190,7 @@ route: {receiver: hook, group_by: ['...'], group_wait: 0s, group_interval: 1s, r
 receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
 inhibit_rules:
 %s`, w.hook.URL, inhibitions)
-	addr := proctest.FreeAddr(w.T)
-	path := tool(w.T, "prometheus-alertmanager", "alertmanager")
-	proctest.Start(w.T, proctest.Command(w.T, path, append([]string{
-		"--config.file=" + file(w.T, "alertmanager.yml", config), "--storage.path=" + w.TempDir(),
-		"--web.listen-address=" + addr, "--cluster.listen-address=", "--log.level=warn",
-	}, more...)...))
-	return "http://" + addr
+	return alertmanager(w.T, file(w.T, "alertmanager.yml", config), more...)
 }
 
 // prometheus runs one that scrapes everything every second, with the shipped rules but shorter waits: see hasty.
@@ -225,10 +209,16 @@ scrape_configs:
   - {job_name: mutexdash, static_configs: [{targets: %s, labels: {cluster: eu, namespace: locking}}]}
 `, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers),
 		quoted(dashboards))
-	addr := proctest.FreeAddr(w.T)
-	proctest.Start(w.T, proctest.Command(w.T, tool(w.T, "prometheus"),
-		"--config.file="+file(w.T, "prometheus.yml", config), "--storage.tsdb.path="+w.TempDir(),
-		"--web.listen-address="+addr, "--log.level=warn", "--rules.alert.resend-delay=1s"))
+	return prometheus(w.T, config, "--rules.alert.resend-delay=1s")
+}
+
+// prometheus runs one with a configuration.
+func prometheus(t *testing.T, config string, more ...string) (url string) {
+	t.Helper()
+	addr := proctest.FreeAddr(t)
+	proctest.Start(t, proctest.Command(t, tool(t, "prometheus"), append([]string{
+		"--config.file=" + file(t, "prometheus.yml", config), "--storage.tsdb.path=" + t.TempDir(),
+		"--web.listen-address=" + addr, "--log.level=warn"}, more...)...))
 	return "http://" + addr
 }
 

@@ -37,10 +37,7 @@ type stage struct {
 // newStage starts an empty etcd and a mutexdash with these flags on top.
 func newStage(t testing.TB, flags ...string) *stage {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout}
 	s.client = s.etcd.Client(t)
 	address := proctest.FreeAddr(t)

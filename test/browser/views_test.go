@@ -181,10 +181,7 @@ func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
 // newStages starts three etcds and one mutexdash that shows them. The night is that of the first one.
 func newStages(t testing.TB) (url string, stages []*stage) {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	file := "clusters:\n"
 	address := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)

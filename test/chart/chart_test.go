@@ -4,12 +4,12 @@
 package chart
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
-	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 )
 
@@ -94,20 +94,25 @@ func render(t testing.TB, c *chart.Chart, values map[string]any) (release, error
 			continue
 		}
 		for _, text := range releaseutil.SplitManifests(files[file]) {
-			o := object{text: text}
-			if err := yaml.UnmarshalStrict([]byte(text), &o.fields); err != nil {
+			if err := r.add(text); err != nil {
 				return release{}, fmt.Errorf("%s: %w\n%s", file, err, text)
 			}
-			if len(o.fields) == 0 {
-				continue // comments only
-			}
-			o.kind, _ = o.fields["kind"].(string)
-			meta, _ := o.fields["metadata"].(map[string]any)
-			o.name, _ = meta["name"].(string)
-			r.objects = append(r.objects, o)
 		}
 	}
 	return r, nil
+}
+
+// add adds the object in a text, if there is more than comments.
+func (r *release) add(text string) error {
+	o := object{text: text}
+	if err := yaml.UnmarshalStrict([]byte(text), &o.fields); err != nil || len(o.fields) == 0 {
+		return err
+	}
+	o.kind, _ = o.fields["kind"].(string)
+	meta, _ := o.fields["metadata"].(map[string]any)
+	o.name, _ = meta["name"].(string)
+	r.objects = append(r.objects, o)
+	return nil
 }
 
 // mustRender is render for values that have to work.
@@ -120,12 +125,16 @@ func mustRender(t testing.TB, c *chart.Chart, values map[string]any) release {
 	return r
 }
 
-func (r release) kinds() []string {
-	found := map[string]bool{}
-	for _, o := range r.objects {
-		found[o.kind] = true
+// writeDown leaves a file for tests that run what is in it.
+func writeDown(t *testing.T, name, text string) {
+	t.Helper()
+	if *rendered == "" {
+		return
 	}
-	return slices.Sorted(maps.Keys(found))
+	path := filepath.Join(*rendered, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestEveryScenarioIsWrittenDown leaves the objects for tests that start what is in them.
@@ -136,93 +145,40 @@ func TestEveryScenarioIsWrittenDown(t *testing.T) {
 		if r.notes == "" || len(r.objects) < 3 {
 			t.Errorf("%s: %d objects, and notes of %d bytes", name, len(r.objects), len(r.notes))
 		}
-		if *rendered == "" {
-			continue
-		}
 		var all []string
 		for _, o := range r.objects {
 			all = append(all, o.text)
 		}
-		if err := os.MkdirAll(*rendered, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(*rendered, name+".yaml"), []byte(strings.Join(all, "\n---\n")),
-			0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeDown(t, name+".yaml", strings.Join(all, "\n---\n"))
 	}
 }
 
 // TestTheKindsOfOthersAreWrittenDown leaves what makes an API server know them.
 func TestTheKindsOfOthersAreWrittenDown(t *testing.T) {
-	files := definitions(t)
-	if len(files) != 4 {
-		t.Errorf("%q", files)
-	}
-	if *rendered == "" {
-		return
-	}
-	if err := os.MkdirAll(filepath.Join(*rendered, "crds"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(*rendered, "crds", filepath.Base(file)), text, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, file := range definitions(t) {
+		writeDown(t, "crds/"+filepath.Base(file), read(t, file))
 	}
 }
 
-func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
+// No scenario has rights of the cluster, secrets, or kinds that a cluster knows only with an operator, unless they are
+// asked for.
+func TestNoScenarioHasKindsThatNobodyAskedFor(t *testing.T) {
 	c := load(t)
 	for name, values := range scenarios(t) {
+		known := sets.New("ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod",
+			"PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet")
+		if values["kubernetes"] != nil {
+			known.Insert("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+		}
+		if values["monitoring"] != nil {
+			known.Insert("PodMonitor", "PrometheusRule", "ServiceMonitor")
+		}
+		if name == "httproute" {
+			known.Insert("HTTPRoute")
+		}
 		for _, o := range mustRender(t, c, values).objects {
-			witness := values["kubernetes"] != nil && strings.Contains(o.kind, "Role")
-			if strings.Contains(o.kind, "Role") && !witness || strings.Contains(o.kind, "Webhook") ||
-				o.kind == "CustomResourceDefinition" || o.kind == "Secret" {
+			if !known.Has(o.kind) {
 				t.Errorf("%s: a %s", name, o.kind)
-			}
-		}
-	}
-}
-
-// The unlocker sees pods if it is to be a witness, and may do nothing else in any scenario.
-func TestTheWitnessMaySeePodsAlone(t *testing.T) {
-	c := load(t)
-	roles := 0
-	for name, values := range scenarios(t) {
-		for _, o := range mustRender(t, c, values).objects {
-			if o.kind != "Role" && o.kind != "ClusterRole" {
-				continue
-			}
-			roles++
-			var role rbacv1.Role
-			decode(t, o, &role)
-			want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"},
-				Verbs: []string{"get", "list", "watch"}}}
-			if !reflect.DeepEqual(role.Rules, want) {
-				t.Errorf("%s: %s allows %v", name, o.name, role.Rules)
-			}
-		}
-	}
-	if roles != 3 {
-		t.Errorf("%d roles, want one for all namespaces and one for each of two", roles)
-	}
-}
-
-// A cluster does not know the kinds of operators unless they are installed.
-func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
-	known := []string{"ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget",
-		"Service", "ServiceAccount", "StatefulSet", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-	c := load(t)
-	for name, values := range scenarios(t) {
-		for _, kind := range mustRender(t, c, values).kinds() {
-			asked := values["monitoring"] != nil || name == "httproute"
-			if !slices.Contains(known, kind) && !asked {
-				t.Errorf("%s: a %s", name, kind)
 			}
 		}
 	}

@@ -2,38 +2,21 @@ package chart
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 )
 
-// pages are where operators find commands. They are about the release "locks" in the namespace "locking", as the guide
-// installs it.
-func pages(t *testing.T) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob(repository + "/docs/*.md")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range files {
-		all = append(all, "docs/"+filepath.Base(file))
-	}
-	return append(all, "README.md", "deploy/helm/unlocker/README.md")
-}
-
 func page(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(repository + "/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return read(t, repository+"/"+file)
 }
 
 // installed is the release after following the whole guide, and the same with the etcd of a trial.
@@ -41,7 +24,7 @@ func installed(t *testing.T, also ...map[string]any) release {
 	t.Helper()
 	c := load(t)
 	all := map[string]any{}
-	for _, block := range guideValues(t) {
+	for _, block := range guideFile(t, "values.yaml") {
 		all = over(all, values(t, block))
 	}
 	for _, more := range also {
@@ -50,23 +33,27 @@ func installed(t *testing.T, also ...map[string]any) release {
 	return mustRender(t, c, all)
 }
 
-// Each kubectl in the documentation is run as it stands there. What it names is there, and its labels find pods.
+// Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as the
+// guide installs it. What it names is there, and its labels find pods.
 func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{
 		"deployment": "Deployment", "deploy": "Deployment", "svc": "Service", "service": "Service",
 		"sts": "StatefulSet",
 	}
-	named := map[string]bool{}
-	for _, o := range r.objects {
-		named[o.kind+" "+o.name] = true
+	named := func(kind, name string) bool {
+		return slices.ContainsFunc(r.objects, func(o object) bool { return o.kind == kind && o.name == name })
 	}
-	object := regexp.MustCompile(`\b(deployment|deploy|svc|service|sts)[/ ]([a-z][a-z0-9-]*)`)
+	names := regexp.MustCompile(`\b(deployment|deploy|svc|service|sts)[/ ]([a-z][a-z0-9-]*)`)
 	selector := regexp.MustCompile(`(?:-l |--selector[= ])(\S+)`)
 	found := 0
 	texts := map[string]string{"NOTES.txt": r.notes}
-	for _, file := range pages(t) {
-		texts[file] = page(t, file)
+	files, err := filepath.Glob(repository + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, repository+"/README.md", directory+"/README.md") {
+		texts[file] = read(t, file)
 	}
 	for file, text := range texts {
 		for _, command := range regexp.MustCompile("kubectl [^`|;\n]*").FindAllString(text, -1) {
@@ -78,17 +65,15 @@ func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 			if !strings.Contains(command+" ", "-n locking ") {
 				t.Errorf("%s is not about the namespace of the release", where)
 			}
-			for _, name := range object.FindAllStringSubmatch(command, -1) {
-				if !named[kinds[name[1]]+" "+name[2]] {
+			for _, name := range names.FindAllStringSubmatch(command, -1) {
+				if !named(kinds[name[1]], name[2]) {
 					t.Errorf("%s: there is no %s %s", where, name[1], name[2])
 				}
 			}
 			for _, match := range selector.FindAllStringSubmatch(command, -1) {
 				chosen, err := labels.Parse(match[1])
-				if err != nil {
-					t.Errorf("%s: %v", where, err)
-				} else if !selects(t, r, chosen) {
-					t.Errorf("%s: the labels fit no pod", where)
+				if err != nil || len(selected(t, r, chosen)) == 0 {
+					t.Errorf("%s: the labels fit no pod: %v", where, err)
 				}
 			}
 		}
@@ -98,106 +83,76 @@ func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	}
 }
 
-func selects(t *testing.T, r release, chosen labels.Selector) bool {
+// selected are the pods of a release that have the labels.
+func selected(t *testing.T, r release, chosen labels.Selector) (all []corev1.PodTemplateSpec) {
 	t.Helper()
 	for _, pod := range pods(t, r) {
 		if chosen.Matches(labels.Set(pod.Labels)) {
-			return true
+			all = append(all, pod)
 		}
 	}
-	return false
+	return all
 }
 
 // Whatever secret the values of the guide name, a step of the guide makes it.
 func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
-	guide := page(t, "docs/kubernetes.md")
 	made := regexp.MustCompile(`(?:create secret (?:generic|tls) |secretName: )([a-z0-9-]+)`)
-	var known []string
-	for _, match := range made.FindAllStringSubmatch(guide, -1) {
-		known = append(known, match[1])
+	known := sets.New[string]()
+	for _, match := range made.FindAllStringSubmatch(page(t, "docs/kubernetes.md"), -1) {
+		known.Insert(match[1])
 	}
-	wanted := map[string]bool{}
-	r := installed(t)
-	for _, pod := range pods(t, r) {
-		for _, container := range pod.Spec.Containers {
-			for _, variable := range container.Env {
-				if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil {
-					wanted[from.SecretKeyRef.Name] = true
+	wanted := sets.New[string]()
+	for _, o := range installed(t).objects {
+		walk(o.fields, func(_ string, m map[string]any) {
+			for _, key := range []string{"secret", "secretKeyRef"} {
+				if from, ok := m[key].(map[string]any); ok && from["name"] != nil {
+					wanted.Insert(from["name"].(string))
 				}
 			}
-		}
-		for _, volume := range pod.Spec.Volumes {
-			if volume.Secret != nil {
-				wanted[volume.Secret.SecretName] = true
+			if name, ok := m["secretName"].(string); ok {
+				wanted.Insert(name)
 			}
-			if volume.Projected == nil {
-				continue
-			}
-			for _, source := range volume.Projected.Sources {
-				if source.Secret != nil {
-					wanted[source.Secret.Name] = true
-				}
-			}
-		}
+		})
 	}
-	for _, o := range r.objects {
-		if o.kind == "Ingress" {
-			for _, match := range regexp.MustCompile(`secretName: (\S+)`).FindAllStringSubmatch(o.text, -1) {
-				wanted[match[1]] = true
-			}
-		}
-	}
-	if len(wanted) < 3 {
-		t.Errorf("only these secrets are wanted: %v", wanted)
-	}
-	for name := range wanted {
-		if !slices.Contains(known, name) {
-			t.Errorf("no step makes the secret %s: the guide makes %q", name, known)
-		}
+	if missing := wanted.Difference(known); len(wanted) < 3 || len(missing) > 0 {
+		t.Errorf("of the secrets %q no step makes %q", sets.List(wanted), sets.List(missing))
 	}
 }
 
-// The same role has the same name on all pages, and is made before somebody gets it.
+// The same role has the same name on all pages, and is made where somebody gets it.
 func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
-	known := map[string][]string{} // by what they may
+	known := map[string]sets.Set[string]{"read": sets.New[string](), "readwrite": sets.New[string]()}
+	given := regexp.MustCompile(`(?:grant-permission --prefix=true|user grant-role \S+) (\S+)`)
 	for _, file := range []string{"docs/operations.md", "docs/howto/etcd-roles-and-tls.md"} {
-		text := page(t, file)
 		const prefix = `(?:--prefix=true )?`
 		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)
-		for _, grant := range permission.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(known[grant[2]], grant[1]) {
-				known[grant[2]] = append(known[grant[2]], grant[1])
-			}
-			if !strings.Contains(text, "etcdctl role add "+grant[1]+"\n") {
-				t.Errorf("%s gives permissions to the role %s, which it does not make", file, grant[1])
-			}
+		for _, grant := range permission.FindAllStringSubmatch(page(t, file), -1) {
+			known[grant[2]].Insert(grant[1])
 		}
-		for _, grant := range regexp.MustCompile(`user grant-role \S+ (\S+)`).FindAllStringSubmatch(text, -1) {
-			if grant[1] != "root" && !strings.Contains(text, "etcdctl role add "+grant[1]+"\n") {
-				t.Errorf("%s gives the role %s, which it does not make", file, grant[1])
+		for _, role := range given.FindAllStringSubmatch(page(t, file), -1) {
+			if role[1] != "root" && !strings.Contains(page(t, file), "etcdctl role add "+role[1]+"\n") {
+				t.Errorf("%s gives the role %s, which it does not make", file, role[1])
 			}
 		}
 	}
-	for _, may := range []string{"read", "readwrite"} {
-		if len(known[may]) != 1 {
-			t.Errorf("the role that may %s is called %q", may, known[may])
+	for may, roles := range known {
+		if len(roles) != 1 {
+			t.Errorf("the role that may %s is called %q", may, sets.List(roles))
 		}
 	}
 }
 
 // An operator who restores etcd reads one page, and it may be any of these.
 func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
-	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md", "docs/fencing.md"} {
-		text := page(t, file)
-		for _, word := range []string{"restore", "--bump-revision"} {
-			if !strings.Contains(text, word) {
+	for file, words := range map[string][]string{
+		"docs/operations.md": nil, "docs/protocol.md": nil, "docs/fencing.md": nil,
+		"docs/kubernetes.md": {"--mark-compacted", "operations.md#backup-and-restore"},
+	} {
+		for _, word := range append(words, "restore", "--bump-revision") {
+			if !strings.Contains(page(t, file), word) {
 				t.Errorf("%s does not say %q", file, word)
 			}
 		}
-	}
-	guide := page(t, "docs/kubernetes.md")
-	if !strings.Contains(guide, "--mark-compacted") || !strings.Contains(guide, "operations.md#backup-and-restore") {
-		t.Error("docs/kubernetes.md does not lead to a whole restore")
 	}
 }
 
@@ -207,12 +162,8 @@ func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
 		text := strings.ReplaceAll(page(t, file), "mutexctl etcd-setup --enable-auth", "etcdctl auth enable")
 		before, _, switches := strings.Cut(text, "\netcdctl auth enable")
 		_, section, _ := strings.Cut(before, "\n## ")
-		if !switches {
-			t.Errorf("%s does not switch authentication on", file)
-			continue
-		}
 		for _, warning := range []string{"refuses every client", "you lock yourself out"} {
-			if !strings.Contains(strings.Join(strings.Fields(section), " "), warning) {
+			if !switches || !strings.Contains(strings.Join(strings.Fields(section), " "), warning) {
 				t.Errorf("%s does not warn before `auth enable`: %q", file, warning)
 			}
 		}
@@ -236,10 +187,7 @@ func TestTheExampleOfTheOperatorFitsTheChart(t *testing.T) {
 		}
 		monitors++
 		fits := 0
-		for _, pod := range pods(t, r) {
-			if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(pod.Labels)) {
-				continue
-			}
+		for _, pod := range selected(t, r, labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels)) {
 			for _, port := range pod.Spec.Containers[0].Ports {
 				if port.Name == monitor.Spec.PodMetricsEndpoints[0].Port {
 					fits++

@@ -1,41 +1,27 @@
 package chart
 
 import (
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// guideValues are the values of docs/kubernetes.md, in their order.
-func guideValues(t *testing.T) []string {
-	t.Helper()
-	all := guideFile(t, "values.yaml")
-	if len(all) < 6 {
-		t.Errorf("only %d blocks of values are found", len(all))
-	}
-	return all
-}
-
 // guideFile are the blocks of docs/kubernetes.md that are for a file.
 func guideFile(t *testing.T, name string) (all []string) {
 	t.Helper()
-	page, err := os.ReadFile(repository + "/docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	pattern := regexp.MustCompile("(?s)```yaml\n# " + regexp.QuoteMeta(name) + "\n(.*?)```")
-	for _, block := range pattern.FindAllStringSubmatch(string(page), -1) {
+	for _, block := range pattern.FindAllStringSubmatch(page(t, "docs/kubernetes.md"), -1) {
 		all = append(all, block[1])
 	}
 	return all
 }
 
-// Releases of their own have files of their own.
-func TestTheOtherReleasesOfTheGuideInstall(t *testing.T) {
+// The values of a file build on each other, as somebody does who follows the guide from top to bottom. Releases of
+// their own have files of their own.
+func TestTheReleasesOfTheGuideInstall(t *testing.T) {
 	c := load(t)
-	for name, blocks := range map[string]int{"witness.yaml": 2, "dashboard.yaml": 1} {
+	for name, blocks := range map[string]int{"values.yaml": 8, "witness.yaml": 2, "dashboard.yaml": 1} {
 		all := map[string]any{}
 		for _, block := range guideFile(t, name) {
 			blocks--
@@ -50,23 +36,11 @@ func TestTheOtherReleasesOfTheGuideInstall(t *testing.T) {
 	}
 }
 
-// They build on each other, as somebody does who follows the guide from top to bottom.
-func TestTheValuesOfTheGuideInstall(t *testing.T) {
-	c := load(t)
-	all := map[string]any{}
-	for _, block := range guideValues(t) {
-		all = over(all, values(t, block))
-		if _, err := render(t, c, all); err != nil {
-			t.Errorf("%v, by\n%s", err, block)
-		}
-	}
-}
-
 // The proxy of the guide is the one whose pods are tested.
 func TestTheProxyOfTheGuideIsThatOfTheScenario(t *testing.T) {
 	scenario := scenarios(t)["oauth2-proxy"]["mutexdash"].(map[string]any)
 	delete(scenario, "ingress") // has a step of its own
-	for _, block := range guideValues(t) {
+	for _, block := range guideFile(t, "values.yaml") {
 		if strings.Contains(block, "oauth2-proxy:v") {
 			if got := values(t, block)["mutexdash"]; !reflect.DeepEqual(got, any(scenario)) {
 				t.Errorf("the guide has\n%v\nthe scenario\n%v", got, scenario)

@@ -36,13 +36,19 @@ func module(t *testing.T, version string) string {
 	return found.Dir
 }
 
-func unmarshal(t *testing.T, file string, into any) {
+func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err == nil { // JSON is YAML, too
-		err = yaml.Unmarshal(text, into)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// unmarshal reads a file of YAML, or of JSON, which is YAML, too.
+func unmarshal(t *testing.T, file string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, file)), into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 }

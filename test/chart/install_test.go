@@ -1,57 +1,20 @@
 package chart
 
 import (
-	"bytes"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v3/pkg/chart"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// Neither the loss of a pod, node or zone nor an upgrade interrupts service.
-func TestTwoOfEachAreSpreadAndRolledWithoutAGap(t *testing.T) {
-	budgets := 0
-	deployments := 0
-	for _, o := range mustRender(t, load(t), scenarios(t)["minimal"]).objects {
-		switch o.kind {
-		case "PodDisruptionBudget":
-			var b policyv1.PodDisruptionBudget
-			decode(t, o, &b)
-			if b.Spec.MaxUnavailable.IntValue() == 1 && b.Spec.MinAvailable == nil {
-				budgets++
-			}
-		case "Deployment":
-			var d appsv1.Deployment
-			decode(t, o, &d)
-			deployments++
-			rolling := d.Spec.Strategy.RollingUpdate
-			if *d.Spec.Replicas != 2 || rolling.MaxSurge.IntValue() != 1 || rolling.MaxUnavailable.IntValue() != 0 {
-				t.Errorf("%s: %d replicas, rolled by %v", o.name, *d.Spec.Replicas, rolling)
-			}
-			spread := map[string]bool{}
-			for _, c := range d.Spec.Template.Spec.TopologySpreadConstraints {
-				spread[c.TopologyKey] = c.MaxSkew == 1 &&
-					c.LabelSelector.MatchLabels["app.kubernetes.io/component"] != ""
-			}
-			if !spread[corev1.LabelHostname] || !spread[corev1.LabelTopologyZone] {
-				t.Errorf("%s is spread over %v", o.name, spread)
-			}
-		}
-	}
-	if deployments != 2 || budgets != 2 {
-		t.Errorf("%d deployments and %d budgets that let one pod go, want 2 of each", deployments, budgets)
-	}
-}
-
+// decode reads what is wanted of an object. That there is nothing else in it, the API server says in test/kube.
 func decode(t *testing.T, o object, into any) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(o.text), into); err != nil {
+	if err := yaml.Unmarshal([]byte(o.text), into); err != nil {
 		t.Fatalf("%s %s: %v", o.kind, o.name, err)
 	}
 }
@@ -76,14 +39,9 @@ func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
 		"force-unlock-certificate": {[]string{"https://locks.example"}, []string{"http://"}},
 	} {
 		notes := mustRender(t, c, scenarios(t)[name]).notes
-		for _, text := range want.says {
-			if !strings.Contains(notes, text) {
-				t.Errorf("%s: nothing about %q in\n%s", name, text, notes)
-			}
-		}
-		for _, text := range want.silent {
-			if strings.Contains(notes, text) {
-				t.Errorf("%s: something about %q in\n%s", name, text, notes)
+		for _, text := range slices.Concat(want.says, want.silent) {
+			if says := strings.Contains(notes, text); says != slices.Contains(want.says, text) {
+				t.Errorf("%s: %q is said: %v, in\n%s", name, text, says, notes)
 			}
 		}
 	}
@@ -106,9 +64,8 @@ func TestDashboardsComeAsGrafanasSidecarTakesThem(t *testing.T) {
 			t.Errorf("%s has the labels %v and the annotations %v", o.name, m.Labels, m.Annotations)
 		}
 		for file, text := range m.Data {
-			original, err := os.ReadFile(repository + "/deploy/grafana/" + file)
-			if err != nil || !bytes.Equal(bytes.TrimSpace(original), bytes.TrimSpace([]byte(text))) {
-				t.Errorf("%s in %s is not the dashboard (%v)", file, o.name, err)
+			if original := page(t, "deploy/grafana/"+file); strings.TrimSpace(original) != strings.TrimSpace(text) {
+				t.Errorf("%s in %s is not the dashboard: make chart-files", file, o.name)
 			}
 			found++
 		}
@@ -118,92 +75,78 @@ func TestDashboardsComeAsGrafanasSidecarTakesThem(t *testing.T) {
 	}
 }
 
+// walk visits every object in a tree of JSON with its path.
+func walk(node any, visit func(path string, object map[string]any)) {
+	var from func(path string, node any)
+	from = func(path string, node any) {
+		switch n := node.(type) {
+		case []any:
+			for _, inner := range n {
+				from(path, inner)
+			}
+		case map[string]any:
+			visit(path, n)
+			for name, inner := range n {
+				from(path+"/"+name, inner)
+			}
+		}
+	}
+	from("", node)
+}
+
 // A misspelled value is refused at any depth, since no group of values takes what it does not know.
 func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
 	var schema map[string]any
 	unmarshal(t, directory+"/values.schema.json", &schema)
 	closed := 0
-	var walk func(path string, node any)
-	walk = func(path string, node any) {
-		switch n := node.(type) {
-		case []any:
-			for _, inner := range n {
-				walk(path, inner)
-			}
-		case map[string]any:
-			if _, group := n["properties"].(map[string]any); group && path != "/properties" {
-				closed++
-				if _, decided := n["additionalProperties"]; !decided {
-					t.Errorf("%s takes members that it does not know", path)
-				}
-			}
-			for name, inner := range n {
-				walk(path+"/"+name, inner)
-			}
+	walk(schema, func(path string, n map[string]any) {
+		if _, group := n["properties"].(map[string]any); !group || path == "/properties" {
+			return
 		}
-	}
-	walk("", schema)
+		closed++
+		if decided, ok := n["additionalProperties"]; !ok || decided == true && path != "/properties/global" {
+			t.Errorf("%s takes members that it does not know", path)
+		}
+	})
 	if closed < 30 {
 		t.Errorf("only %d groups are found", closed)
 	}
 }
 
-// A mirror for all images is set once, in a parent chart.
-func TestTheRegistryOfAParentChartCounts(t *testing.T) {
+// A mirror for all images, and what lets them be pulled, are set once, in a parent chart.
+func TestAParentChartSetsRegistryAndSecretsOfAll(t *testing.T) {
+	parent := &chart.Chart{Metadata: &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "platform",
+		Version: "1.0.0"}}
 	c := load(t)
+	parent.AddDependency(c)
+	digest := "sha256:" + strings.Repeat("a", 64)
 	for text, want := range map[string]string{
 		"{}":                             "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {imageRegistry: foo}}": "foo/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {imageRegistry: ''}}":  "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {storageClass: fast}}": "ghcr.io/clustermutex/unlocker:" + c.AppVersion(), // of others
-		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}"://
+		"{global: {imageRegistry: 'm:5000'}, unlocker: {image: {repository: mirrored/unlocker, tag: a}}}"://
 		"m:5000/mirrored/unlocker:a",
-		"{global: {imageRegistry: m/proxy}, image: {repository: 'localhost/unlocker', digest: 'sha256:" +
-			strings.Repeat("a", 64) + "'}}": "m/proxy/unlocker@sha256:" + strings.Repeat("a", 64),
+		"{global: {imageRegistry: m/proxy}, unlocker: {image: {repository: localhost/unlocker, digest: '" + digest +
+			"'}}}": "m/proxy/unlocker@" + digest,
 	} {
-		r := mustRender(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}"), values(t, text)))
-		images := 0
-		for name, pod := range pods(t, r) {
-			images++
-			if got := pod.Spec.Containers[0].Image; got != want {
-				t.Errorf("%s: the image of %s is %s, want %s", text, name, got, want)
+		r := mustRender(t, parent, over(values(t, `global: {imagePullSecrets: [two, {name: three}]}
+unlocker: {policy: auto-unlock, etcd: {deploy: true}, image: {pullSecrets: [one]}}`), values(t, text)))
+		registry, _, _ := strings.Cut(want, "/")
+		all := pods(t, r)
+		for name, pod := range all {
+			image := pod.Spec.Containers[0].Image
+			mirrored := registry == "ghcr.io" || strings.HasPrefix(image, registry+"/")
+			if etcd := strings.HasSuffix(name, "-etcd"); !mirrored || image != want && !etcd {
+				t.Errorf("%s: the image of %s is %s, want %s", text, name, image, want)
+			}
+			secrets := []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}, {Name: "three"}}
+			if got := pod.Spec.ImagePullSecrets; !slices.Equal(got, secrets) {
+				t.Errorf("%s has the secrets %v", name, got)
 			}
 		}
-		if images != 3 {
-			t.Errorf("%s: %d images", text, images)
+		if len(all) != 4 {
+			t.Errorf("%s: %d images", text, len(all))
 		}
-	}
-	r := mustRender(t, c, values(t,
-		`{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]},
-			global: {imagePullSecrets: [two, {name: three}]}}`))
-	for name, pod := range pods(t, r) {
-		var got []string
-		for _, secret := range pod.Spec.ImagePullSecrets {
-			got = append(got, secret.Name)
-		}
-		if strings.Join(got, " ") != "one two three" {
-			t.Errorf("%s has the secrets %q", name, got)
-		}
-	}
-}
-
-// As a dependency, the chart gets what its parent sets for all.
-func TestAParentChartSetsRegistryAndSecretsOfAll(t *testing.T) {
-	meta := &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "platform", Version: "1.0.0"}
-	parent := &chart.Chart{Metadata: meta}
-	parent.AddDependency(load(t))
-	r := mustRender(t, parent, values(t, `global: {imageRegistry: "m:5000", imagePullSecrets: [{name: mirror}]}
-unlocker: {policy: auto-unlock, etcd: {deploy: true}}`))
-	images := 0
-	for name, pod := range pods(t, r) {
-		images++
-		image := pod.Spec.Containers[0].Image
-		if !strings.HasPrefix(image, "m:5000/") || len(pod.Spec.ImagePullSecrets) != 1 ||
-			pod.Spec.ImagePullSecrets[0].Name != "mirror" {
-			t.Errorf("%s has the image %s and the secrets %v", name, image, pod.Spec.ImagePullSecrets)
-		}
-	}
-	if images != 4 {
-		t.Errorf("%d images", images)
 	}
 }

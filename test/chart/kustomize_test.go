@@ -1,8 +1,7 @@
 package chart
 
 import (
-	"errors"
-	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/yaml"
 )
 
 const kustomize = repository + "/deploy/kustomize"
@@ -24,10 +21,6 @@ const kustomize = repository + "/deploy/kustomize"
 // out.
 func base(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(kustomize + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	settings := strings.NewReplacer("--policy=alert-only", "--policy=$(POLICY)",
 		"--etcd.endpoints=etcd:2379", "--etcd.endpoints=$(ETCD_ENDPOINTS)",
 		"--locks.prefix=/mutexes/", "--locks.prefix=$(LOCKS_PREFIX)",
@@ -35,7 +28,7 @@ func base(t *testing.T) map[string]string {
 	helms := regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version|instance)|` +
 		`namespace): .*\n`)
 	files := map[string]string{}
-	for _, o := range mustRender(t, load(t), values(t, string(text))).objects {
+	for _, o := range mustRender(t, load(t), values(t, read(t, kustomize+"/values.yaml"))).objects {
 		if o.kind == "Pod" { // of helm test
 			continue
 		}
@@ -53,9 +46,7 @@ func base(t *testing.T) map[string]string {
 // The base is the chart's, file by file.
 func TestTheBaseOfKustomizeIsThatOfTheChart(t *testing.T) {
 	files := base(t)
-	var list []string
 	for name, want := range files {
-		list = append(list, name)
 		path := filepath.Join(kustomize, "base", name)
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -66,10 +57,9 @@ func TestTheBaseOfKustomizeIsThatOfTheChart(t *testing.T) {
 			t.Errorf("%s is out of date (%v): make chart-files", path, err)
 		}
 	}
-	slices.Sort(list)
 	var k struct{ Resources []string }
 	unmarshal(t, kustomize+"/base/kustomization.yaml", &k)
-	if !slices.Equal(k.Resources, list) {
+	if list := slices.Sorted(maps.Keys(files)); !slices.Equal(k.Resources, list) {
 		t.Errorf("the base has %q, and the chart makes %q", k.Resources, list)
 	}
 }
@@ -85,21 +75,12 @@ func built(t *testing.T, directory string) release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *rendered != "" {
-		if err := errors.Join(os.MkdirAll(filepath.Join(*rendered, "kustomize"), 0o755),
-			os.WriteFile(filepath.Join(*rendered, "kustomize", "example.yaml"), text, 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeDown(t, "kustomize/example.yaml", string(text))
 	var r release
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		o := object{text: document}
-		if err := yaml.UnmarshalStrict([]byte(document), &o.fields); err != nil {
+		if err := r.add(document); err != nil {
 			t.Fatal(err)
 		}
-		o.kind = fmt.Sprint(o.fields["kind"])
-		o.name = fmt.Sprint(o.fields["metadata"].(map[string]any)["name"])
-		r.objects = append(r.objects, o)
 	}
 	return r
 }
@@ -118,14 +99,16 @@ func TestTheExampleOfKustomizeInstalls(t *testing.T) {
 			data[o.name] = m.Data
 		}
 	}
-	helm := mustRender(t, load(t), values(t, `
+	installed := pods(t, r)
+	byHelm := pods(t, mustRender(t, load(t), values(t, `
 policy: auto-unlock
 etcd: {endpoints: ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"], ca: {secret: unlocker-etcd}}
 unlocker: {etcd: {clientCert: {secret: unlocker-etcd}}}
 mutexdash: {etcd: {clientCert: {secret: mutexdash-etcd}}, environment: prod-eu}
-`))
+`)))
 	for _, name := range []string{"unlocker", "unlocker-mutexdash"} {
-		got, want := containerOf(t, r, name), containerOf(t, helm, "locks-"+name)
+		got := installed[name].Spec.Containers[0]
+		want := byHelm["locks-"+name].Spec.Containers[0]
 		if got.Image != want.Image {
 			t.Errorf("%s: the image is %s, want %s", name, got.Image, want.Image)
 		}
@@ -147,22 +130,9 @@ mutexdash: {etcd: {clientCert: {secret: mutexdash-etcd}}, environment: prod-eu}
 			t.Errorf("%s: by kustomize\n%s\nby helm\n%s", name, args, wanted)
 		}
 	}
-	for of, pod := range pods(t, r) {
+	for of, pod := range installed {
 		for _, problem := range beyondRestricted(pod.Spec) {
 			t.Errorf("the pod of %s: %s", of, problem)
 		}
 	}
-}
-
-func containerOf(t *testing.T, r release, deployment string) corev1.Container {
-	t.Helper()
-	for _, o := range r.objects {
-		if o.kind == "Deployment" && o.name == deployment {
-			var d appsv1.Deployment
-			decode(t, o, &d)
-			return d.Spec.Template.Spec.Containers[0]
-		}
-	}
-	t.Fatalf("there is no Deployment %s", deployment)
-	return corev1.Container{}
 }

@@ -1,41 +1,9 @@
 package chart
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
-
-// A chart can only read files inside of it, so there are copies: make chart-files.
-func TestTheRulesAndDashboardsOfTheChartAreTheOnesBesideIt(t *testing.T) {
-	originals := []string{repository + "/deploy/prometheus/unlocker.rules.yaml"}
-	boards, err := filepath.Glob(repository + "/deploy/grafana/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	originals = append(originals, boards...)
-	copies, err := os.ReadDir(directory + "/files")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(copies) != len(originals) {
-		t.Errorf("%d copies of %d files: make chart-files", len(copies), len(originals))
-	}
-	for _, original := range originals {
-		one, err := os.ReadFile(original)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := os.ReadFile(filepath.Join(directory, "files", filepath.Base(original)))
-		if err != nil || !bytes.Equal(one, other) {
-			t.Errorf("%s is not what the chart has: make chart-files (%v)", original, err)
-		}
-	}
-}
 
 // group is a group of rules, of the file or of a PrometheusRule.
 type group struct {
@@ -43,12 +11,13 @@ type group struct {
 	Rules []map[string]any `json:"rules"`
 }
 
-// alerts are the rules that raise one.
-func alerts(groups []group) (all []map[string]any) {
+// alerts are the rules that raise one, by its name.
+func alerts(groups []group) map[string]map[string]any {
+	all := map[string]map[string]any{}
 	for _, g := range groups {
 		for _, r := range g.Rules {
-			if r["alert"] != nil {
-				all = append(all, r)
+			if name, ok := r["alert"].(string); ok {
+				all[name] = r
 			}
 		}
 	}
@@ -65,36 +34,28 @@ func fileRules(t *testing.T) []group {
 func installedRules(t *testing.T, v map[string]any) []group {
 	t.Helper()
 	for _, o := range mustRender(t, load(t), v).objects {
-		if o.kind != "PrometheusRule" {
-			continue
+		if o.kind == "PrometheusRule" {
+			var rule struct{ Spec struct{ Groups []group } }
+			decode(t, o, &rule)
+			return rule.Spec.Groups
 		}
-		var rule struct{ Spec struct{ Groups []group } }
-		if err := yaml.Unmarshal([]byte(o.text), &rule); err != nil {
-			t.Fatal(err)
-		}
-		return rule.Spec.Groups
 	}
 	t.Fatal("no PrometheusRule")
 	return nil
 }
 
+// A chart can only read files inside of it, so it has a copy.
 func TestTheRulesAreInstalledAsTheyAre(t *testing.T) {
-	installed := installedRules(t,
-		values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\nmonitoring: {prometheusRule: {enabled: true}}"))
+	installed := installedRules(t, working(t, "monitoring: {prometheusRule: {enabled: true}}"))
 	if want := fileRules(t); !reflect.DeepEqual(installed, want) {
-		t.Errorf("installed are\n%v\nand in the file\n%v", installed, want)
+		t.Errorf("installed are\n%v\nand in the file\n%v: make chart-files", installed, want)
 	}
 }
 
 func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
-	bent := map[string]map[string]any{}
-	for _, r := range alerts(installedRules(t, scenarios(t)["servicemonitor"])) {
-		bent[r["alert"].(string)] = r
-	}
-	total := 0
-	for _, r := range alerts(fileRules(t)) {
-		total++
-		name := r["alert"].(string)
+	bent := alerts(installedRules(t, scenarios(t)["servicemonitor"]))
+	all := alerts(fileRules(t))
+	for name, r := range all {
 		labels := r["labels"].(map[string]any)
 		labels["team"] = "platform"
 		switch name {
@@ -109,7 +70,7 @@ func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
 			t.Errorf("%s is\n%v, want\n%v", name, bent[name], r)
 		}
 	}
-	if len(bent) != total-1 {
-		t.Errorf("%d of %d alerts are installed, one is disabled", len(bent), total)
+	if len(bent) != len(all)-1 {
+		t.Errorf("%d of %d alerts are installed, one is disabled", len(bent), len(all))
 	}
 }

@@ -23,12 +23,8 @@ type setting struct {
 // settings are those of values.yaml in their order.
 func settings(t *testing.T) (all []setting) {
 	t.Helper()
-	text, err := os.ReadFile(directory + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, directory+"/values.yaml")), &document); err != nil {
 		t.Fatal(err)
 	}
 	collect(t, document.Content[0], "", &all)
@@ -137,11 +133,8 @@ const begin, end = "<!-- values: written by `make chart-files` -->\n", "<!-- end
 
 func TestTheTableOfValuesIsThatOfTheChart(t *testing.T) {
 	file := directory + "/README.md"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, found := strings.Cut(string(text), begin)
+	text := read(t, file)
+	head, rest, found := strings.Cut(text, begin)
 	_, tail, foundEnd := strings.Cut(rest, end)
 	if !found || !foundEnd {
 		t.Fatalf("%s has no place for the table", file)
@@ -151,7 +144,7 @@ func TestTheTableOfValuesIsThatOfTheChart(t *testing.T) {
 		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if string(text) != now {
+	} else if text != now {
 		t.Errorf("%s is out of date: make chart-files", file)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // kindFaults break the rules of docs/protocol/kinds.md.
@@ -41,6 +43,20 @@ func kindFaults() []*fault {
 		{name: "all of several", about: "the last of several locks is left out", check: "several together",
 			behind: true, says: `the record of "account/2" has token 0`, short: true,
 			txn: eachBranch(dropPuts("/account%2F2/"))},
+		{name: "many", about: "of more locks than fit into a transaction, those are taken that do",
+			check: "many together", behind: true, says: "want refused", short: true, request: func(r *goRequest) {
+				r.Names = r.Names[:min(len(r.Names), mutex.MaxTogether)]
+			}},
+		{name: "kinds of several", about: "several locks are plain ones, whatever is wanted", check: "kinds together",
+			behind: true, says: "want refused", short: true, request: func(r *goRequest) {
+				if len(r.Names) > 0 {
+					r.Kind = ""
+				}
+			}},
+		{name: "rest of several", about: "what was taken is kept when the wait for the next is over",
+			check: "many together", behind: true, says: `nothing left of "many/00"`, txn: eachBranch(dropDeletes("/many%2F"))},
+		{name: "period of a failure", about: "a job that failed keeps its period", check: "a period given back",
+			behind: true, says: "after a job that failed", short: true, txn: keepPeriod},
 		{name: "period", about: "nobody reads which period was taken", check: "once per period", behind: true,
 			says: "in a period that is taken it says", short: true,
 			txn: dropCompares("/.periods/", pb.Compare_MOD, true), answer: hide("/.periods/")},
@@ -63,6 +79,13 @@ func dropRangeCompares(t *pb.TxnRequest) {
 func keepDeadlines(t *pb.TxnRequest) {
 	if !putsUUID(t) {
 		eachBranch(dropPuts("_at"))(t)
+	}
+}
+
+// keepPeriod gives no period back.
+func keepPeriod(t *pb.TxnRequest) {
+	if !putsUUID(t) {
+		eachBranch(dropPuts("/.periods/"))(t)
 	}
 }
 

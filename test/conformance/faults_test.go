@@ -253,12 +253,21 @@ func eachBranch(change func([]*pb.RequestOp) []*pb.RequestOp) func(*pb.TxnReques
 
 // dropPuts leaves out puts of such keys.
 func dropPuts(key string) func([]*pb.RequestOp) []*pb.RequestOp {
+	return dropping(key, func(op *pb.RequestOp) []byte { return op.GetRequestPut().GetKey() })
+}
+
+// dropDeletes leaves out deletions of such keys.
+func dropDeletes(key string) func([]*pb.RequestOp) []*pb.RequestOp {
+	return dropping(key, func(op *pb.RequestOp) []byte { return op.GetRequestDeleteRange().GetKey() })
+}
+
+func dropping(key string, of func(*pb.RequestOp) []byte) func([]*pb.RequestOp) []*pb.RequestOp {
 	return func(ops []*pb.RequestOp) []*pb.RequestOp {
 		return slices.DeleteFunc(ops, func(op *pb.RequestOp) bool {
 			if inner := op.GetRequestTxn(); inner != nil {
-				eachBranch(dropPuts(key))(inner)
+				eachBranch(dropping(key, of))(inner)
 			}
-			return strings.Contains(string(op.GetRequestPut().GetKey()), key)
+			return strings.Contains(string(of(op)), key)
 		})
 	}
 }

@@ -20,10 +20,19 @@ type goWants struct {
 	Address       string
 	Every, Offset float64 // of a job that runs once per period
 	Hold          float64 // how long it runs
+	Fails         bool    // its end is an error, and the period is to be given back
 }
 
 // kinds are all that a driver may have beyond a lock with one holder.
-func kinds() []string { return []string{"semaphore", "read-write", "together", "once", "leader"} }
+func kinds() []string { return append(goKinds(), "mixed") }
+
+// goKinds are those of the Go client, which takes several locks of one kind only.
+func goKinds() []string {
+	return []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+}
+
+// errFails is the end of a job that is to fail.
+var errFails = errors.New("as it was asked to")
 
 func (w goWants) options(kind string) []mutex.Option {
 	switch kind {
@@ -72,9 +81,19 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 		if lost := context.Cause(ctx); lost != nil {
 			return lost
 		}
+		if r.Fails {
+			return errFails
+		}
 		return nil
 	}
-	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, jobs.PeriodOffset(seconds(r.Offset)))
+	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset))}
+	if r.Fails {
+		opts = append(opts, jobs.PeriodBackOnError())
+	}
+	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
+	if errors.Is(err, errFails) {
+		err = nil
+	}
 	if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld {
 		members := map[string]any{}
 		explain(members, held, true)

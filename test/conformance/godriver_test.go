@@ -249,7 +249,7 @@ func reasonOf(lost *mutex.LostError) string {
 func (d *goDriver) now(r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
-		return map[string]any{"client": "go", "levels": []string{"basic", "queue", "kinds", "jobs"}, "kinds": kinds(),
+		return map[string]any{"client": "go", "levels": []string{"basic", "queue", "kinds", "jobs"}, "kinds": goKinds(),
 			"lacks": []string{"transactions", "durations", "gateway", "exit"}}, nil
 	case "open":
 		return nil, d.open(r)

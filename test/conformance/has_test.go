@@ -21,7 +21,9 @@ var has = []struct{ row, need string }{
 	{"semaphores", "semaphore"},
 	{"readers and writers", "read-write"},
 	{"a job once per period over all machines", "once"},
+	{"a period given back by a job that failed", "back"},
 	{"several locks, all or none", "together"},
+	{"several locks, of mixed kinds", "mixed"},
 	{"a leader", "leader"},
 	{"tasks, writes with a lock", "jobs"},
 }

@@ -4,10 +4,13 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func severalTogether(t *testing.T, w *world, a, b *client) {
@@ -44,10 +47,91 @@ func (s *scene) both(d *driver) *lock {
 	return pair
 }
 
+// manyTogether wants more locks than fit into one transaction, while another has the last but one.
+func manyTogether(t *testing.T, w *world, a, b *client) {
+	s := w.scene(t)
+	var names []string
+	for i := range mutex.MaxTogether + 2 {
+		names = append(names, fmt.Sprintf("many/%02d", i))
+	}
+	first, missing := names[0], names[len(names)-2]
+	one, other := s.open(a), s.open(b)
+	held := one.acquire(missing, want{try: true})
+	more := request{"names": names}
+	if a := other.do(want{try: true, more: more}.request(first)); a.Error != "refused" {
+		t.Errorf("a try of more locks than one transaction takes says %s, want refused", a.line)
+	}
+	if a := other.do(want{wait: 2, more: more}.request(first)); a.Error != "timeout" || a.Holder == nil ||
+		a.Holder.UUID != held.uuid {
+		t.Errorf("a wait that is over says %s, want timeout and the holder %s", a.line, held.uuid)
+	}
+	s.free(first)
+	wait := other.begin(first, want{more: more})
+	s.queued(missing, 1)
+	eventually(t, "what it waits for, as progress", func() error {
+		if said := progress(s.record(first)); !strings.Contains(said, missing) {
+			return fmt.Errorf("the progress of %q is %q", first, said)
+		}
+		return nil
+	})
+	held.mustRelease()
+	all := wait.granted()
+	token := all.token - 1
+	for _, name := range names {
+		r := s.record(name)
+		if r.Token <= token {
+			t.Errorf("the record of %q has token %d, after %d", name, r.Token, token)
+		}
+		token = r.Token
+	}
+	all.mustRelease()
+	for _, name := range names {
+		s.free(name)
+	}
+}
+
+// kindsTogether takes locks of several kinds together; where a client cannot mix them, permits of each.
+func kindsTogether(t *testing.T, w *world, a, b *client) {
+	s := w.scene(t)
+	more := request{"names": []string{"catalogue", "pool", "zoo"}}
+	taken, missing := "catalogue#2", "pool"
+	records := []string{"catalogue#1", "pool#1", "zoo"}
+	if mixed := []string{"mixed"}; a.claims(mixed) && b.claims(mixed) {
+		more["own"] = request{"catalogue": reads, "pool": permits(3, 2)}
+	} else {
+		maps.Copy(more, permits(3, 2))
+		missing, records[2] = "catalogue", "zoo#1"
+	}
+	one, other := s.open(a), s.open(b)
+	first := one.acquire("catalogue", want{more: more})
+	for _, name := range records {
+		r := s.record(name)
+		if others := fmt.Sprint(r.Attributes["together_with"]); r.Token == 0 || !strings.Contains(others, ", ") {
+			t.Errorf("the record of %q has token %d, and is with %v", name, r.Token, others)
+		}
+	}
+	if a := other.do(want{try: true, more: more}.request("catalogue")); a.Error != "refused" {
+		t.Errorf("a try of several kinds says %s, want refused", a.line)
+	}
+	if a := other.do(want{wait: 1, more: more}.request("catalogue")); a.Error != "timeout" {
+		t.Errorf("with two of three permits out, it says %s, want timeout", a.line)
+	}
+	s.free(taken)
+	wait := other.begin("catalogue", want{more: more})
+	s.queued(missing, 1)
+	first.mustRelease()
+	wait.granted().mustRelease()
+	for _, name := range append(records, taken, "pool#2") {
+		s.free(name)
+	}
+}
+
 // once asks for a job that runs once a day.
-func once(d *driver) *call {
+func once(d *driver) *call { return d.send(daily()) }
+
+func daily() request {
 	const day = 86400.0
-	return d.send(request{"do": "once", "name": "nightly", "every": day, "offset": 5400.0, "hold": 0.1})
+	return request{"do": "once", "name": "nightly", "every": day, "offset": 5400.0, "hold": 0.1}
 }
 
 func oncePerPeriod(t *testing.T, w *world, a, b *client) {
@@ -78,6 +162,50 @@ func oncePerPeriod(t *testing.T, w *world, a, b *client) {
 		}
 	}
 	s.free("nightly")
+}
+
+func periodGivenBack(t *testing.T, w *world, a, b *client) {
+	s := w.scene(t)
+	one, other := s.open(a), s.open(b)
+	ctx, cancel := s.context()
+	defer cancel()
+	key := s.layout.Period("nightly")
+	const before = "1553682600 taken by somebody else"
+	if _, err := s.etcd.Put(ctx, key, before); err != nil {
+		t.Fatal(err)
+	}
+	fails := func(d *driver) string {
+		t.Helper()
+		job := daily()
+		job["fails"] = true
+		if a := d.do(job); a.Error != "" || !a.Ran {
+			t.Errorf("of a job that failed it says %s", a.line)
+		}
+		s.free("nightly")
+		r, err := s.etcd.Get(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range r.Kvs {
+			return string(kv.Value)
+		}
+		return ""
+	}
+	if left := fails(other); left != before {
+		t.Errorf("after a job that failed the period is %q, want %q", left, before)
+	}
+	if _, err := s.etcd.Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if left := fails(one); left != "" {
+		t.Errorf("after a job that failed the period is %q, and there was none before", left)
+	}
+	if a := once(other).wait(); !a.Ran {
+		t.Errorf("nobody has the period, and it was told %s", a.line)
+	}
+	if a := once(one).wait(); a.Error != "" || a.Ran {
+		t.Errorf("in a period that is taken it says %s", a.line)
+	}
 }
 
 // periodTakenMeanwhile has a client take the period while the claim of another, which read it before, is on its way.

@@ -60,10 +60,7 @@ var documentMembers = []string{"by", "reason", "source", "seconds", "ended", "wh
 func vectorDocuments(t *testing.T, _ *world, c *client) {
 	v := readProtocol[vectors](t, "vectors.json")
 	d := c.start(t)
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	for kind, cases := range map[string][]vectorDocument{"request": v.Requests, "extension": v.Extensions,
 		"ending": v.Endings, "delay": v.Delays, "ticket": v.Tickets, "acknowledgement": v.Acknowledgements} {
 		for _, one := range cases {

@@ -13,7 +13,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -84,10 +87,10 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	p := start(t, environment, program, args...)
 	r.running = append(r.running, p)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
-		answers(t, p, http.DefaultClient, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
+		proctest.Answers(t, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
 	}
 	for name, address := range ports {
-		r.visit(t, p, visited{args: args, port: name, address: address})
+		r.visit(t, visited{args: args, port: name, address: address})
 	}
 	if slices.Contains(args, "--witness.state-dir="+root) { // its node's, under its node's name
 		boot := strings.TrimSpace(read(t, "/proc/sys/kernel/random/boot_id"))
@@ -110,7 +113,8 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 			value = "node-7"
 		}
 		if e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
-			value = bytesOf(t, c.Resources.Limits["memory"])
+			limit := resource.MustParse(c.Resources.Limits["memory"])
+			value = fmt.Sprint(limit.Value()) // as a kubelet gives it to a container
 		} else if value == "" {
 			t.Errorf("the variable %s comes from somewhere unknown", e.Name)
 		}
@@ -122,17 +126,6 @@ func (r *release) environment(t *testing.T, c container) (all []string) {
 		}
 	}
 	return all
-}
-
-// bytesOf is a quantity of Kubernetes, as it gives it to a container.
-func bytesOf(t *testing.T, quantity string) string {
-	t.Helper()
-	var number int
-	var unit string
-	if _, err := fmt.Sscanf(quantity, "%d%s", &number, &unit); err != nil {
-		t.Fatalf("%q: %v", quantity, err)
-	}
-	return fmt.Sprint(number * map[string]int{"Mi": 1 << 20, "Gi": 1 << 30}[unit])
 }
 
 // helmTest runs what `helm test` runs. An unlocker is seen a moment after it is ready.
@@ -179,11 +172,14 @@ func (r *release) translate(args []string, root string) []string {
 }
 
 // usedFlags are the flags that some scenario gives.
-type usedFlags struct{ seen []string }
+type usedFlags struct {
+	mu   sync.Mutex // scenarios are parallel
+	seen []string
+}
 
 func (u *usedFlags) add(program string, args, environment []string) {
-	lock.Lock()
-	defer lock.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, given := range slices.Concat(args, environment) {
 		name, _, _ := strings.Cut(given, "=")
 		u.seen = append(u.seen, program+" "+name)

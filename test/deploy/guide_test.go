@@ -26,10 +26,7 @@ var etcdctl = flag.String("etcdctl", "", "etcd's command")
 // and looks at what each user may do then.
 func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
-	blocks := commands(read(t, repository+"/docs/kubernetes.md"))
-	if len(blocks) != 3 {
-		t.Fatalf("the guide has %d blocks of commands", len(blocks))
-	}
+	blocks := commands(t, read(t, repository+"/docs/kubernetes.md"), 3)
 	cert, key := etcd.CA().Issue(t, "root")
 	environment := []string{
 		"ETCDCTL_ENDPOINTS=" + etcd.Endpoint(),
@@ -61,10 +58,7 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	_, page, _ := strings.Cut(read(t, repository+"/docs/operations.md"), "\n### Rights\n")
 	page, _, _ = strings.Cut(page, "\n### ")
-	blocks := commands(page)
-	if len(blocks) != 3 {
-		t.Fatalf("the section has %d blocks of commands", len(blocks))
-	}
+	blocks := commands(t, page, 3)
 	etc := t.TempDir()
 	write(t, filepath.Join(etc, "root.password"), "secret\n")
 	environment := []string{"ETCDCTL_ENDPOINTS=" + etcd.Endpoint()}
@@ -93,10 +87,7 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 // made for, and with certificates like them each user sees what the page shows.
 func TestTheHowToForRolesAndTLSIsRight(t *testing.T) {
 	page := read(t, repository+"/docs/howto/etcd-roles-and-tls.md")
-	blocks := commands(page)
-	if len(blocks) != 6 {
-		t.Fatalf("the page has %d blocks of commands", len(blocks))
-	}
+	blocks := commands(t, page, 6)
 	// runs wants to see an etcdctl, too.
 	runs(t, t.TempDir(), nil, blocks[0]+`
 etcdctl version
@@ -137,9 +128,13 @@ openssl verify -CAfile ca.crt -purpose sslclient root.crt unlocker.crt mutexdash
 }
 
 // commands are the blocks of a page that are to be run.
-func commands(page string) (blocks []string) {
+func commands(t *testing.T, page string, many int) (blocks []string) {
+	t.Helper()
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
 		blocks = append(blocks, block[1])
+	}
+	if len(blocks) != many {
+		t.Fatalf("%d blocks of commands, want %d", len(blocks), many)
 	}
 	return blocks
 }
@@ -185,13 +180,10 @@ func (m may) check(t *testing.T, who string, config clientv3.Config) {
 		err error
 		may bool
 	}{"read": {readErr, m.read}, "write": {writeErr, m.write}, "write elsewhere": {elsewhereErr, m.elsewhere}} {
-		if (got.err == nil) != got.may || got.err != nil && !denied(got.err) {
+		denied := got.err != nil && (errors.Is(got.err, rpctypes.ErrUserEmpty) ||
+			strings.Contains(got.err.Error(), "permission denied"))
+		if (got.err == nil) != got.may || denied == got.may {
 			t.Errorf("%s: %s: %v, want it allowed: %v", who, what, got.err, got.may)
 		}
 	}
-}
-
-func denied(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
-		strings.Contains(err.Error(), "permission denied")
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"sync"
 	"testing"
 
 	"gopkg.in/yaml.v3"
@@ -15,9 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// lock is for what parallel scenarios write together.
-var lock sync.Mutex
 
 // release is a rendered scenario: what runs, and with which files.
 type release struct {

@@ -110,29 +110,29 @@ type visited struct {
 func (v visited) has(flag string) bool { return slices.Contains(v.args, flag) }
 
 // visit comes to a port as its visitors do: Prometheus, a browser.
-func (r *release) visit(t *testing.T, p *proctest.Process, v visited) {
+func (r *release) visit(t *testing.T, v visited) {
 	t.Helper()
 	secret := slices.ContainsFunc(v.args, func(arg string) bool { return strings.HasPrefix(arg, "--web.config.file=") })
 	switch {
 	case v.port == "probes":
-		answers(t, p, http.DefaultClient, "http://"+v.address+"/metrics", http.StatusNotFound)
+		proctest.Answers(t, "http://"+v.address+"/metrics", http.StatusNotFound)
 	case v.port == "ops", v.port == "metrics" && !secret:
-		answers(t, p, http.DefaultClient, "http://"+v.address+"/metrics", http.StatusOK)
+		proctest.Answers(t, "http://"+v.address+"/metrics", http.StatusOK)
 	case v.port == "metrics":
-		answers(t, p, r.browser(t, false), "https://"+v.address+"/metrics", http.StatusUnauthorized)
-		answers(t, p, r.browser(t, false), "https://ann:test@"+v.address+"/metrics", http.StatusOK)
+		proctest.AnswersTo(t, r.browser(t, false), "https://"+v.address+"/metrics", http.StatusUnauthorized)
+		proctest.AnswersTo(t, r.browser(t, false), "https://ann:test@"+v.address+"/metrics", http.StatusOK)
 	case v.has("--web.identity=basic"):
-		answers(t, p, http.DefaultClient, "http://"+v.address+"/", http.StatusUnauthorized)
-		answers(t, p, http.DefaultClient, "http://ann:test@"+v.address+"/audit", http.StatusOK)
+		proctest.Answers(t, "http://"+v.address+"/", http.StatusUnauthorized)
+		proctest.Answers(t, "http://ann:test@"+v.address+"/audit", http.StatusOK)
 	case v.has("--web.identity=mtls"):
 		if status, _, _ := proctest.Get(r.browser(t, false), "https://"+v.address+"/"); status == http.StatusOK {
 			t.Error("the pages are shown without a certificate")
 		}
-		answers(t, p, r.browser(t, true), "https://"+v.address+"/", http.StatusForbidden) // a name, and not that of ann
+		proctest.AnswersTo(t, r.browser(t, true), "https://"+v.address+"/", http.StatusForbidden) // a name, and not that of ann
 	case v.has("--web.identity=header"):
-		answers(t, p, http.DefaultClient, "http://"+v.address+"/", http.StatusUnauthorized) // we are not the proxy
+		proctest.Answers(t, "http://"+v.address+"/", http.StatusUnauthorized) // we are not the proxy
 	default:
-		answers(t, p, http.DefaultClient, "http://"+v.address+v.base()+"/", http.StatusOK)
+		proctest.Answers(t, "http://"+v.address+v.base()+"/", http.StatusOK)
 	}
 }
 
@@ -162,23 +162,4 @@ func (r *release) browser(t *testing.T, certificate bool) *http.Client {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-}
-
-// Two components, two identities: the dashboard's files do not contain the unlocker's key.
-func TestTheComponentsHaveIdentitiesOfTheirOwn(t *testing.T) {
-	for _, name := range []string{"client-certificates", "bitnami", "force-unlock-password"} {
-		r := readRelease(t, *rendered+"/"+name+".yaml")
-		seen := map[string]string{}
-		for _, pod := range r.daemons {
-			root := r.mount(t, pod)
-			certificate := read(t, root+"/etc/unlocker/etcd/tls.crt")
-			if other := seen[certificate]; other != "" {
-				t.Errorf("%s: %s and %s have one certificate", name, other, pod.Containers[0].Name)
-			}
-			seen[certificate] = pod.Containers[0].Name
-		}
-		if len(seen) != 2 {
-			t.Errorf("%s: %d identities", name, len(seen))
-		}
-	}
 }

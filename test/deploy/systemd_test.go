@@ -1,12 +1,9 @@
 package deploy
 
 import (
-	"fmt"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +17,12 @@ import (
 // unit is what a service file says, by section and name; a name can stand more than once.
 type unit map[string][]string
 
-func readUnit(t *testing.T, file string) unit {
+// units are the services that there are.
+var units = []string{"unlocker", "mutexdash", "unlocker-witness"}
+
+func readUnit(t *testing.T, program string) unit {
 	t.Helper()
+	file := repository + "/deploy/systemd/" + program + ".service"
 	u := unit{}
 	section := ""
 	for line := range strings.Lines(read(t, file)) {
@@ -68,53 +69,56 @@ func environmentFile(t *testing.T, file string) (all []string) {
 // TestTheProgramsStartAsTheUnitsSay starts them with the variables and credentials of their units and of the examples
 // beside them, next to an etcd that asks for certificates.
 func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
-	// Opened here so that go test runs this again when a program changed.
-	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		if err := filepath.WalkDir(filepath.Join(repository, dir),
-			func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	proctest.ReadSources(t)
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
 	etcd.AddUser(t, "mutexdash", "", "/mutexes/", etcdtest.Read)
 	etcd.AddUser(t, "unlocker-witness", "", "/mutexes/", etcdtest.Read)
 	mayState(t, etcd, "unlocker-witness", "/mutexes/")
-	for program, listeners := range map[string][]string{
-		"unlocker":         {"UNLOCKER_WEB_LISTEN_ADDRESS"},
-		"mutexdash":        {"MUTEXDASH_WEB_LISTEN_ADDRESS", "MUTEXDASH_WEB_OPS_ADDRESS"},
-		"unlocker-witness": {"UNLOCKER_WEB_LISTEN_ADDRESS"},
-	} {
-		command := strings.Split(program, "-") // and its verb
-		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
-		if start := u.one(t, "Service.ExecStart"); start != "/usr/local/bin/"+strings.Join(command, " ") {
+	for _, program := range units {
+		s := installed(t, etcd, etcd.Endpoint(), program, program)
+		if start := s.one(t, "Service.ExecStart"); start != "/usr/local/bin/"+strings.ReplaceAll(program, "-", " ") {
 			t.Errorf("%s starts %s", program, start)
 		}
-		if file := u.one(t, "Service.EnvironmentFile"); file != "/etc/unlocker/"+program+".env" {
+		if file := s.one(t, "Service.EnvironmentFile"); file != "/etc/unlocker/"+program+".env" {
 			t.Errorf("%s reads %s", program, file)
 		}
-		etc := t.TempDir()
-		cert, key := etcd.CA().Issue(t, program)
-		for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert,
-			program + ".key": key} {
-			write(t, filepath.Join(etc, name), read(t, from))
-		}
-		environment := u.environment(t, etc, program)
-		environment = append(environment, strings.ToUpper(command[0])+"_ETCD_ENDPOINTS="+etcd.Endpoint(),
-			"UNLOCKER_WITNESS_STATE_DIR="+t.TempDir())
-		address := ""
-		for _, listener := range listeners {
-			if !slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, listener+"=") }) {
-				t.Errorf("%s is not in the example", listener)
-			}
-			address = proctest.FreeAddr(t)
-			environment = append(environment, listener+"="+address)
-		}
-		p := start(t, environment, command[0], append(command[1:], "--web.shutdown-delay=0s")...)
-		answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
-		answers(t, p, http.DefaultClient, "http://"+address+"/metrics", http.StatusOK)
-		end(t, p)
+		proctest.Answers(t, s.url+"/readyz", http.StatusOK)
+		proctest.Answers(t, s.url+"/metrics", http.StatusOK)
+		end(t, s.Process)
 	}
+}
+
+// service is a program that runs as its unit says.
+type service struct {
+	*proctest.Process
+	unit
+	etc string // the directory that stands for /etc/unlocker
+	url string // of its metrics
+}
+
+// installed starts a program as its unit and the example beside it say, with the files of somebody's certificate.
+func installed(t *testing.T, etcd *etcdtest.Server, endpoint, program, as string) *service {
+	t.Helper()
+	s := &service{unit: readUnit(t, program), etc: t.TempDir()}
+	cert, key := etcd.CA().Issue(t, as)
+	for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert,
+		program + ".key": key} {
+		write(t, filepath.Join(s.etc, name), read(t, from))
+	}
+	command := strings.Split(program, "-") // and its verb
+	variables := strings.ToUpper(command[0]) + "_"
+	environment := append(s.environment(t, s.etc, program), variables+"ETCD_ENDPOINTS="+endpoint,
+		"UNLOCKER_WITNESS_STATE_DIR="+t.TempDir())
+	for i, variable := range environment {
+		if listener, _, _ := strings.Cut(variable, "="); strings.HasSuffix(listener, "_ADDRESS") {
+			address := proctest.FreeAddr(t)
+			environment[i] = listener + "=" + address
+			s.url = "http://" + address // of the last one: a dashboard's pages come first
+		}
+	}
+	s.Process = start(t, environment, command[0], append(command[1:], "--web.shutdown-delay=0s")...)
+	return s
 }
 
 // mayState gives a user of AddUser the rights of a witness.
@@ -147,25 +151,20 @@ func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 	return all
 }
 
-func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
-	for _, program := range []string{"unlocker", "mutexdash", "unlocker-witness"} {
-		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
+// The handbook's instructions create the users of the units, and install all of their files. The units give time to end,
+// and do not repeat mistakes.
+func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
+	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
+	page := read(t, repository+"/docs/operations.md")
+	for _, program := range units {
+		u := readUnit(t, program)
 		patience, err := time.ParseDuration(u.one(t, "Service.TimeoutStopSec"))
 		if err != nil || patience <= 25*time.Second { // the delay of 5 s and the timeout of 20 s
 			t.Errorf("%s is killed after %v (%v)", program, patience, err)
 		}
-		if status := u.one(t, "Service.RestartPreventExitStatus"); status != fmt.Sprint(2) {
+		if status := u.one(t, "Service.RestartPreventExitStatus"); status != "2" {
 			t.Errorf("%s: a wrong flag is status 2, and that of the unit %s", program, status)
 		}
-	}
-}
-
-// The handbook's instructions create the users of the units, and install all of their files.
-func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
-	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
-	page := read(t, repository+"/docs/operations.md")
-	for _, program := range []string{"unlocker", "mutexdash", "unlocker-witness"} {
-		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
 		for _, name := range []string{"Service.User", "Service.Group"} {
 			if who := u.one(t, name); who != program || !strings.Contains(users, "\nu "+who+" ") {
 				t.Errorf("%s is %s, and the users are\n%s", name, who, users)

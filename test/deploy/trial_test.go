@@ -49,9 +49,9 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 	cmd := proctest.Self(asEtcd, "1")
 	cmd.Args = append(cmd.Args[:1], args...)
 	cmd.Env = []string{asEtcd + "=1"}
-	p := proctest.Start(t, cmd)
+	proctest.Start(t, cmd)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
-		answers(t, p, http.DefaultClient, "http://"+client+probe.HTTPGet.Path, 200)
+		proctest.Answers(t, "http://"+client+probe.HTTPGet.Path, http.StatusOK)
 	}
 	return "http://" + client
 }

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -40,21 +41,8 @@ const ofTheClient = `
 	func index(context.Context, string)
 	func send(ctx context.Context, data string) error
 	func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
-	func add(context.Context) error
-	func build(context.Context) error
-	func list(context.Context) error
-	func migrate(context.Context) error
-	func publish(context.Context) error
-	func reachDatabase(context.Context) error
-	func rebuild(context.Context) error
-	func report(context.Context) error
-	func run(context.Context) error
-	func schedule(context.Context) error
-	func sendAll(context.Context) error
-	func sendReport(context.Context) error
-	func test(context.Context) error
-	func transcode(context.Context) error
-	func transfer(context.Context) error`
+	var add, build, list, migrate, publish, reachDatabase, rebuild, report, run, schedule, sendAll, sendReport, test,
+		transcode, transfer func(context.Context) error`
 
 // given is what the fragments of a page take for granted, as declarations.
 func given(page string) string {
@@ -99,75 +87,55 @@ func given(page string) string {
 	return ""
 }
 
-// packages are those that fragments name without importing them.
+// packages are those that fragments name without importing them, by name.
 func packages() map[string]string {
-	return map[string]string{
-		"clientv3":     "go.etcd.io/etcd/client/v3",
-		"concurrency":  "go.etcd.io/etcd/client/v3/concurrency",
-		"context":      "context",
-		"errors":       "errors",
-		"exec":         "os/exec",
-		"fencing":      "github.com/clustermutex/unlocker/pkg/fencing",
-		"fmt":          "fmt",
-		"http":         "net/http",
-		"inspect":      "github.com/clustermutex/unlocker/pkg/inspect",
-		"io":           "io",
-		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
-		"leader":       "github.com/clustermutex/unlocker/pkg/leader",
-		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
-		"log":          "log",
-		"metadata":     "github.com/clustermutex/unlocker/pkg/metadata",
-		"mutex":        "github.com/clustermutex/unlocker/pkg/mutex",
-		"mutexlog":     "github.com/clustermutex/unlocker/pkg/mutexlog",
-		"mutexmetrics": "github.com/clustermutex/unlocker/pkg/mutexmetrics",
-		"os":           "os",
-		"prometheus":   "github.com/prometheus/client_golang/prometheus",
-		"redis":        "github.com/redis/go-redis/v9",
-		"redislock":    "github.com/bsm/redislock",
-		"signal":       "os/signal",
-		"slog":         "log/slog",
-		"sql":          "database/sql",
-		"sync":         "sync",
-		"synctest":     "testing/synctest",
-		"syscall":      "syscall",
-		"testing":      "testing",
-		"time":         "time",
+	byName := map[string]string{
+		"clientv3": "go.etcd.io/etcd/client/v3",
+		"redis":    "github.com/redis/go-redis/v9",
 	}
+	for imported := range strings.FieldsSeq(`
+		context database/sql errors fmt io log log/slog net/http os os/exec os/signal sync syscall testing
+		testing/synctest time github.com/bsm/redislock github.com/prometheus/client_golang/prometheus
+		go.etcd.io/etcd/client/v3/concurrency`) {
+		byName[path.Base(imported)] = imported
+	}
+	for _, name := range []string{"fencing", "inspect", "jobs", "leader", "locktest", "metadata", "mutex", "mutexlog",
+		"mutexmetrics"} {
+		byName[name] = "github.com/clustermutex/unlocker/pkg/" + name
+	}
+	return byName
 }
 
 // Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
 // fragment may leave variables unused, because it is part of something.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
 	t.Parallel()
-	var snippets []*snippet
 	fset := token.NewFileSet()
+	check := checker(t, fset)
+	found := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, filepath.Join(top, page)) {
 			if b.language != "go" || b.note == "compiled in pkg/mutexotel" { // the tests of that module do it
 				continue
 			}
+			found++
 			s, err := parse(fset, page, b)
+			if err == nil {
+				err = errors.Join(check(s)...)
+			}
 			if err != nil {
 				t.Error(err)
-				continue
 			}
-			snippets = append(snippets, s)
 		}
 	}
-	if len(snippets) < 15 {
-		t.Fatalf("only %d blocks of Go were found", len(snippets))
-	}
-	check := checker(t, fset, snippets)
-	for _, s := range snippets {
-		for _, err := range check(s) {
-			t.Error(err)
-		}
+	if found < 15 {
+		t.Errorf("only %d blocks of Go were found", found)
 	}
 }
 
 func TestWhatDoesNotCompileIsFound(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	wanted := map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
 		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",
 		"func f() { mutex.Nothing() }":                  "docs/client.md:7: undefined: mutex.Nothing",
@@ -175,38 +143,32 @@ func TestWhatDoesNotCompileIsFound(t *testing.T) {
 		"package p\n\nimport \"os\"\n\nfunc f() {}":     "docs/client.md:9: \"os\" imported and not used",
 		"l, err := locks.Lock(ctx, \"a\")\nreturn err":  "",
 		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
-	} {
-		fset := token.NewFileSet()
-		var problems []error
-		if s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7}); err != nil {
-			problems = append(problems, err)
-		} else {
-			problems = checker(t, fset, []*snippet{s})(s)
+	}
+	fset := token.NewFileSet()
+	check := checker(t, fset)
+	for text, want := range wanted {
+		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
+		if err == nil {
+			err = errors.Join(check(s)...)
 		}
-		got := fmt.Sprint(errors.Join(problems...))
-		if want == "" && len(problems) > 0 || want != "" && !strings.HasPrefix(got, want) {
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.HasPrefix(got, cmp.Or(want, got)) {
 			t.Errorf("%q: %s, want %q", text, got, want)
 		}
 	}
 }
 
-// pages are the pages of the repository, from its top and with slashes.
-func pages(t *testing.T) []string {
+// pages are the pages of the repository, from its top.
+func pages(t *testing.T) (found []string) {
 	t.Helper()
-	var found []string
-	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".."
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "dist"):
-			return filepath.SkipDir
-		case strings.HasSuffix(file, ".md"):
-			page, err := filepath.Rel(top, file)
-			found = append(found, filepath.ToSlash(page))
-			return err
+	err := fs.WalkDir(os.DirFS(top), ".", func(file string, d fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(d.Name(), ".") && file != "."
+		if d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "dist") {
+			return fs.SkipDir
 		}
-		return nil
+		if path.Ext(file) == ".md" {
+			found = append(found, file)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -257,10 +219,11 @@ func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
 
 // imports are the declarations for the packages that a file names.
 func imports(f *ast.File) string {
+	known := packages()
 	named := map[string]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok && packages()[x.Name] != "" {
+			if x, ok := s.X.(*ast.Ident); ok && known[x.Name] != "" {
 				named[x.Name] = true
 			}
 		}
@@ -268,35 +231,23 @@ func imports(f *ast.File) string {
 	})
 	var b strings.Builder
 	for name := range named {
-		fmt.Fprintf(&b, "import %s %q\n", name, packages()[name])
+		fmt.Fprintf(&b, "import %s %q\n", name, known[name])
 	}
 	return b.String()
 }
 
-// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import,
-// as compiled by the tool chain.
-func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snippet) []error {
+// checker returns a function that reports what is wrong with a snippet. It knows the packages that pages name, as
+// compiled by the tool chain.
+func checker(t *testing.T, fset *token.FileSet) func(*snippet) []error {
 	t.Helper()
-	wanted := map[string]bool{}
-	for _, s := range snippets {
-		for _, f := range s.files {
-			for _, i := range f.Imports {
-				if imported, err := strconv.Unquote(i.Path.Value); err == nil {
-					wanted[imported] = true
-				}
-			}
-		}
-	}
-	compiled := export(t, slices.Sorted(maps.Keys(wanted)))
-	lookup := func(imported string) (io.ReadCloser, error) {
+	compiled := export(t)
+	from := importer.ForCompiler(fset, "gc", func(imported string) (io.ReadCloser, error) {
 		if compiled[imported] == "" {
-			return nil, fmt.Errorf("package %s was not compiled", imported)
+			return nil, fmt.Errorf("the test does not know the package %s", imported)
 		}
 		return os.Open(compiled[imported])
-	}
-	from := importer.ForCompiler(fset, "gc", lookup)
-	return func(s *snippet) []error {
-		var problems []error
+	})
+	return func(s *snippet) (problems []error) {
 		config := types.Config{Importer: from, Error: func(err error) {
 			problem, ok := errors.AsType[types.Error](err)
 			if !ok || !problem.Soft || !s.fragment { // soft: unused variables and imports
@@ -311,14 +262,11 @@ func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snipp
 	}
 }
 
-// export compiles packages and what they import, and returns the file with the types of each.
-func export(t *testing.T, wanted []string) map[string]string {
+// export compiles the packages that pages name, and what they import, and returns the file with the types of each.
+func export(t *testing.T) map[string]string {
 	t.Helper()
-	if len(wanted) == 0 {
-		return nil
-	}
-	arguments := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, wanted...)
-	list := exec.CommandContext(t.Context(), "go", arguments...)
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps",
+		"-json=ImportPath,Export", "--"}, slices.Collect(maps.Values(packages()))...)...)
 	list.Dir = filepath.Join(top, "bench") // its module also has the locks that docs/migration.md compares with
 	var complaints bytes.Buffer
 	list.Stderr = &complaints

@@ -2,10 +2,10 @@
 package docs
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -30,43 +30,24 @@ type block struct {
 	note     string // the HTML comment on the line before the fence, which readers of the page do not see
 }
 
-var (
-	fence   = regexp.MustCompile("^[ \t]*```(\\w*)")
-	comment = regexp.MustCompile(`^<!-- (.*) -->$`)
-)
-
 // blocks reads the fenced blocks of a page, in their order.
-func blocks(t *testing.T, page string) []block {
+func blocks(t *testing.T, page string) (found []block) {
 	t.Helper()
 	content, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var (
-		found  []block
-		open   *block
-		before string
-		number int
-	)
-	for line := range strings.Lines(string(content)) {
-		number++
-		opening := fence.FindStringSubmatch(line)
-		switch {
-		case open == nil && opening != nil:
-			open = &block{language: opening[1], line: number + 1}
-			if c := comment.FindStringSubmatch(strings.TrimSpace(before)); c != nil {
-				open.note = c[1]
-			}
-		case open != nil && opening != nil:
-			found = append(found, *open)
-			open = nil
-		case open != nil:
-			open.text += line
+	fence := regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?[ \t]*```(\\w*)[^\n]*\n(.*?)^[ \t]*```$")
+	for _, at := range fence.FindAllSubmatchIndex(content, -1) {
+		b := block{language: string(content[at[4]:at[5]]), text: string(content[at[6]:at[7]])}
+		b.line = 1 + bytes.Count(content[:at[6]], []byte("\n"))
+		if at[2] >= 0 {
+			b.note = string(content[at[2]:at[3]])
 		}
-		before = line
+		found = append(found, b)
 	}
-	if open != nil {
-		t.Fatalf("%s:%d: the block is not closed", page, open.line)
+	if fences := bytes.Count(content, []byte("```")); fences != 2*len(found) {
+		t.Fatalf("%s has %d fences, and %d blocks", page, fences, len(found))
 	}
 	return found
 }

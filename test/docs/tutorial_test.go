@@ -23,9 +23,9 @@ const commandTimeout = 5 * time.Minute
 // hurried makes the minutes of the tutorial, which are for somebody who reads, seconds.
 func hurried() []string {
 	return []string{
-		"mutex.AlertAfter(time.Minute)", "mutex.AlertAfter(4*time.Second)",
-		"mutex.AutoUnlockAfter(3*time.Minute)", "mutex.AutoUnlockAfter(12*time.Second)",
-		"sleep 60\n", "sleep 4\n",
+		"mutex.AlertAfter(time.Minute)", "mutex.AlertAfter(2500*time.Millisecond)",
+		"mutex.AutoUnlockAfter(3*time.Minute)", "mutex.AutoUnlockAfter(6*time.Second)",
+		"sleep 60\n", "while ./mutexctl check > all-is-well; do sleep 0.1; done\n",
 	}
 }
 
@@ -34,74 +34,73 @@ func hurried() []string {
 func TestTheTutorialRunsAsWritten(t *testing.T) {
 	t.Parallel()
 	proctest.ReadSources(t)
-	home := t.TempDir()
-	ports := freePorts(t, "127.0.0.1:2379", "127.0.0.1:10980", "127.0.0.1:8080")
-	env := append(environment(t), "HOME="+home,
-		"MUTEXDEV_ETCD_LISTEN_ADDRESS="+ports["127.0.0.1:2379"],
-		"MUTEXDEV_UNLOCKER_LISTEN_ADDRESS="+ports["127.0.0.1:10980"],
-		"MUTEXDEV_WEB_LISTEN_ADDRESS="+ports["127.0.0.1:8080"])
-	local := func(text string) string {
-		for page, here := range ports {
-			text = strings.ReplaceAll(text, page, here)
-		}
-		return text
-	}
-
-	page := filepath.Join(top, "docs", "tutorial.md")
-	all := blocks(t, page)
-	hurry := strings.NewReplacer(hurried()...)
+	all := blocks(t, filepath.Join(top, "docs", "tutorial.md"))
 	for slow := range slices.Chunk(hurried(), 2) {
 		if !slices.ContainsFunc(all, func(b block) bool { return strings.Contains(b.text, slow[0]) }) {
 			t.Errorf("the page does not say %q", slow[0])
 		}
 	}
+	home := t.TempDir()
+	job := filepath.Join(home, "stuck-lock")
+	if err := os.CopyFS(job, os.DirFS(programs.Dir)); err != nil { // linked as below: go build sees that they are new
+		t.Fatal(err)
+	}
+	env := append(environment(t), "HOME="+home)
+	changes := hurried()
+	for variable, address := range map[string]string{
+		"MUTEXDEV_ETCD_LISTEN_ADDRESS":     "127.0.0.1:2379",
+		"MUTEXDEV_UNLOCKER_LISTEN_ADDRESS": "127.0.0.1:10980",
+		"MUTEXDEV_WEB_LISTEN_ADDRESS":      "127.0.0.1:8080",
+	} {
+		here := proctest.FreeAddr(t)
+		env = append(env, variable+"="+here)
+		changes = append(changes, address, here)
+	}
+	change := strings.NewReplacer(changes...).Replace
 	first := open(t, env)
 	second := open(t, env)
 	ran := 0
 	for i, b := range all {
+		at := fmt.Sprintf("tutorial.md:%d", b.line)
 		switch b.language {
 		case "go":
 			file, ok := strings.CutPrefix(b.note, "save as ~/")
 			if !ok {
-				t.Fatalf("tutorial.md:%d: the page does not say where to save this", b.line)
+				t.Fatalf("%s: the page does not say where to save this", at)
 			}
-			if err := os.WriteFile(filepath.Join(home, file), []byte(hurry.Replace(b.text)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(home, file), []byte(change(b.text)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		case "sh":
-			shown := ""
-			if i+1 < len(all) && all[i+1].language == "text" {
-				shown = local(all[i+1].text)
-			}
-			began := time.Now()
 			terminal := first
 			if b.note == "second terminal" {
 				terminal = second
 			}
-			printed := terminal.run(t, local(hurry.Replace(b.text)), func(printed string) bool {
-				return b.note == "keeps running" && matches(shown, printed)
-			})
-			if !matches(shown, printed) {
-				t.Fatalf("tutorial.md:%d: the commands\n%s\nprint\n%s\nand the page shows\n%s", b.line, b.text, printed,
-					shown)
-			}
-			t.Logf("tutorial.md:%d: %v", b.line, time.Since(began).Round(time.Millisecond))
+			terminal.shows(t, at, change(b.text), change(shown(all, i)), b.note == "keeps running")
 			ran++
 		case "text":
 			if i == 0 || all[i-1].language != "sh" {
-				t.Errorf("tutorial.md:%d: no command prints this", b.line)
+				t.Errorf("%s: no command prints this", at)
 			}
 		default:
-			t.Errorf("tutorial.md:%d: nobody runs a block of %q", b.line, b.language)
+			t.Errorf("%s: nobody runs a block of %q", at, b.language)
 		}
 	}
 	if ran < 5 {
 		t.Errorf("only %d blocks were run", ran)
 	}
-	if _, err := os.Stat(filepath.Join(home, "stuck-lock")); !os.IsNotExist(err) {
+	if _, err := os.Stat(job); !os.IsNotExist(err) {
 		t.Errorf("the page does not clean up: %v", err)
 	}
 	first.interrupt(t)
+}
+
+// shown is what the page shows below a block.
+func shown(all []block, i int) string {
+	if i+1 < len(all) && all[i+1].language == "text" {
+		return all[i+1].text
+	}
+	return ""
 }
 
 // matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a
@@ -170,8 +169,9 @@ func open(t *testing.T, env []string) *terminal {
 // signal sends a signal to everything that runs in the terminal.
 func (s *terminal) signal(number syscall.Signal) error { return syscall.Kill(-s.shell.PID(), number) }
 
-// run types the commands and returns what they print, when they have ended or enough is there.
-func (s *terminal) run(t *testing.T, commands string, enough func(printed string) bool) string {
+// shows types the commands of a page and expects what it shows: when they have ended or, if they keep running, as soon
+// as it is there.
+func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning bool) {
 	t.Helper()
 	before := len(s.shell.Output())
 	s.lines++
@@ -179,14 +179,21 @@ func (s *terminal) run(t *testing.T, commands string, enough func(printed string
 	if _, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	began := time.Now()
+	for end := began.Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed, _, done := strings.Cut(s.shell.Output()[before:], mark)
-		if done || enough(printed) {
-			return printed
+		if !done && !keepRunning {
+			continue
+		}
+		if matches(shown, printed) {
+			t.Logf("%s: %v", at, time.Since(began).Round(time.Millisecond))
+			return
+		}
+		if done {
+			t.Fatalf("%s: the commands\n%s\nprint\n%s\nand the page shows\n%s", at, commands, printed, shown)
 		}
 	}
-	t.Fatalf("not within %v:\n%s\nprinted so far:\n%s", commandTimeout, commands, s.shell.Output())
-	return ""
+	t.Fatalf("%s: not within %v:\n%s\nprinted so far:\n%s", at, commandTimeout, commands, s.shell.Output())
 }
 
 // interrupt types Ctrl-C, which ends what runs in the terminal, and closes the terminal.
@@ -202,32 +209,20 @@ func (s *terminal) interrupt(t *testing.T) {
 	s.shell.Wait(t)
 }
 
-// freePorts is a free address on this machine for each address of the page.
-func freePorts(t *testing.T, page ...string) map[string]string {
-	t.Helper()
-	free := map[string]string{}
-	for _, address := range page {
-		free[address] = proctest.FreeAddr(t)
-	}
-	return free
-}
-
 // environment is our own without the settings of etcd and our programs, and with Go's caches wherever HOME is.
 func environment(t *testing.T) []string {
 	t.Helper()
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "ETCDCTL_") && !strings.HasPrefix(v, "MUTEX") {
-			env = append(env, v)
-		}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "ETCDCTL_") || strings.HasPrefix(v, "MUTEX")
+	})
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"}
+	values, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"} {
-		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	for i, value := range strings.Split(strings.TrimSuffix(string(values), "\n"), "\n") {
+		env = append(env, names[i]+"="+value)
 	}
-	env[len(env)-1] += " -ldflags=-w" // linked in half the time
+	env[len(env)-1] += " " + proctest.LinkerFlags
 	return env
 }

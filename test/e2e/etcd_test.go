@@ -1,100 +1,58 @@
 package e2e
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // prefix is where the locks lie. The keys below are written out by hand: this is how the protocol looks from a shell.
 const prefix = "/mutexes/"
 
-// attempt is the deadline of one request.
-const attempt = 5 * time.Second
-
-// put writes keys with their values as `etcdctl put` does, trying until etcd says that it did.
-func put(t *testing.T, c *clientv3.Client, pairs ...string) {
+// write puts keys, as `etcdctl put` does.
+func write(t *testing.T, c *clientv3.Client, all map[string]string) {
 	t.Helper()
-	for pair := range slices.Chunk(pairs, 2) {
-		proctest.Eventually(t, fmt.Sprintf("put %q", pair[0]), func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), attempt)
-			defer cancel()
-			_, err := c.Put(ctx, pair[0], pair[1])
-			return err
-		})
+	// what is older than the uuid of its record is left over from an earlier one
+	for _, uuids := range []bool{true, false} {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if strings.HasSuffix(key, "/uuid") == uuids {
+				etcdtest.Put(t, c, key, all[key])
+			}
+		}
 	}
 }
 
 // stored returns all keys below a prefix.
 func stored(t *testing.T, c *clientv3.Client, prefix string) map[string]string {
 	t.Helper()
+	r, err := c.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]string{}
-	proctest.Eventually(t, "read "+prefix, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), attempt)
-		defer cancel()
-		resp, err := c.Get(ctx, prefix, clientv3.WithPrefix())
-		if err != nil {
-			return err
-		}
-		for _, kv := range resp.Kvs {
-			all[string(kv.Key)] = string(kv.Value)
-		}
-		return nil
-	})
+	for _, kv := range r.Kvs {
+		all[string(kv.Key)] = string(kv.Value)
+	}
 	return all
 }
 
-// exists reports whether etcd has the key.
-func exists(t *testing.T, c *clientv3.Client, key string) bool {
+// exists reports whether the record of a lock is there. segment is the lock's name as it stands in the key.
+func exists(t *testing.T, c *clientv3.Client, segment string) bool {
 	t.Helper()
-	_, found := stored(t, c, key)[key]
-	return found
+	return etcdtest.Count(t, c, prefix+segment+"/uuid") > 0
 }
 
-// plain writes a record of plain keys, as a client that knows nothing but the article does, and returns its uuid. The
-// lock is to be alerted about and removed so long from now. segment is the lock's name as it stands in the key.
-func plain(t *testing.T, c *clientv3.Client, segment string, alert, unlock time.Duration) string {
+// gone waits until nothing is left of a lock's record.
+func gone(t *testing.T, c *clientv3.Client, segment string) {
 	t.Helper()
-	id := uuid.NewString()
-	now := time.Now()
-	record := prefix + segment + "/"
-	put(t, c,
-		record+"uuid", id, // first: what is older is left over from an earlier hold
-		record+"hostname", "host-1",
-		record+"locked_at", metadata.FormatTime(now),
-		record+"alert_at", metadata.FormatTime(now.Add(alert)),
-		record+"auto_unlock_at", metadata.FormatTime(now.Add(unlock)),
-	)
-	return id
-}
-
-// gone waits until nothing is left of the locks' records.
-func gone(t *testing.T, c *clientv3.Client, segments ...string) {
-	t.Helper()
-	proctest.Eventually(t, "removal", func() error {
-		var left []string
-		all := stored(t, c, prefix)
-		for _, s := range segments {
-			if _, held := all[prefix+s+"/uuid"]; held {
-				left = append(left, s)
-			}
-		}
-		if len(left) > 0 {
-			return errors.New("still there: " + strings.Join(left, ", "))
-		}
-		return nil
-	})
+	etcdtest.Eventually(t, "the removal of "+segment, func() bool { return !exists(t, c, segment) })
 }
 
 // endings are the history entries by uuid.

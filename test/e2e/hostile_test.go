@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -24,7 +24,10 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
-	write(t, c, merged(keys(malformed()), keys(odd()), keys(map[string]record{"neighbour": sound()}), foreignKeys()))
+	for _, all := range []map[string]string{keys(malformed()), keys(odd()), sound().at(prefix + "neighbour"),
+		foreignKeys()} {
+		write(t, c, all)
+	}
 	before := protocolKeys(t, c)
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--metrics.lock-series=all").ready(t)
 	dash := startDashboard(t, etcd.Endpoint())
@@ -68,19 +71,6 @@ func expired(text string) record {
 		"1553682601")
 }
 
-// write puts keys in batches.
-func write(t *testing.T, c *clientv3.Client, all map[string]string) {
-	t.Helper()
-	// what is older than the uuid of its record is left over from an earlier one
-	for _, uuids := range []bool{true, false} {
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			if strings.HasSuffix(key, "/uuid") == uuids {
-				put(t, c, key, all[key])
-			}
-		}
-	}
-}
-
 // protocolKeys returns all keys below the prefix except those that unlockers write.
 func protocolKeys(t *testing.T, c *clientv3.Client) map[string]string {
 	t.Helper()
@@ -97,18 +87,10 @@ func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	t.Helper()
 	proctest.Eventually(t, "the keys that are left", func() error {
 		got := protocolKeys(t, c)
-		var problems []error
-		for key, value := range want {
-			if got[key] != value {
-				problems = append(problems, fmt.Errorf("%q is gone or changed", key))
-			}
+		if maps.Equal(got, want) {
+			return nil
 		}
-		for key := range got {
-			if _, wanted := want[key]; !wanted {
-				problems = append(problems, fmt.Errorf("%q is left over", key))
-			}
-		}
-		return errors.Join(problems...)
+		return errors.New(cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))))
 	})
 }
 
@@ -173,7 +155,7 @@ func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
 	t.Helper()
 	addr := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
-	d := &dashboard{addr: addr, ops: ops, Process: start(t, nil, "mutexdash", append([]string{
+	d := &dashboard{addr: addr, ops: ops, Process: start(t, "mutexdash", append([]string{
 		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops,
 		"--web.shutdown-delay=0s",
 	}, more...)...)}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -27,16 +30,16 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	}
 	foreign := []string{prefix + "a/b/uuid", prefix + "a/NOT A FIELD", prefix + "a0", prefix + "a"}
 	for _, key := range foreign {
-		put(t, c, key, "somebody else's")
+		etcdtest.Put(t, c, key, "somebody else's")
 	}
-	stale := plain(t, c, "a", 500*time.Millisecond, 4*time.Second)
-	saved := plain(t, c, "saved", 500*time.Millisecond, 4*time.Second)
+	stale := plain(t, c, "a", 300*time.Millisecond, 2500*time.Millisecond)
+	saved := plain(t, c, "saved", 300*time.Millisecond, 2500*time.Millisecond)
 
 	shows(t, u.addr, 2, "unlocker_locks", "state", "alerting")
 	shows(t, u.addr, float64(len(neighbours)), "unlocker_locks", "state", "held")
-	if _, err := scrape(t, u.addr).value("unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname",
-		"host-1"); err != nil {
-		t.Error(err)
+	if _, found := scrape(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname",
+		"host-1"); !found {
+		t.Error("no series tells when it is alerted about")
 	}
 	if names, want := listed(t, etcd.Endpoint()), []string{"A", "a", "a%2Fb", "a/b", "ab",
 		"saved"}; !slices.Equal(names, want) {
@@ -44,14 +47,14 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	}
 
 	shows(t, u.addr, 2, "unlocker_locks", "state", "expired")
-	later := metadata.FormatTime(time.Now().Add(time.Hour))
-	put(t, c, prefix+"saved/auto_unlock_at", later, prefix+"saved/alert_at", later)
+	write(t, c, record{"alert_at": in(time.Hour), "auto_unlock_at": in(time.Hour)}.at(prefix+"saved"))
+	next := plain(t, c, "next", 0, 0)
 
 	gone(t, c, "a")
+	gone(t, c, "next") // and the extended lock before it, by its old deadline
 	lint(t, u.addr)
 	hides(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a")
-	shows(t, u.addr, 1, "unlocker_removals_total", "result", "success")
-	time.Sleep(warning + slack + time.Second) // in which the extended lock would go, too, by its old deadline
+	shows(t, u.addr, 2, "unlocker_removals_total", "result", "success")
 	all := stored(t, c, prefix)
 	for _, segment := range append(neighbours, "saved") {
 		for _, field := range []string{"uuid", "hostname", "locked_at", "alert_at", "auto_unlock_at"} {
@@ -73,18 +76,33 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	}); len(left) > 0 {
 		t.Errorf("left over of the removed lock: %q", left)
 	}
-	checkTrail(t, u, endings(t, c), stale)
+	checkTrail(t, u, endings(t, c), stale, next)
 }
 
-// checkTrail expects exactly one history entry and one audit line of the removal of one lock, and none of another.
-func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, id string) {
+// plain writes a record of plain keys, as a client that knows nothing but the article does, and returns its uuid. The
+// lock is to be alerted about and removed so long from now.
+func plain(t *testing.T, c *clientv3.Client, segment string, alert, unlock time.Duration) string {
 	t.Helper()
-	if len(history) != 1 || history[id].Ended != metadata.EndedAutoUnlocked || history[id].Hostname != "host-1" ||
-		history[id].Why == "" {
-		t.Errorf("the history is %v, want the removal of %s", history, id)
+	id := uuid.NewString()
+	write(t, c, with("uuid", id, "alert_at", in(alert), "auto_unlock_at", in(unlock)).at(prefix+segment))
+	return id
+}
+
+// checkTrail expects exactly one history entry and one audit line of the removal of each of these, and no others.
+func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, ids ...string) {
+	t.Helper()
+	lines := u.audited(t, "success")
+	if len(history) != len(ids) || len(lines) != len(ids) {
+		t.Errorf("the history is %v, the audit lines are %q, want those of %q", history, lines, ids)
 	}
-	if lines := u.audited(t, "success"); len(lines) != 1 || len(lines[id]) != 1 {
-		t.Errorf("the audit lines are %q, want one of %s", lines, id)
+	for _, id := range ids {
+		ending := history[id]
+		if ending.Ended != metadata.EndedAutoUnlocked || ending.Hostname != "host-1" || ending.Why == "" {
+			t.Errorf("the ending is %+v", ending)
+		}
+		if len(lines[id]) != 1 {
+			t.Errorf("the audit lines are %q", lines[id])
+		}
 	}
 }
 

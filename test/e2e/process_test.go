@@ -8,13 +8,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// start runs a program until the test ends, with more variables in an environment that is empty otherwise, so that
-// nobody's settings get in.
-func start(t *testing.T, more []string, name string, args ...string) *proctest.Process {
+// start runs a program until the test ends.
+func start(t *testing.T, name string, args ...string) *proctest.Process {
 	t.Helper()
-	cmd := programs.Command(t, name, args...)
-	cmd.Env = append(cmd.Env, more...)
-	return proctest.Start(t, cmd)
+	return proctest.Start(t, programs.Command(t, name, args...))
 }
 
 // command runs a program to its end.

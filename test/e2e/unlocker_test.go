@@ -24,7 +24,7 @@ type unlocker struct {
 func startUnlocker(t *testing.T, endpoints []string, more ...string) *unlocker {
 	t.Helper()
 	addr := proctest.FreeAddr(t)
-	u := &unlocker{addr: addr, Process: start(t, nil, "unlocker", append([]string{
+	u := &unlocker{addr: addr, Process: start(t, "unlocker", append([]string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
 		"--etcd.endpoints=" + strings.Join(endpoints, ","), "--web.listen-address=" + addr, "--web.shutdown-delay=0s",
 	}, more...)...)}

@@ -12,40 +12,28 @@ import (
 // find out.
 func TestAWrongSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
-	ends := func(program string, says []string, args ...string) {
-		t.Run(program+" "+strings.Join(args, " "), func(t *testing.T) {
+	for started, says := range map[string][]string{
+		"mutexctl list --etcd.endpoint=x":                             {"--etcd.endpoint", "--etcd.endpoints"},
+		"mutexctl list --etcd.dial-timeout=-1s":                       {"dial timeout", "negative"},
+		"mutexctl list --etcd.password-file=/dev/null":                {"password", "no user"},
+		"mutexdash --etcd.cacert=/nowhere/ca.crt":                     {"/nowhere/ca.crt", "no such file"},
+		"mutexdash --locks.prefix=/":                                  {"prefix", "empty"},
+		"unlocker":                                                    {"--policy", "alert-only", "auto-unlock"},
+		"unlocker --policy=alert-only --etcd.endpoints=nonsense":      {"nonsense", "host:port"},
+		"unlocker --policy=delete":                                    {"--policy", "delete", "alert-only"},
+		"unlocker --policy=alert-only --sweep.dry-run":                {"--sweep.dry-run", "--policy=alert-only"},
+		"unlocker --policy=auto-unlock --sweep.min-warning=0":         {"warning", "retry"},
+		"unlocker --policy=alert-only --metrics.lock-series=some":     {"--metrics.lock-series", "some", "alerting"},
+		"unlocker --policy=alert-only --metrics.lock-series-limit=-1": {"--metrics.lock-series-limit", "negative"},
+		"unlocker --policy=alert-only now":                            {"now"},
+		"unlocker --policy=alert-only --web.listen-address=here":      {"here", "host:port"},
+		"unlocker --policy=alert-only --web.config.file=/nowhere.yml": {"/nowhere.yml"},
+	} {
+		t.Run(started, func(t *testing.T) {
 			t.Parallel()
-			oneSentence(t, command(t, program, args...), 2, program, says...)
+			words := strings.Fields(started)
+			oneSentence(t, command(t, words[0], words[1:]...), 2, words[0], says...)
 		})
-	}
-	for program, args := range map[string][]string{
-		"unlocker":  {"--policy=alert-only", "--web.listen-address=127.0.0.1:0"},
-		"mutexdash": {"--web.listen-address=127.0.0.1:0", "--web.ops-address=127.0.0.1:0"},
-		"mutexctl":  {"list"},
-	} {
-		for wrong, says := range map[string][]string{
-			"--etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},
-			"--etcd.endpoints=nonsense":      {"nonsense", "host:port"},
-			"--etcd.dial-timeout=-1s":        {"dial timeout", "negative"},
-			"--etcd.cacert=/nowhere/ca.crt":  {"/nowhere/ca.crt", "no such file"},
-			"--etcd.password-file=/dev/null": {"password", "no user"},
-			"--locks.prefix=/":               {"prefix", "empty"},
-		} {
-			ends(program, says, append(args[:len(args):len(args)], wrong)...)
-		}
-	}
-	ends("unlocker", []string{"--policy", "alert-only", "auto-unlock"})
-	for wrong, says := range map[string][]string{
-		"--policy=delete":                                    {"--policy", "delete", "alert-only"},
-		"--policy=alert-only --sweep.dry-run":                {"--sweep.dry-run", "--policy=alert-only"},
-		"--policy=auto-unlock --sweep.min-warning=0":         {"warning", "retry"},
-		"--policy=alert-only --metrics.lock-series=some":     {"--metrics.lock-series", "some", "alerting"},
-		"--policy=alert-only --metrics.lock-series-limit=-1": {"--metrics.lock-series-limit", "negative"},
-		"--policy=alert-only now":                            {"now"},
-		"--policy=alert-only --web.listen-address=here":      {"here", "host:port"},
-		"--policy=alert-only --web.config.file=/nowhere.yml": {"/nowhere.yml"},
-	} {
-		ends("unlocker", says, strings.Fields(wrong)...)
 	}
 }
 

@@ -1,17 +1,15 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -19,23 +17,6 @@ import (
 func answers(t *testing.T, addr, path string, status int) (body string) {
 	t.Helper()
 	return proctest.Answers(t, "http://"+addr+path, status)
-}
-
-// samples are the answer of one scrape. A scrape that Prometheus would refuse fails the test.
-type samples map[string]*dto.MetricFamily
-
-func scrape(t *testing.T, addr string) samples {
-	t.Helper()
-	status, body, err := proctest.Get(http.DefaultClient, "http://"+addr+"/metrics")
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("scrape: status %d, %v: %s", status, err, body)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
-	if err != nil {
-		t.Fatalf("scrape: %v", err)
-	}
-	return families
 }
 
 // lint expects names and help texts as `promtool check metrics` does, of everything that a program shows.
@@ -50,51 +31,51 @@ func lint(t *testing.T, addr string) {
 	}
 }
 
-// value is the value of a gauge or counter whose labels include these pairs.
-func (s samples) value(name string, pairs ...string) (float64, error) {
-	for _, m := range s[name].GetMetric() {
-		if !has(m, pairs) {
+// scrape returns the value of a gauge or counter whose labels include these pairs.
+func scrape(t *testing.T, addr, name string, pairs ...string) (value float64, found bool) {
+	t.Helper()
+	for line := range strings.Lines(answers(t, addr, "/metrics", http.StatusOK)) {
+		series, number, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "} ")
+		if len(pairs) == 0 {
+			series, number, _ = strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		}
+		if !strings.HasPrefix(series+"{", name+"{") || !has(series, pairs) {
 			continue
 		}
-		if m.GetCounter() != nil {
-			return m.GetCounter().GetValue(), nil
+		value, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return m.GetGauge().GetValue(), nil
+		return value, true
 	}
-	return 0, fmt.Errorf("no %s%q", name, pairs)
+	return 0, false
 }
 
-func has(m *dto.Metric, pairs []string) bool {
-	found := 0
+func has(series string, pairs []string) bool {
 	for i := 0; i < len(pairs); i += 2 {
-		for _, l := range m.GetLabel() {
-			if l.GetName() == pairs[i] && l.GetValue() == pairs[i+1] {
-				found++
-			}
+		if !strings.Contains(series, fmt.Sprintf("%s=%q", pairs[i], pairs[i+1])) {
+			return false
 		}
 	}
-	return 2*found == len(pairs)
+	return true
 }
 
 // shows waits until a scrape has this value.
 func shows(t *testing.T, addr string, want float64, name string, pairs ...string) {
 	t.Helper()
 	proctest.Eventually(t, name, func() error {
-		got, err := scrape(t, addr).value(name, pairs...)
-		if err == nil && got != want {
-			err = fmt.Errorf("%s%q is %v, want %v", name, pairs, got, want)
+		if got, found := scrape(t, addr, name, pairs...); !found || got != want {
+			return fmt.Errorf("%s%q is %v (%v), want %v", name, pairs, got, found, want)
 		}
-		return err
+		return nil
 	})
 }
 
 // hides waits until no scrape has such a series.
 func hides(t *testing.T, addr, name string, pairs ...string) {
 	t.Helper()
-	proctest.Eventually(t, name, func() error {
-		if _, err := scrape(t, addr).value(name, pairs...); err == nil {
-			return errors.New("a series is left")
-		}
-		return nil
+	etcdtest.Eventually(t, "the end of "+name, func() bool {
+		_, found := scrape(t, addr, name, pairs...)
+		return !found
 	})
 }

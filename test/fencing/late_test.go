@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -25,16 +25,16 @@ type resource struct {
 // loses the lock to another one that writes, wakes up and writes what it was about to. The lock cannot help, the fence
 // does.
 func TestLateWriteOfAPausedHolder(t *testing.T) {
-	etcd := etcdtest.Start(t).Client(t)
-	for _, r := range resources(t, etcd) {
+	s := locktest.New(t)
+	for _, r := range resources(t, s.Etcd()) {
 		t.Run(r.name, func(t *testing.T) {
-			paused := take(t, etcd, "paused", r.name)
+			paused := take(t, s, "paused", r.name)
 			if err := paused.Context().Err(); err != nil {
 				t.Fatal(err)
 			}
 			// Here the holder stands still: it has looked and sees nothing of what comes.
-			forceUnlock(t, etcd, r.name)
-			next := take(t, etcd, "next", r.name)
+			s.ForceUnlock(r.name, "its machine does not answer") // which spares us to wait for an auto-unlock
+			next := take(t, s, "next", r.name)
 			if err := r.write(next, "next"); err != nil {
 				t.Fatal(err)
 			}
@@ -69,9 +69,9 @@ func resources(t *testing.T, etcd *clientv3.Client) []resource {
 	db := notes(t)
 	return []resource{
 		{"a page without a fence", false,
-			func(l *mutex.Lock, text string) error { return putPage(s.url+"/open", l.Token(), text) }, s.open.read},
+			func(l *mutex.Lock, text string) error { return put(s.url+"/open", l.Token(), text) }, s.open.read},
 		{"a page behind a fence", true,
-			func(l *mutex.Lock, text string) error { return putPage(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
+			func(l *mutex.Lock, text string) error { return put(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
 		{"a row without a fence", false, func(_ *mutex.Lock, text string) error {
 			_, err := db.ExecContext(context.Background(), `UPDATE notes SET text = ? WHERE id = 1`, text)
 			return err

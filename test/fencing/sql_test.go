@@ -131,23 +131,31 @@ func TestStatementThatFencesNothingIsNotRun(t *testing.T) {
 	}
 }
 
+// transact commits what f does, or takes it back.
+func transact(t testing.TB, db *sql.DB, f func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 func TestTransactionBehindAFence(t *testing.T) {
 	db := open(t)
 	execute(t, db, `CREATE TABLE entries (total INTEGER NOT NULL)`)
 	write := func(token int64) error {
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
+		return transact(t, db, func(tx *sql.Tx) error {
+			if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`,
+				token, "may", token); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO entries VALUES (?)`, token)
 			return err
-		}
-		defer func() { _ = tx.Rollback() }()
-		if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`, token,
-			"may", token); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(t.Context(), `INSERT INTO entries VALUES (?)`, token); err != nil {
-			return err
-		}
-		return tx.Commit()
+		})
 	}
 	if err := write(7); err != nil {
 		t.Error(err)
@@ -165,16 +173,12 @@ func TestTransactionBehindAFence(t *testing.T) {
 func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	db := open(t)
 	execute(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fencing.Exec(t.Context(), tx, 6, `UPDATE books SET total = 0, token = ? WHERE token <= ?`, int64(6),
-		int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
+	err := transact(t, db, func(tx *sql.Tx) error {
+		const all = `UPDATE books SET total = 0, token = ? WHERE token <= ?`
+		return fencing.Exec(t.Context(), tx, 6, all, int64(6), int64(6))
+	})
+	if err == nil || errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("got %v", err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Error(err)
 	}
 	if now, _ := total(t, db, "may"); now != 100 {
 		t.Errorf("the row has %d", now)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,9 +34,9 @@ type manifest struct {
 }
 
 // scenario reads the objects that the chart makes of the values in one of its files.
-func scenario(t *testing.T, name string) (all []manifest) {
+func scenario(t *testing.T, file string) (all []manifest) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(*rendered, name+".yaml"))
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("%v: make kube", err)
 	}
@@ -122,9 +123,8 @@ func withKinds(t *testing.T, c *cluster) {
 	h.run(t, "install", "locks", chartPath, "--set", monitored)
 	monitors := func() (names []string) {
 		for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
-			items := c.ask(t, "GET", "/apis/monitoring.coreos.com/v1/namespaces/monitored/"+kind, "", nil)["items"]
-			for _, item := range items.([]any) {
-				names = append(names, kind+" "+item.(object)["metadata"].(object)["name"].(string))
+			for _, item := range c.items(t, "/apis/monitoring.coreos.com/v1/namespaces/monitored/"+kind) {
+				names = append(names, kind+" "+item["metadata"].(object)["name"].(string))
 			}
 		}
 		return names
@@ -146,7 +146,8 @@ func withKinds(t *testing.T, c *cluster) {
 func nothingMore(t *testing.T, c *cluster, before []string) {
 	t.Helper()
 	proctest.Eventually(t, "an empty cluster", func() error {
-		if left := differs(before, c.inventory(t)); len(left) != 0 {
+		left := slices.DeleteFunc(c.inventory(t), func(name string) bool { return slices.Contains(before, name) })
+		if len(left) != 0 {
 			return fmt.Errorf("there is %q", left)
 		}
 		return nil
@@ -167,21 +168,14 @@ func everyScenario(t *testing.T, c *cluster) {
 	}
 	files = append(files, filepath.Join(*rendered, "kustomize", "example.yaml"))
 	kinds := map[string]int{}
-	for _, account := range accounts(t, files) {
-		for _, namespace := range []string{"locking", "nodes"} {
-			c.create(t, "/api/v1/namespaces/"+namespace+"/serviceaccounts", object{"metadata": object{"name": account}})
-		}
-	}
 	for _, file := range files {
-		name, err := filepath.Rel(*rendered, strings.TrimSuffix(file, ".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range scenario(t, name) {
+		name := filepath.Base(file)
+		for _, m := range scenario(t, file) {
 			kinds[m.Kind]++
 			if m.Kind == "ServiceAccount" {
-				continue // is there by now
+				continue // is made for the pods
 			}
+			c.makeAccount(m)
 			if _, err := c.Ask("POST", m.path()+"?fieldValidation=Strict&dryRun=All", "application/yaml",
 				[]byte(m.text)); err != nil {
 				t.Errorf("%s: %s %s: %v", name, m.Kind, m.Metadata.Name, err)
@@ -254,20 +248,12 @@ func withVolumes(pod object) object {
 	return pod
 }
 
-// accounts are the service accounts that the pods of the scenarios name.
-func accounts(t *testing.T, files []string) (names []string) {
-	t.Helper()
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			_, name, found := strings.Cut(line, "serviceAccountName: ")
-			if name = strings.TrimSpace(name); found && name != "default" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+// makeAccount makes the service account that the pods of an object have, unless it is there.
+func (c *cluster) makeAccount(m manifest) {
+	if name := regexp.MustCompile(`serviceAccountName: (\S+)`).FindStringSubmatch(m.text); name != nil {
+		for _, namespace := range []string{"locking", "nodes"} {
+			_, _ = c.Ask("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", "application/json",
+				object{"metadata": object{"name": name[1]}})
 		}
 	}
-	return names
 }

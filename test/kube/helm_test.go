@@ -70,33 +70,24 @@ func (h *helm) run(t *testing.T, args ...string) string {
 }
 
 // oldChart unpacks the chart of the last tag, or of firstChart before there is one.
-func oldChart(t *testing.T) (directory string) {
+func oldChart(t *testing.T) string {
 	t.Helper()
-	git := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(t.Context(), "git", args...)
-		cmd.Dir = repository
-		return cmd.Output()
-	}
-	revision := firstChart
-	if tag, err := git("describe", "--tags", "--match=v[0-9]*", "--abbrev=0", "HEAD^"); err == nil {
-		revision = strings.TrimSpace(string(tag))
-	}
-	archive, err := git("archive", revision, "deploy/helm/unlocker")
+	directory := t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", `
+revision=$(git describe --tags --match='v[0-9]*' --abbrev=0 HEAD^ 2> /dev/null || echo "$1")
+echo "upgrades begin with the chart of $revision"
+git archive "$revision" deploy/helm/unlocker | tar -x -C "$2"`, "bash", firstChart, directory)
+	unpack.Dir = repository
+	out, err := unpack.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the chart of %s cannot be read, which takes the whole history of the repository: %v", revision, err)
+		t.Fatalf("the chart cannot be read, which takes the whole history of the repository: %v\n%s", err, out)
 	}
-	t.Logf("upgrades begin with the chart of %s", revision)
-	directory = t.TempDir()
-	tar := exec.CommandContext(t.Context(), "tar", "-x", "-C", directory)
-	tar.Stdin = strings.NewReader(string(archive))
-	if out, err := tar.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	t.Logf("%s", out)
 	return filepath.Join(directory, "deploy/helm/unlocker")
 }
 
-// kinds lists the resources of the API server with a verb, by the path of their version: "/api/v1" has "pods".
-func (c *cluster) kinds(t *testing.T, verb string) (all []string) {
+// kinds lists the resources that can be listed, by the path of their version: "/api/v1" has "pods".
+func (c *cluster) kinds(t *testing.T) (all []string) {
 	t.Helper()
 	versions := []string{"/api/v1"}
 	for _, group := range c.ask(t, "GET", "/apis", "", nil)["groups"].([]any) {
@@ -107,8 +98,7 @@ func (c *cluster) kinds(t *testing.T, verb string) (all []string) {
 		resources, _ := c.ask(t, "GET", version, "", nil)["resources"].([]any)
 		for _, resource := range resources {
 			r := resource.(object)
-			verbs, _ := r["verbs"].([]any)
-			if slices.Contains(verbs, any(verb)) {
+			if verbs, _ := r["verbs"].([]any); slices.Contains(verbs, any("list")) {
 				all = append(all, version+"/"+r["name"].(string))
 			}
 		}
@@ -116,29 +106,28 @@ func (c *cluster) kinds(t *testing.T, verb string) (all []string) {
 	return all
 }
 
+// items lists objects.
+func (c *cluster) items(t *testing.T, path string) (all []object) {
+	t.Helper()
+	items, _ := c.ask(t, "GET", path, "", nil)["items"].([]any)
+	for _, item := range items {
+		all = append(all, item.(object))
+	}
+	return all
+}
+
 // inventory is every object in the cluster, but for what it notes about itself.
 func (c *cluster) inventory(t *testing.T) (all []string) {
 	t.Helper()
-	for _, kind := range c.kinds(t, "list") {
+	for _, kind := range c.kinds(t) {
 		if strings.HasSuffix(kind, "/events") || strings.HasSuffix(kind, "/leases") {
 			continue
 		}
-		items, _ := c.ask(t, "GET", kind, "", nil)["items"].([]any)
-		for _, item := range items {
-			meta := item.(object)["metadata"].(object)
+		for _, item := range c.items(t, kind) {
+			meta := item["metadata"].(object)
 			all = append(all, fmt.Sprint(kind, " ", meta["namespace"], " ", meta["name"]))
 		}
 	}
 	slices.Sort(all)
 	return all
-}
-
-// differs is what one inventory has and the other has not.
-func differs(before, after []string) (more []string) {
-	for _, name := range after {
-		if !slices.Contains(before, name) {
-			more = append(more, name)
-		}
-	}
-	return more
 }

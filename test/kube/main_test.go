@@ -14,10 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-var (
-	apiServer = flag.String("kube-apiserver", "", "path of the API server: make kube")
-	manyPods  = flag.Int("pods", 500, "number of pods in the test of many")
-)
+var apiServer = flag.String("kube-apiserver", "", "path of the API server: make kube")
 
 // programs are our binaries.
 var programs *proctest.Programs

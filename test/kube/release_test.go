@@ -3,8 +3,6 @@
 package kube
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,8 +52,8 @@ networkPolicy: {enabled: true}
 // what pods get is shown by test/deploy.
 func life(t *testing.T, h *helm, old string, reuse bool) {
 	before := h.cluster.inventory(t)
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+	file, err := h.cluster.File("values.yaml", settings)
+	if err != nil {
 		t.Fatal(err)
 	}
 	with := []string{"--values", file}
@@ -113,9 +111,7 @@ func (h *helm) release(t *testing.T) map[string]released {
 		"networkpolicies": "/apis/networking.k8s.io/v1"} {
 		path := version + "/namespaces/" + h.namespace + "/" + kind +
 			"?labelSelector=app.kubernetes.io/instance%3Dlocks"
-		items, _ := h.cluster.ask(t, "GET", path, "", nil)["items"].([]any)
-		for _, item := range items {
-			o := item.(object)
+		for _, o := range h.cluster.items(t, path) {
 			meta := o["metadata"].(object)
 			r := released{uid: meta["uid"].(string), spec: o["spec"]}
 			if data, ok := o["data"]; ok {
@@ -151,9 +147,10 @@ func (h *helm) mayRun(t *testing.T) {
 func trial(t *testing.T, c *cluster, old string) {
 	h := newHelm(t, c, "trial")
 	before := c.inventory(t)
-	h.run(t, "install", "locks", old, "--set", "policy=auto-unlock,etcd.deploy=true")
+	const set = "--set=policy=auto-unlock,etcd.deploy=true"
+	h.run(t, "install", "locks", old, set)
 	was := h.release(t)["statefulsets locks-unlocker-etcd"]
-	h.run(t, "upgrade", "locks", chartPath, "--set", "policy=auto-unlock,etcd.deploy=true")
+	h.run(t, "upgrade", "locks", chartPath, set)
 	if is := h.release(t)["statefulsets locks-unlocker-etcd"]; is.uid != was.uid || is.uid == "" {
 		t.Errorf("the etcd was %v and is %v", was, is)
 	}

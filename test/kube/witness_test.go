@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
+// ago is when locks were taken.
 const ago = 5 * time.Minute
 
 func TestTheWitness(t *testing.T) {
@@ -40,9 +41,12 @@ type end struct {
 }
 
 func ends() []end {
+	ended := func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }
+	failed := func(t *testing.T, p *pod) { p.over(t, "Failed", "PodFailed", p.Ended("worker", "1")) }
+	removed := func(t *testing.T, p *pod) { p.remove(t) }
+	nothing := func(*testing.T, *pod) {}
 	return []end{
-		{about: "container ended", proof: metadata.CauseContainerEnded,
-			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
+		{about: "container ended", proof: metadata.CauseContainerEnded, after: ended},
 		{about: "container restarted", proof: metadata.CauseContainerRestarted,
 			after: func(t *testing.T, p *pod) { p.containers(t, p.Restarted("worker")) }},
 		{about: "container waits for its restart", proof: metadata.CauseContainerEnded,
@@ -55,15 +59,12 @@ func ends() []end {
 		{about: "job succeeded", policy: "Never", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
 			p.over(t, "Succeeded", "PodCompleted", p.Ended("worker", "1"))
 		}},
-		{about: "pod failed", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
-		}},
+		{about: "pod failed", proof: metadata.CausePodEnded, after: failed},
 		{about: "pod ended and is gone", proof: metadata.CausePodEnded, after: func(t *testing.T, p *pod) {
-			p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
+			failed(t, p)
 			p.remove(t)
 		}},
-		{about: "deleted by force", suspicion: metadata.CausePodDeleted,
-			after: func(t *testing.T, p *pod) { p.remove(t) }},
+		{about: "deleted by force", suspicion: metadata.CausePodDeleted, after: removed},
 		{about: "collected from a lost node", suspicion: metadata.CausePodDeleted, after: func(t *testing.T, p *pod) {
 			p.status(t, object{"phase": "Failed", "conditions": []object{{"type": "DisruptionTarget", "status": "True",
 				"reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}}})
@@ -76,15 +77,14 @@ func ends() []end {
 			p.containers(t, kubetest.Status("worker", "1", object{"terminated": object{"exitCode": 137,
 				"reason": "ContainerStatusUnknown"}}, nil))
 		}},
-		{about: "no uid", suspicion: metadata.CauseContainerEnded,
-			edit:  func(process *metadata.Process) { process.PodUID = "" },
-			after: func(t *testing.T, p *pod) { p.containers(t, p.Ended("worker", "1")) }},
-		{about: "never there", suspicion: metadata.CausePodNeverSeen, after: func(*testing.T, *pod) {},
+		{about: "no uid", suspicion: metadata.CauseContainerEnded, after: ended,
+			edit: func(process *metadata.Process) { process.PodUID = "" }},
+		{about: "never there", suspicion: metadata.CausePodNeverSeen, after: nothing,
 			edit: func(process *metadata.Process) {
 				process.PodName = "other"
 				process.PodUID = uuid.NewString()
 			}},
-		{about: "replaced", suspicion: metadata.CausePodDeleted, after: func(*testing.T, *pod) {},
+		{about: "replaced", suspicion: metadata.CausePodDeleted, after: nothing,
 			edit: func(process *metadata.Process) { process.PodUID = uuid.NewString() }},
 	}
 }
@@ -108,7 +108,7 @@ func believes(t *testing.T, c *cluster) {
 			if e.edit != nil {
 				e.edit(&process)
 			}
-			h := w.lockedBy(t, name, process, ago)
+			h := w.lockedBy(t, name, process)
 			if e.proof == "" && e.suspicion == "" {
 				living = append(living, h)
 			}
@@ -129,7 +129,7 @@ func believes(t *testing.T, c *cluster) {
 	})
 	// a minute later, and after the end of another
 	last := podOf(t, c, "shop", "the-last-one", "Never", "worker")
-	h := w.lockedBy(t, last.Name, last.by("worker"), ago)
+	h := w.lockedBy(t, last.Name, last.by("worker"))
 	last.over(t, "Failed", "PodFailed", last.Ended("worker", "1"))
 	h.proven(t, metadata.CausePodEnded)
 	for _, h := range living {
@@ -151,17 +151,17 @@ func blind(t *testing.T, c *cluster) {
 	late := podOf(t, c, "dark", "late", "Always", "worker")
 	elsewhere := podOf(t, c, "shop", "elsewhere", "Never", "worker")
 	w.shows(t, "unlocker_kubernetes_pods 4")
-	ofTheDead := w.lockedBy(t, "dead", dead.by("worker"), ago)
-	ofTheLiving := w.lockedBy(t, "alive", alive.by("worker"), ago)
-	ofTheRemoved := w.lockedBy(t, "removed", removed.by("worker"), ago)
-	ofOthers := w.lockedBy(t, "elsewhere", elsewhere.by("worker"), ago)
+	ofTheDead := w.lockedBy(t, "dead", dead.by("worker"))
+	ofTheLiving := w.lockedBy(t, "alive", alive.by("worker"))
+	ofTheRemoved := w.lockedBy(t, "removed", removed.by("worker"))
+	ofOthers := w.lockedBy(t, "elsewhere", elsewhere.by("worker"))
 	podOf(t, c, "dark", "another", "Always", "worker") // until then, nothing had happened
 	w.shows(t, "unlocker_kubernetes_pods 5")
 
 	network.Cut()
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.unlocker.Prints(t, "the witness in Kubernetes is blind")
-	ofTheLate := w.lockedBy(t, "late", late.by("worker"), ago)
+	ofTheLate := w.lockedBy(t, "late", late.by("worker"))
 	dead.containers(t, dead.Restarted("worker"))
 	late.containers(t, late.Restarted("worker"))
 	removed.remove(t)
@@ -193,7 +193,7 @@ func withoutRights(t *testing.T, c *cluster) {
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="forbidden"}`)
 	p := podOf(t, c, "bank", "worker", "Never", "worker")
-	h := w.lockedBy(t, "worker", p.by("worker"), ago)
+	h := w.lockedBy(t, "worker", p.by("worker"))
 	p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 	h.unsuspected(t)
 	roles := "/apis/rbac.authorization.k8s.io/v1/namespaces/bank/"
@@ -209,5 +209,5 @@ func withoutToken(t *testing.T, c *cluster) {
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, "expired"))
 	w.unlocker.Prints(t, "the API server does not accept our token or certificate: it may have expired")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="unauthorized"}`)
-	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)}, ago)
+	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)})
 }

@@ -65,15 +65,15 @@ type hold struct {
 }
 
 // lockedBy takes a lock for a container of a pod, five minutes ago, and waits until the unlocker has seen it.
-func (w *world) lockedBy(t *testing.T, lock string, process metadata.Process, ago time.Duration) *hold {
+func (w *world) lockedBy(t *testing.T, lock string, process metadata.Process) *hold {
 	t.Helper()
-	h := w.lock(t, lock, process, ago)
+	h := w.lock(t, lock, process)
 	w.shows(t, fmt.Sprintf("unlocker_lock_locked_timestamp_seconds{hostname=\"host\",lock=%q", lock))
 	return h
 }
 
 // lock takes a lock.
-func (w *world) lock(t *testing.T, lock string, process metadata.Process, ago time.Duration) *hold {
+func (w *world) lock(t *testing.T, lock string, process metadata.Process) *hold {
 	t.Helper()
 	h := &hold{w, lock, uuid.NewString()}
 	fields, err := metadata.Draft{

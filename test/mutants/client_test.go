@@ -1,23 +1,12 @@
 package mutants_test
 
+const sqlFile = "../../pkg/fencing/sql.go"
+
 // clientSuites are what a program that locks relies on: that it holds what it believes to hold, and hears when it does
 // not.
-func clientSuites() []suite {
-	return []suite{
-		in("internal/locktxn", transactions()),
-		in("internal/locktxn/etcdretry", sendings()),
-		in("pkg/mutex", deadlines(), acquisitions(), queues(), adoptions(), releases(), bounds()),
-		in("pkg/jobs", periods(), tasks()),
-		in("pkg/fencing", fences()),
-		in("test/fencing", fencedStatements()),
-		in("pkg/leader", leaders()),
-		in("pkg/locktest", fixtures()),
-	}
-}
-
-// transactions are what the protocol's transactions read and write. Compares are left out by test/robustness.
-func transactions() []fault {
-	return []fault{
+var clientSuites = []suite{
+	{"internal/locktxn", []fault{
+		// What the protocol's transactions read and write. Compares are left out by test/robustness.
 		{"txn-proof", "removal.go", `r.Record.Death != nil`, `false`, "TestRemoveAbandoned"},
 		{"txn-ending-large", "removal.go", `len(r.ending) > metadata.MaxRecordBytes`, `false`,
 			"TestEndingIsNeverTooLarge"},
@@ -27,12 +16,9 @@ func transactions() []fault {
 		{"txn-nobody", "removal.go", `if «r.Record.Token != 0» {`, `true`, "TestRemovalOfNobodysRecord"},
 		{"txn-tail", "queue.go", `before.Revision == 0`, `true`, "TestTailIsPutBack"},
 		{"txn-late", "hold.go", `deadlines.Succeeded`, `true`, "TestAlive"},
-	}
-}
-
-// sendings are requests without an answer.
-func sendings() []fault {
-	return []fault{
+	}},
+	{"internal/locktxn/etcdretry", []fault{
+		// Requests without an answer.
 		{"send-unknown", "send.go", "case Unknown:\n\t\ts.answer.Indeterminate = «true»", `false`,
 			"TestTransactionIsSentAgainUntilItsOutcomeIsKnown"},
 		{"send-refresh", "send.go", `s.refreshes > maxRefreshes`, `false`,
@@ -48,12 +34,9 @@ func sendings() []fault {
 			"TestSharedRequestLastsAsLongAsSomebodyWaitsForIt"},
 		{"send-given-up", "group.go", `t.request == nil`, `false && t.request == nil`,
 			"TestCallerThatGivesUpWhileItWaitsIsNotSent"},
-	}
-}
-
-// deadlines are how long a holder may believe that it holds the lock.
-func deadlines() []fault {
-	return []fault{
+	}},
+	{"pkg/mutex", []fault{
+		// How long a holder may believe that it holds the lock.
 		{"holder-time-over", "alive.go", `case «left <= 0»:`, `false`,
 			"TestHolderThatIsCutOffStopsBeforeTheAutoUnlock"},
 		{"holder-margin", "alive.go", `autoUnlockAt.Sub(at)-«l.set.safetyMargin»`, `0`,
@@ -81,12 +64,7 @@ func deadlines() []fault {
 		{"holder-asleep", "loss.go", `l.timeLeft() <= 0`, `false`, "TestAliveAfterASleepThatWasTooLongIsALoss"},
 		{"holder-another", "loss.go", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,
 			"TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss"},
-	}
-}
-
-// acquisitions are attempts whose answers are lost, late or refusals.
-func acquisitions() []fault {
-	return []fault{
+		// Attempts whose answers are lost, late or refusals.
 		{"attempt-unsealed", "acquisition.go",
 			"func (a *acquisition) abandonIndeterminate() {\n\tif «a.indeterminate» {", `false`,
 			"TestLateSendingAfterARefusalIsRefused"},
@@ -118,31 +96,21 @@ func acquisitions() []fault {
 			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 		{"condition-end", "conditions.go", `end == "\x00" || «end > prefix»`, `false`,
 			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
-	}
-}
-
-// queues are waiters in line.
-func queues() []fault {
-	return []fault{
+		// Waiters in line.
 		{"queue-hostile-tail", "../../internal/locktxn/queue.go", `metadata.IsUUID(string(tail.Value))`, `true`,
 			"TestTailThatDanglesHoldsNobodyUp"},
 		{"queue-first", "queue.go", `case «len(older) > 0»:`, `false`, "TestManyGiveUpTogether"},
 		{"queue-late-commit", "queue.go", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterKnowsItsOwnHold"},
 		{"queue-timeout", "queue.go", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`,
-			"TestWaiterSaysWhenItGivesUp"},
+			"TestLockEndsWithItsContext"},
 		{"queue-tail", "queue.go", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`,
 			"TestDeathAtTheEndStarvesNobody"},
 		{"queue-lease", "loss.go", `cause != ErrUnlocked`, `false`,
 			"TestRecordThatIsDeletedByHandLetsTheNextOneIn"},
 		{"urgent-again", "waiting.go", `!slices.Contains(u.asked, d.UUID)`, `true`,
 			"TestFailureToAskDoesNotEndTheWait"},
-	}
-}
-
-// adoptions are holds that go from one process to another.
-func adoptions() []fault {
-	return []fault{
+		// Holds that go from one process to another.
 		{"adopt-other", "adopt.go", `doc.UUID != uuid`, `false`, "TestHoldOfAnotherIsNotAdopted"},
 		{"adopt-undetached", "adopt.go", `!set.forHolder`, `false`,
 			"TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds"},
@@ -150,12 +118,7 @@ func adoptions() []fault {
 		{"adopt-over", "adopt.go", "time.Until(l.deadline.until) <= 0", `false`,
 			"TestHoldWhoseTimeIsOverIsExtendedByItsAdoption"},
 		{"adopt-alert", "alive.go", `l.extension.alertAfterUnlock`, `false`, "TestHeartbeatKeepsWhatAScriptSaid"},
-	}
-}
-
-// releases are ends of holds.
-func releases() []fault {
-	return []fault{
+		// Ends of holds.
 		{"release-tombstone", "conditions.go", `l.entombed(r, tombstone)`, `false`,
 			"TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce"},
 		{"release-unknown", "conditions.go", `err != nil && r.Indeterminate`, `false`,
@@ -165,12 +128,7 @@ func releases() []fault {
 			"TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock"},
 		{"release-given-up", "background.go", `time.Now().After(do.until)`, `false`, "TestCleanUpIsGivenUpInTheEnd"},
 		{"release-loss-told", "loss.go", `first = «l.cause == nil»`, `true`, "TestHooksAreToldTheStoryOfALock"},
-	}
-}
-
-// bounds are limits of what is kept, written and waited for.
-func bounds() []fault {
-	return []fault{
+		// Limits of what is kept, written and waited for.
 		{"bound-cleaners", "background.go", `w.cleaners == maxCleaners`, `false`,
 			"TestFewCleanUpsAreUnderWayAtATime"},
 		{"bound-attempt", "client.go", `o.AttemptTimeout > maxAttemptTimeout`, `false`,
@@ -182,17 +140,14 @@ func bounds() []fault {
 		{"bound-writes", "conditions.go", `n > locktxn.MaxBytes`, `false`,
 			"TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent"},
 		{"bound-together", "lockall.go", `len(wanted) > MaxTogether`, `false`,
-			"TestSeveralLocksThatCannotBeAreRefusedBeforeEtcdIsAsked"},
+			"TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
 		{"bound-together-text", "lockall.go",
 			`len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestThe24LocksThatFitIntoOneTransaction"},
 		{"bound-share-name", "holders.go", `len(name) > room`, `false`, "TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked"},
-	}
-}
-
-// periods are jobs that run once.
-func periods() []fault {
-	return []fault{
+	}},
+	{"pkg/jobs", []fault{
+		// Jobs that run once.
 		{"period-again", "onceper.go", `case «start.After(last.Start)»:`, `true`, "TestJobRunsOncePerPeriod"},
 		{"period-ahead", "onceper.go", `case «last.Start.After(now.Add(clockTolerance))»:`, `false`,
 			"TestClockThatWentBackRunsNothingAgain"},
@@ -206,12 +161,7 @@ func periods() []fault {
 		{"period-reset", "onceper.go", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
 			"TestPeriodThatSomebodyResetIsNotGivenBack"},
 		{"period-shared", "onceper.go", `isShared(draft)`, `false`, "TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
-	}
-}
-
-// tasks are sets of tasks.
-func tasks() []fault {
-	return []fault{
+		// Sets of tasks.
 		{"task-exhausted", "task.go", `now.Exhausted`, `false`, "TestTaskThatFailedIsTriedAgainUpToTheMaximum"},
 		{"task-limit", "task.go", `len(captured) == limit`, `false`, "TestWorkerIsAskedAboutOneTaskAndMayTakeOthers"},
 		{"task-transition", "task.go", `!slices.Contains(t.set.opts.Transitions[t.from], state)`, `false`,
@@ -223,12 +173,9 @@ func tasks() []fault {
 		{"task-data", "tasks.go", `len(data) > protocol.MaxDataBytes`, `false`,
 			"TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
 		{"task-page", "tasks.go", `!read.More`, `true`, "TestLargeSetsAreReadInPages"},
-	}
-}
-
-// fences are resources that check the token.
-func fences() []fault {
-	return []fault{
+	}},
+	{"pkg/fencing", []fault{
+		// Resources that check the token.
 		{"fence-old", "memory.go", `token < f.newest`, `false`,
 			"TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut"},
 		{"fence-beside", "memory.go", `f.inside == token`, `true`,
@@ -236,35 +183,25 @@ func fences() []fault {
 		{"fence-full", "memory.go", `len(m.resources) >= m.limit`, `false`,
 			"TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas"},
 		{"fence-header", "fence.go", `strconv.FormatInt(token, 10) != values[0]`, `false`, "TestTokenOfARequest"},
-	}
-}
-
-// fencedStatements are those to a database.
-func fencedStatements() []fault {
-	const file = "../../pkg/fencing/sql.go"
-	return []fault{
-		{"fence-sql-none", file, `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
+	}},
+	{"test/fencing", []fault{
+		// Those to a database.
+		{"fence-sql-none", sqlFile, `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`,
 			`false`, "TestStatementThatFencesNothingIsNotRun"},
-		{"fence-sql-refused", file, `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
-		{"fence-sql-many", file, `case «rows > 1»:`, `false`,
+		{"fence-sql-refused", sqlFile, `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
+		{"fence-sql-many", sqlFile, `case «rows > 1»:`, `false`,
 			"TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction"},
-	}
-}
-
-// leaders are leaderships.
-func leaders() []fault {
-	return []fault{
+	}},
+	{"pkg/leader", []fault{
+		// Leaderships.
 		{"leader-again", "leader.go", `again = «lost && ctx.Err() == nil»`, `false && lost`,
 			"TestLeaderThatIsDeposedStandsAgain"},
 		{"leader-unhealthy", "leader.go", `o.Check != nil`, `false`, "TestLeaderLeadsAsLongAsItIsHealthy"},
-	}
-}
-
-// fixtures are what tests of other people see.
-func fixtures() []fault {
-	return []fault{
+	}},
+	{"pkg/locktest", []fault{
+		// What tests of other people see.
 		{"fixture-proof", "locktest.go", `!r.Record.Proven()`, `false`, "TestHolderDisputesItsDeath"},
 		{"fixture-left", "look.go", `key.Kind == protocol.KindField && !left[key.Lock]`, `false`,
 			"TestAssertionsCanFail"},
-	}
+	}},
 }

@@ -1,16 +1,9 @@
 package mutants_test
 
 // dashboardSuites are who may see and do what, and that nothing shown is more than text.
-func dashboardSuites() []suite {
-	return []suite{
-		in("internal/dashboard", headers(), doors(), callers(), holds(), texts(), lists(), past(), several()),
-		in("internal/dashboard/locks", judgements()),
-	}
-}
-
-// headers are what every answer carries, and requests of other sites.
-func headers() []fault {
-	return []fault{
+var dashboardSuites = []suite{
+	{"internal/dashboard", []fault{
+		// What every answer carries, and requests of other sites.
 		{"inline-style", "headers.go", `fmt.Sprintf(policy, "'none'")`,
 			`strings.Replace(fmt.Sprintf(policy, "'none'"), "style-src", "style-src 'unsafe-inline'", 1)`,
 			"TestEveryAnswerCarriesTheSecurityHeaders"},
@@ -32,12 +25,7 @@ func headers() []fault {
 			"TestEveryAnswerCarriesTheSecurityHeaders"},
 		{"own-origin", "headers.go", `origin := «d.site.URLs.Origin»`, `""`, "TestOriginOfTheExternalURLMayPost"},
 		{"any-host", "door.go", `h[normalHost(host)]`, `true`, "TestOnlyHostsThatAreOursAreAnswered"},
-	}
-}
-
-// doors are limits of requests and answers, and addresses below a prefix.
-func doors() []fault {
-	return []fault{
+		// Limits of requests and answers, and addresses below a prefix.
 		{"body-first", "answer.go", `refused := «o.May(made.Caller)»`, `nil`,
 			"TestWhoMayNotIsAnsweredBeforeTheBodyIsRead"},
 		{"body-left", "answer.go", `r.ContentLength != 0`, `false`, "TestWhoMayNotIsAnsweredBeforeTheBodyIsRead"},
@@ -62,12 +50,7 @@ func doors() []fault {
 		{"url-user", "door.go", `u.User != nil`, `false`, "TestConfigurationThatCannotWorkIsRefused"},
 		{"tag-part", "site/answer.go", `strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/")`,
 			`strings.Contains(tag, strings.TrimPrefix(etag, "W/"))`, "TestTagsAreComparedWhole"},
-	}
-}
-
-// callers are who asks, and what they may do.
-func callers() []fault {
-	return []fault{
+		// Who asks, and what they may do.
 		{"any-permission", "answer.go", `c.site.Admit(made.Caller, need)`, `c.site.Admit(made.Caller, access.View)`,
 			"TestEveryRouteWantsItsPermission"},
 		{"no-permission", "site/request.go", `if «c.MaySome(need)»`, `true`, "TestEveryRouteWantsItsPermission"},
@@ -97,12 +80,7 @@ func callers() []fault {
 		{"trace-form", "actions/page.go", `r.Caller.MayFor(access.Backtrace, row.Owner)`, `true`,
 			"TestForceUnlockTellsWhoDidItToWhom"},
 		{"secret-flags", "pages/status.go", `!s.Public`, `false`, "TestFlagsThatHelpAnAttackerAreForTheAuditor"},
-	}
-}
-
-// holds are what keeps an operator from doing something to another hold than the one that was seen.
-func holds() []fault {
-	return []fault{
+		// What keeps an operator from doing something to another hold than the one that was seen.
 		{"other-uuid", "actions/perform.go", `document.UUID != asked.Hold`, `false`, "TestActionsByTheAPI"},
 		{"other-token", "actions/perform.go", `document.Token != asked.Token`, `false`, "TestActionsAreRefused"},
 		{"other-address", "actions/page.go", `form.Get("hold") != asked.Hold`, `false`, "TestActionsAreRefused"},
@@ -144,12 +122,7 @@ func holds() []fault {
 		{"strange-member", "actions/api.go", `decoder.More()`, `false`, "TestActionsByTheAPI"},
 		{"log-filled", "actions/perform.go", `!logged`, `false`, "TestRefusedTriesDoNotFillTheLog"},
 		{"notice-tries", "actions/notices.go", `range «noticeTries»`, `1`, "TestForceUnlockIsToldToSomebodyOutside"},
-	}
-}
-
-// texts are escapes: nothing that a client wrote is more than text.
-func texts() []fault {
-	return []fault{
+		// Escapes: nothing that a client wrote is more than text.
 		{"visible", "site/render.go", `"visible":      «text.Visible»`, `func(s string) string { return s }`,
 			"TestHostileTextIsShownAndHarmless"},
 		{"prose", "site/render.go", `"prose":        «text.Prose»`, `func(s string) string { return s }`,
@@ -177,12 +150,7 @@ func texts() []fault {
 		{"cell-quote", "api/csv.go", `«c == '"'» {`, `false`, "TestACellIsNoFormulaWhereverAProgramCutsTheLine"},
 		{"name-json", "../lockjson/lockjson.go", `Base64(r.Name)`, `""`, "TestHostileTextIsExactInTheAPI"},
 		{"non-ascii", "site/render.go", `text.NonASCII(name)`, `false`, "TestALongNameIsNotSaidToBeForeign"},
-	}
-}
-
-// lists are orders, searches, pages and the versions of lists.
-func lists() []fault {
-	return []fault{
+		// Orders, searches, pages and the versions of lists.
 		{"page-size", "pages/list.go", `min(l.Limit, maxLimit)`, `l.Limit`, "TestLimitsHold"},
 		{"api-size", "api/locks.go", `l.asked.Limit > pages.MaxAPILimit`, `false`, "TestLimitsHold"},
 		{"other-list", "locks/results.go", `c.List != list`, `false`, "TestPagingGoesBackTheWayItCame"},
@@ -214,12 +182,7 @@ func lists() []fault {
 		{"version-unclaimed", "pages/list.go", `range «unclaimedIn(r)» { // time`, `nil`,
 			"TestChangesAreSent"},
 		{"metrics-name", "metrics.go", `route := «"none"»`, `r.URL.Path`, "TestMetricsCountByRouteAndNeverByName"},
-	}
-}
-
-// past is what is over, and what is known while etcd is away.
-func past() []fault {
-	return []fault{
+		// What is over, and what is known while etcd is away.
 		{"silence-worsens", "locks/freshness.go", `f.missed(now) > 0`, `false`, "TestSilenceMakesNothingWorse"},
 		{"stale-late", "locks/freshness.go", `f.missed(now) >= staleAfter`, `f.missed(now) > staleAfter`,
 			"TestPageSaysHowFreshItIs"},
@@ -238,12 +201,7 @@ func past() []fault {
 		{"past-to", "history/search.go", `at.Before(r.to)`, `true`, "TestHistoryComesInPagesWithoutLossOrDouble"},
 		{"past-left", "history/search.go", `«locks.Stopped(ctx)» // also`, `nil`,
 			"TestPagesOfThePastEndWithTheirReader"},
-	}
-}
-
-// several are clusters side by side.
-func several() []fault {
-	return []fault{
+		// Clusters side by side.
 		{"other-cluster", "site/several.go", `part.Caller.May(access.View)`, `true`,
 			"TestPermissionsCanBeForSomeClusters"},
 		{"any-cluster", "access/permissions.go", `text.Matches(*pattern, cluster)`, `true`,
@@ -257,12 +215,9 @@ func several() []fault {
 		{"cluster-twice", "servers.go", `slices.Contains(names, name)`, `false`, "TestClustersNeedDistinctNames"},
 		{"past-cluster", "history/search.go", `record.cluster > c.cluster`, `false`,
 			"TestHistoryOfSeveralClustersGoesOnAtTheRightHold"},
-	}
-}
-
-// judgements are how the locks of a snapshot are judged and found.
-func judgements() []fault {
-	return []fault{
+	}},
+	{"internal/dashboard/locks", []fault{
+		// How the locks of a snapshot are judged and found.
 		{"turns", "row.go", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestAClassChangesByTimeAlone"},
 		{"search-left", "results.go", `ctx.Err() != nil`, `false`, "TestASearchGoesNoFurtherWhenItsReaderLeaves"},
 		{"left", "results.go", `!errors.Is(err, ErrLeft)`, `true`, "TestASearchWhoseReaderLeftIsDoneForTheOthers"},
@@ -271,5 +226,5 @@ func judgements() []fault {
 		{"page-back", "results.go", `«r.search(o, p, 0)»-limit`, `r.search(o, p, 1)`,
 			"TestPagesShowEveryLockOnceInEveryOrder"},
 		{"counted-once", "counts.go", `c.in[urgency] += «n»`, `0`, "TestOwnersAddUpToAllLocks"},
-	}
+	}},
 }

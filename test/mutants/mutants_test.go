@@ -9,12 +9,9 @@
 package mutants_test
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var (
@@ -45,37 +44,26 @@ type suite struct {
 	faults []fault
 }
 
-func in(dir string, faults ...[]fault) suite { return suite{dir, slices.Concat(faults...)} }
-
 // suites has a fault for each guard, limit, escape and branch of a judgement that a test is there for.
-func suites() []suite {
-	return slices.Concat(clientSuites(), unlockerSuites(), readerSuites(), dashboardSuites())
-}
+var suites = slices.Concat(clientSuites, unlockerSuites, readerSuites, dashboardSuites)
 
 // root is the repository.
 const root = "../.."
 
-func TestEachFaultHasANameOfItsOwn(t *testing.T) {
-	known := map[string]bool{}
-	for _, s := range suites() {
-		for _, f := range s.faults {
-			if known[f.name] {
-				t.Errorf("two faults are called %s", f.name)
-			}
-			known[f.name] = true
-		}
-	}
-}
-
 func TestEachFaultIsFound(t *testing.T) {
 	replaced := overlay(t)
-	for _, s := range suites() {
+	known := map[string]bool{}
+	for _, s := range suites {
 		t.Run(s.dir, func(t *testing.T) {
 			tests := testsOf(t, s.dir)
 			for _, f := range s.faults {
 				if test, _, _ := strings.Cut(f.found, "/"); !slices.Contains(tests, test) {
 					t.Errorf("%s is found by %s, which %s does not have", f.name, f.found, s.dir)
 				}
+				if known[f.name] {
+					t.Errorf("two faults are called %s", f.name)
+				}
+				known[f.name] = true
 			}
 			chosen := slices.DeleteFunc(slices.Clone(s.faults), func(f fault) bool {
 				return *mutantsFlag != "all" && !slices.Contains(strings.Split(*mutantsFlag, ","), f.name)
@@ -133,14 +121,10 @@ func run(dir, binary, fault, test string) (out string, err error) {
 func testsOf(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(source), -1) {
 			names = append(names, m[1])
 		}
@@ -152,41 +136,21 @@ func testsOf(t *testing.T, dir string) (names []string) {
 func overlay(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{}
-	for _, s := range suites() {
+	for _, s := range suites {
 		for _, f := range s.faults {
-			file := filepath.Join(root, s.dir, f.file)
+			file, err := filepath.Abs(filepath.Join(root, s.dir, f.file))
+			proctest.Must(t, err)
 			if sources[file] == "" {
 				source, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, err)
 				sources[file] = string(source)
-				sources[filepath.Join(filepath.Dir(file), "zz_faults.go")] = helper(t, file)
+				sources[filepath.Join(filepath.Dir(file), "zz_faults.go")] = packageClause.FindString(string(source)) + helper
 			}
 			sources[file] = f.into(t, sources[file])
 		}
 	}
-	replace := map[string]string{}
-	temp := t.TempDir()
-	for file, source := range sources {
-		instead := filepath.Join(temp, fmt.Sprint(len(replace))+".go")
-		absolute, err := filepath.Abs(file)
-		if err == nil {
-			err = os.WriteFile(instead, []byte(source), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[absolute] = instead
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(temp, "overlay.json")
-	if err := os.WriteFile(file, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file, err := proctest.Overlay(t.TempDir(), sources)
+	proctest.Must(t, err)
 	return file
 }
 
@@ -208,14 +172,10 @@ func (f fault) into(t *testing.T, source string) string {
 		1)
 }
 
-// helper is a file of the same package, with what chooses between right and wrong.
-func helper(t *testing.T, file string) string {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "package " + parsed.Name.Name + `
+var packageClause = regexp.MustCompile(`(?m)^package \w+`)
+
+// helper is in a file of the same package, with what chooses between right and wrong.
+const helper = `
 
 import "os"
 
@@ -228,7 +188,6 @@ func faultIf[T any](name string, wrong, right T) T {
 	return right
 }
 `
-}
 
 // build makes the test binary of a package.
 func build(t *testing.T, dir, overlay string) string {

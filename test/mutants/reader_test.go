@@ -1,31 +1,12 @@
 package mutants_test
 
-// readerSuites are what people and other programs are told, and the programs themselves.
-func readerSuites() []suite {
-	return []suite{
-		in("internal/protocol", documents()),
-		in("internal/text", escapes()),
-		in("internal/diagnosis", diagnoses()),
-		in("internal/diagnosis/fate", fates()),
-		in("internal/diagnosis/deadlock", deadlocks()),
-		in("internal/diagnosis/unclaimed", unclaimed()),
-		in("internal/diagnosis/inconsistent", inconsistencies()),
-		in("internal/diagnosis/alerttext", alertTexts()),
-		in("internal/alertpush", alerts()),
-		in("internal/lockmetrics", metrics()),
-		in("internal/lockjson", members()),
-		in("internal/etcdconn", connections()),
-		in("internal/flags", flags()),
-		in("internal/flags/clusterfile", clusterFiles()),
-		in("internal/daemon", daemons()),
-		in("internal/cli", commands()),
-		in("internal/cli/holdtimes", holdTimes()),
-	}
-}
+const neverLeft = "TestWhatNoClientLeavesInEtcdIsFound"
+const theWorst = "TestTheWorstIsSaidOfALock"
 
-// documents are keys and values that other clients wrote.
-func documents() []fault {
-	return []fault{
+// readerSuites are what people and other programs are told, and the programs themselves.
+var readerSuites = []suite{
+	{"internal/protocol", []fault{
+		// Keys and values that other clients wrote.
 		{"doc-statement-large", "documents.go", `len(kv.Value) > metadata.MaxStatementBytes`, `false`,
 			"TestVectorsOfStatements"},
 		{"doc-statement-key", "documents.go", `s.UUID != uuid`, `false`,
@@ -52,12 +33,9 @@ func documents() []fault {
 		{"record-document", "../../pkg/metadata/decode.go", `len(f.Value) > MaxDocumentBytes`, `false`,
 			"TestVectorsOfWhatOthersWrite"},
 		{"task-slash", "jobs.go", `strings.Contains(set, "/")`, `false`, "TestTasksHaveNamesThatShareNoLock"},
-	}
-}
-
-// escapes are texts of others.
-func escapes() []fault {
-	return []fault{
+	}},
+	{"internal/text", []fault{
+		// Texts of others.
 		{"globs", "shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
 			"TestGlobsOfASearchKnowOnlyTheAsterisk"},
 		{"text-invisible", "visible.go", `!invisible(r)`, `true`, "TestVisibleShowsEveryByte"},
@@ -76,79 +54,56 @@ func escapes() []fault {
 		{"glob-utf8", "shell.go", `!utf8.ValidString(pattern)`, `false`, "TestGlobsMatchWholeNames"},
 		{"instant-future", "durations.go", `case «t.After(now.Add(time.Second))»:`, `false`,
 			"TestTimesAreWrittenAsPeopleReadThem"},
-	}
-}
-
-// diagnoses are what is said of a holder.
-func diagnoses() []fault {
-	return []fault{
+	}},
+	{"internal/diagnosis", []fault{
+		// What is said of a holder.
 		{"diagnosis-proven", "diagnosis.go", `case «r.Proven()»:`, `false`,
 			"TestADiagnosisIsNeverMoreCertainThanTheFacts"},
 		{"diagnosis-usual", "facts.go", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
 		{"diagnosis-other", "facts.go", `w.PID != r.PID`, `false`,
 			"TestAHolderWaitsForTheLockInWhoseLineItsProcessStands"},
-	}
-}
-
-// fates are what unlockers together will do.
-func fates() []fault {
-	return []fault{
+	}},
+	{"internal/diagnosis/fate", []fault{
+		// What unlockers together will do.
 		{"fate-watches", "fate.go", `f.Removes && «!removes(*p)»`, `false`,
 			"TestTogetherUnlockersAreAsQuickAsTheQuickest"},
 		{"fate-silent", "fate.go", `len(f.Silent) == 0`, `true`, "TestTogetherUnlockersAreAsQuickAsTheQuickest"},
 		{"fate-excluded", "fate.go", `len(f.exclusions) > maxExclusions`, `true`,
 			"TestALockIsSafeOnlyIfEveryUnlockerExcludesIt"},
-	}
-}
-
-// deadlocks are processes that wait for each other.
-func deadlocks() []fault {
-	return []fault{
+	}},
+	{"internal/diagnosis/deadlock", []fault{
+		// Processes that wait for each other.
 		{"cycle-unknown", "graph.go", `!c.unknown`, `true`, "TestCycles"},
 		{"cycle-reader", "cycle.go", `«t.stuck(h.who)» && (since`, `true`, "TestCycles"},
 		{"cycle-share", "graph.go", `kindOf(r) != ""`, `true`, "TestCycles"},
 		{"cycle-permits", "graph.go", `s.count(lock).permits == len(c.permits)`, `true`,
 			"TestAnyWorldAgainstTheDefinition"},
 		{"cycle-groups", "graph.go", `len(groups[0]) == len(among)`, `true`, "TestAnyWorldAgainstTheDefinition"},
-	}
-}
-
-// unclaimed are free locks that nobody takes.
-func unclaimed() []fault {
-	return []fault{
+	}},
+	{"internal/diagnosis/unclaimed", []fault{
+		// Free locks that nobody takes.
 		{"free-listed", "unclaimed.go", `!v.Synced`, `false`, "TestFind"},
 		{"free-early", "unclaimed.go", `wait > 0`, `false`, "TestFind"},
 		{"free-since", "unclaimed.go", `b.since == since`, `true`, "TestWhatWasFoundStaysFoundUntilSomebodyTakesIt"},
-	}
-}
-
-// inconsistencies are what no client leaves in etcd.
-func inconsistencies() []fault {
-	const found = "TestWhatNoClientLeavesInEtcdIsFound"
-	return []fault{
-		{"odd-permits", "inconsistent.go", `t.permits > t.limit`, `false`, found},
-		{"odd-writer", "inconsistent.go", `case «t.withPermits > 0 && t.readers > 0»:`, `false`, found},
-		{"odd-delay", "inconsistent.go", `!d.Leased`, `false`, found},
-	}
-}
-
-// alertTexts are one line for each lock.
-func alertTexts() []fault {
-	const worst = "TestTheWorstIsSaidOfALock"
-	return []fault{
-		{"worst-abandoned", "alerttext.go", `case «!v.AbandonedAt.IsZero()»:`, `false`, worst},
-		{"worst-expired", "alerttext.go", `case «v.State == staleness.Expired»:`, `false`, worst},
-		{"worst-clock", "alerttext.go", `case «v.ClockOff != 0»:`, `false`, worst},
-	}
-}
-
-// alerts are what Alertmanager is told, and when it is over.
-func alerts() []fault {
-	return []fault{
+	}},
+	{"internal/diagnosis/inconsistent", []fault{
+		// What no client leaves in etcd.
+		{"odd-permits", "inconsistent.go", `t.permits > t.limit`, `false`, neverLeft},
+		{"odd-writer", "inconsistent.go", `case «t.withPermits > 0 && t.readers > 0»:`, `false`, neverLeft},
+		{"odd-delay", "inconsistent.go", `!d.Leased`, `false`, neverLeft},
+	}},
+	{"internal/diagnosis/alerttext", []fault{
+		// One line for each lock.
+		{"worst-abandoned", "alerttext.go", `case «!v.AbandonedAt.IsZero()»:`, `false`, theWorst},
+		{"worst-expired", "alerttext.go", `case «v.State == staleness.Expired»:`, `false`, theWorst},
+		{"worst-clock", "alerttext.go", `case «v.ClockOff != 0»:`, `false`, theWorst},
+	}},
+	{"internal/alertpush", []fault{
+		// What Alertmanager is told, and when it is over.
 		{"alert-critical", "alert.go", `p.c.Removes && !p.excluded(r.Name)`, `true`,
 			"TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved"},
 		{"alert-malformed", "alert.go", `seen < malformedFor`, `false`,
-			"TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour"},
+			"TestWhatIsToldOfALockBeforeItsTimeComes"},
 		{"alert-cycle-early", "alert.go", `now.Before(due)`, `false`,
 			"TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver"},
 		{"alert-resolved", "alertset.go", `now.Sub(e.ends) >= resolvedFor`, `false`,
@@ -166,12 +121,9 @@ func alerts() []fault {
 			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
 		{"alert-label", "peer.go", `«value != ""» || name`, `true`,
 			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
-	}
-}
-
-// metrics are series, which are as many as their names are bounded.
-func metrics() []fault {
-	return []fault{
+	}},
+	{"internal/lockmetrics", []fault{
+		// Series, which are as many as their names are bounded.
 		{"series-names", "descs.go", `state != staleness.Held`, `true`, "TestWhoLooksAtLocksIsCounted"},
 		{"series-most", "descs.go", `overdue(j, s.kept[s.limit-1]) >= 0`, `true`,
 			"TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany"},
@@ -182,20 +134,14 @@ func metrics() []fault {
 		{"series-alarms", "collector.go", `!known`, `false`, "TestAlarmsAreShownOnlyWhenTheyAreKnown"},
 		{"series-recent", "bylock.go", `b.recent.Len() >= b.limit`, `false`,
 			"TestHoldsAreMeasuredByLockWhereAllLocksHaveSeries"},
-	}
-}
-
-// members are what the API and mutexctl say of a lock.
-func members() []fault {
-	return []fault{
+	}},
+	{"internal/lockjson", []fault{
+		// What the API and mutexctl say of a lock.
 		{"json-urgent", "lockjson.go", `holder.State.Urgency() < l.State.Urgency()`, `false`,
 			"TestTheStateOfAWholeLockIsTheMostUrgent"},
-	}
-}
-
-// connections are how programs reach etcd.
-func connections() []fault {
-	return []fault{
+	}},
+	{"internal/etcdconn", []fault{
+		// How programs reach etcd.
 		{"etcd-secret", "settings.go", `strings.Contains(endpoint, "@")`, `false`,
 			"TestSettingsThatCannotWorkAreRefused"},
 		{"etcd-mixed", "settings.go", `t.scheme != all[0].scheme`, `false`, "TestSettingsThatCannotWorkAreRefused"},
@@ -209,12 +155,9 @@ func connections() []fault {
 			"TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed"},
 		{"etcd-token", "security.go", `!refused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
 		{"etcd-trouble", "explain.go", `if «t.told[class]» {`, `false`, "TestTroubleIsToldOnceUntilItIsOver"},
-	}
-}
-
-// flags are settings and their sources.
-func flags() []fault {
-	return []fault{
+	}},
+	{"internal/flags", []fault{
+		// Settings and their sources.
 		{"flag-precedence", "environment.go", `if «f.Changed» {`, `false`,
 			"TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
 		{"flag-own", "environment.go", `if «s.own» {`, `false`, "TestPasswordGoesWithItsUser"},
@@ -222,24 +165,18 @@ func flags() []fault {
 			"TestMistakesAreOneSentenceAndStatus2"},
 		{"flag-started", "errors.go", `err == nil || «started»`, `false`,
 			"TestErrorOfARunningCommandIsNotOneOfUsage"},
-	}
-}
-
-// clusterFiles are files that name clusters.
-func clusterFiles() []fault {
-	return []fault{
+	}},
+	{"internal/flags/clusterfile", []fault{
+		// Files that name clusters.
 		{"clusters-twice", "clusterfile.go",
 			`slices.ContainsFunc(list[:i], func(c Cluster) bool { return c.Name == e.Name })`, `false`,
 			"TestWrongFileIsRefusedInOneSentence"},
 		{"clusters-second", "clusterfile.go", `err := decoder.Decode(new(yaml.Node)); «!errors.Is(err, io.EOF)»`,
 			`false && err == nil`, "TestWrongFileIsRefusedInOneSentence"},
 		{"clusters-path", "clusterfile.go", `filepath.IsAbs(file)`, `true`, "TestFileNamesClusters"},
-	}
-}
-
-// daemons are starts and ends of the long-running programs.
-func daemons() []fault {
-	return []fault{
+	}},
+	{"internal/daemon", []fault{
+		// Starts and ends of the long-running programs.
 		{"daemon-status", "daemon.go", `errors.As(err, &coded)`, `false`, "TestExitStatusAndSentence"},
 		{"daemon-part", "daemon.go", `p.err == nil`, `true`, "TestFailedPartStopsTheOthersAtOnce"},
 		{"daemon-draining", "server.go", `if «draining» {`, `false`, "TestPartsStopInOrderAfterTheDelay"},
@@ -247,12 +184,9 @@ func daemons() []fault {
 			"TestOfTooManyScrapesThatReadNothingTheOldestIsCutOff"},
 		{"daemon-profiles", "server.go", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyWhenWanted"},
 		{"daemon-same-port", "server.go", `other == s.Address`, `false`, "TestWebSettingsThatCannotWorkAreRefused"},
-	}
-}
-
-// commands are exit statuses, and what mutexctl refuses to do.
-func commands() []fault {
-	return []fault{
+	}},
+	{"internal/cli", []fault{
+		// Exit statuses, and what mutexctl refuses to do.
 		{"exit-lost", "job.go", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`,
 			"TestACommandWhoseLockWasLostUnderItEndsLikeThat"},
 		{"exit-killed", "job.go", `code == ExitOK`, `false`, "TestScripts/once"},
@@ -268,14 +202,11 @@ func commands() []fault {
 			"TestScripts/force-unlock"},
 		{"list-names", "list.go", `o.format.String() != term.NameFormat`, `true`, "TestScripts/list"},
 		{"once-status", "once.go", `isPeriod || isClock`, `false`, "TestScripts/once"},
-	}
-}
-
-// holdTimes are how long locks were held.
-func holdTimes() []fault {
-	return []fault{
-		{"held-other", "locks.go", `h.byOther`, `false`, "TestAHoldThatSomebodyElseEndedIsNotMeasured"},
-		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatNoClockKnowsIsNotMeasured"},
+	}},
+	{"internal/cli/holdtimes", []fault{
+		// How long locks were held.
+		{"held-other", "locks.go", `h.byOther`, `false`, "TestWhatIsKnownOfALock"},
+		{"held-unknown", "locks.go", `case «!known»:`, `false`, "TestWhatIsKnownOfALock"},
 		{"held-few", "suggest.go", `len(l.Held) < MinHolds`, `false`, "TestTooFewHoldsSuggestNothing"},
-	}
+	}},
 }

@@ -1,24 +1,9 @@
 package mutants_test
 
 // unlockerSuites are what removes locks: that no holder is robbed, and that nothing stays.
-func unlockerSuites() []suite {
-	return []suite{
-		in("pkg/staleness", rules()),
-		in("pkg/sweeper", gaps(), removals(), brakes()),
-		in("pkg/metadata", proofs()),
-		in("internal/lockview", views()),
-		in("internal/lockstore", stores()),
-		in("internal/witness/holderproc", processes()),
-		in("internal/witness/host", hosts()),
-		in("internal/witness/pod", pods()),
-		in("internal/witness/pod/podproof", podProofs()),
-		in("internal/cgroup", groups()),
-	}
-}
-
-// rules are when a lock may be removed.
-func rules() []fault {
-	return []fault{
+var unlockerSuites = []suite{
+	{"pkg/staleness", []fault{
+		// When a lock may be removed.
 		{"rule-due", "removal.go", `case «due > now.Mono»:`, `false`, "TestDecide"},
 		{"rule-warned", "removal.go", `case «warned > now.Mono»:`, `false`, "TestDecide"},
 		{"rule-sane", "removal.go", `case «sane > now.Mono»:`, `false`, "TestDecide"},
@@ -42,39 +27,31 @@ func rules() []fault {
 		{"rule-idle-dead", "idle.go", `«r.Death != nil» || r.Suspicion`, `false`,
 			"TestNothingIsMissedInALockThatIsIdle"},
 		{"rule-policy", "policy.go", `case «p.MinWarning <= 0»:`, `false`, "TestPolicyCheck"},
-	}
-}
-
-// gaps are reasons to start the warning anew, and clocks.
-func gaps() []fault {
-	return []fault{
+	}},
+	{"pkg/sweeper", []fault{
+		// Reasons to start the warning anew, and clocks.
 		{"gap-canary-late", "canary.go", `mono-c.sent <= canaryLate`, `true`,
-			"TestACanaryThatHangsHoldsEverythingBack"},
+			"TestGapsStartTheWarningAnew"},
 		{"gap-went-back", "canary.go", `revision < highest`, `false`,
 			"TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart"},
 		{"gap-term-back", "canary.go", `term < c.term`, `false`,
 			"TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart"},
 		{"gap-term", "canary.go", `case «term != c.term»:`, `false`, "TestGapsStartTheWarningAnew"},
 		{"gap-jump", "observer.go", `moved.Abs() > jumpThreshold`, `false`, "TestGapsStartTheWarningAnew"},
-		{"gap-view", "observer.go", `case «!c.Fresh»:`, `false`, "TestNothingIsRemovedFromAViewThatIsNotFresh"},
+		{"gap-view", "observer.go", `case «!c.Fresh»:`, `false`, "TestGapsStartTheWarningAnew"},
 		{"gap-unwritable", "observer.go", "case «!c.Writable»:", `false`,
 			"TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain"},
 		{"clock-peers-back", "clock.go", `peer.known && «peer.revision > highest.revision»`, `false`,
 			"TestAnUnlockerKnowsFromOthersThatEtcdWentBack"},
-		{"clock-silent", "clock.go", `p.Age > protocol.PresenceTTL`, `false`, "TestASilentPeersClockDoesNotCount"},
+		{"clock-silent", "clock.go", `p.Age > protocol.PresenceTTL`, `false`, "TestWhatVerifiesAClock"},
 		{"clock-own", "clock.go", `p.ID == self`, `false`, "TestAClockThatGetsVerifiedAllowsRemovalAtOnce"},
 		{"clock-jump", "clock.go", `jump(before, after).Abs() > jumpThreshold`, `false`,
-			"TestAJumpWhileMembersAreAskedSpoilsTheAnswer"},
+			"TestWhatVerifiesAClock"},
 		{"clock-wrong", "clock.go", `offset.Abs() > tolerance(skew)`, `false`,
 			"TestAClockThatWasWrongFromTheStartCostsNobodyALock"},
 		{"clock-members", "clock.go", `now.Mono-c.membersAt <= memberAge`, `true`,
-			"TestAMembersClockIsNotTrustedForEver"},
-	}
-}
-
-// removals are what an unlocker sends, and what it makes of the answer.
-func removals() []fault {
-	return []fault{
+			"TestWhatVerifiesAClock"},
+		// What an unlocker sends, and what it makes of the answer.
 		{"remove-other-token", "remove.go", `return «t.token == r.Token» &&`, `true`,
 			"TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne"},
 		{"remove-extended", "remove.go", `t.deadline == r.DeadlineRevision`, `true`,
@@ -86,9 +63,9 @@ func removals() []fault {
 		{"remove-failures", "remove.go", `t.failures >= maxFailures`, `false`,
 			"TestAFailingRemovalIsSetAsideAndTriedSlowly"},
 		{"remove-answers", "remove.go", `len(done.errs) == len(f.batch)`, `true`,
-			"TestAWrongNumberOfAnswersIsAFailure"},
+			"TestWhatFollowsAnAnswer"},
 		{"remove-changed", "remove.go", `case «errors.Is(err, metadata.ErrChanged)»:`, `false`,
-			"TestAConflictIsNotRetriedUntilTheViewHasCaughtUp"},
+			"TestWhatFollowsAnAnswer"},
 		{"remove-in-flight", "remove.go",
 			`slices.ContainsFunc(batch, func(d dueLock) bool { return d.record.Name == r.Name })`, `false`,
 			"TestWhatIsInFlightIsNotSentAgain"},
@@ -111,12 +88,7 @@ func removals() []fault {
 		{"audit-signal", "audit.go", `st.Signal != ""`, `false`, "TestTheAuditLineHasTheWholeRecord"},
 		{"audit-detail", "audit.go", `st.Detail != ""`, `false`, "TestTheAuditLineHasTheWholeRecord"},
 		{"audit-new-hold", "scan.go", `token != r.Token`, `false`, "TestTheStartOfAnAlertIsLoggedOnce"},
-	}
-}
-
-// brakes are how fast an unlocker removes.
-func brakes() []fault {
-	return []fault{
+		// How fast an unlocker removes.
 		{"brake-off", "remove.go", `now.Mono < s.nextSlot`, `false`, "TestTheBrakeSlowsButNeverStops"},
 		{"brake-coming", "scan.go", `due := dueAt.Sub(now.Wall) <= brakeWithin; «due» && !s.spared(r)`, `due || true`,
 			"TestTheBrakeSeesWhatIsComing"},
@@ -128,12 +100,9 @@ func brakes() []fault {
 			"TestBatchesDoNotShrinkWhereEveryWriteIsSlow"},
 		{"alerts-flood", "scan.go", `case «started <= maxAlertLines»:`, `true`,
 			"TestAFloodOfAlertsIsCountedNotLogged"},
-	}
-}
-
-// proofs are which statements count, and what a record may be.
-func proofs() []fault {
-	return []fault{
+	}},
+	{"pkg/metadata", []fault{
+		// Which statements count, and what a record may be.
 		{"proof-lock", "statement.go", `s.Lock == r.Name`, `true`, "TestOnlyAStatementAboutTheHoldIsHeeded"},
 		{"proof-uuid", "statement.go", `s.UUID == r.UUID`, `true`, "TestOnlyAStatementAboutTheHoldIsHeeded"},
 		{"proof-token", "statement.go", `s.Token == r.Token`, `true`, "TestOnlyAStatementAboutTheHoldIsHeeded"},
@@ -151,12 +120,9 @@ func proofs() []fault {
 		{"record-kept", "object.go", `text[i] < ' '`, `false`, "TestAControlCharacterInATextIsFoundWhereverItStands"},
 		{"share-number", "shares.go", `len(name)-i-1 > maxShareDigits`, `false`, "TestNamesOfShares"},
 		{"share-negative", "shares.go", `err != nil || «n < 0»`, `false`, "TestPermitsOfARecord"},
-	}
-}
-
-// views are what is in memory of what etcd has.
-func views() []fault {
-	return []fault{
+	}},
+	{"internal/lockview", []fault{
+		// What is in memory of what etcd has.
 		{"view-moved", "apply.go", `!s.moved()`, `false`, "TestWhichWritesKeepALock"},
 		{"view-arrived", "apply.go", `seen.Arrived = «max(1, now)»`, `1`, "TestWatchedWritesAreStampedAsArrived"},
 		{"view-unlockers", "apply.go", `len(s.unlockers) < maxUnlockers`, `true`,
@@ -166,7 +132,7 @@ func views() []fault {
 		{"view-foreign", "foreign.go", `len(f.sample) < maxForeignSample`, `true`,
 			"TestForeignKeysAreSampledAndCounted"},
 		{"view-foreign-locks", "foreign.go", `len(f.in) >= maxForeignLocks`, `false`,
-			"TestALockAmongTooManyForeignKeysDoesNotCountAsHealed"},
+			"TestForeignKeysAreSampledAndCounted"},
 		{"view-misplaced", "foreign.go", `len(a.byPrefix) >= maxMisplaced`, `false`,
 			"TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords"},
 		{"view-fields", "irregular.go", `len(o.fields) >= maxFields`, `false`,
@@ -182,12 +148,9 @@ func views() []fault {
 			"TestAComparisonWaitsForTheWatch"},
 		{"view-idle", "view.go", `until <= now.Mono`, `false`, "TestASurveyMissesNothing"},
 		{"view-free", "index.go", `is(it.rec)`, `true`, "TestWhatKeepsALockFromBeingFree"},
-	}
-}
-
-// stores are requests of unlockers and operators.
-func stores() []fault {
-	return []fault{
+	}},
+	{"internal/lockstore", []fault{
+		// Requests of unlockers and operators.
 		{"store-refused", "autounlock.go", `locktxn.Code(err) == codes.InvalidArgument && n > 1`, `false`,
 			"TestAutoUnlockWithAnEtcdThatAllowsLess"},
 		{"store-lease", "autounlock.go", `locktxn.LeaseGone(err)`, `false`,
@@ -198,7 +161,7 @@ func stores() []fault {
 			"TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands"},
 		{"store-full", "forceunlock.go", `err == unknown && locktxn.NoSpace(unknown)`, `false`,
 			"TestForceUnlockInAFullEtcd"},
-		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestForceUnlockOfAHoldThatIsOver"},
+		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestWhatOperatorsDoToAHoldThatIsOver"},
 		{"store-possible", "operators.go", `possible(&now.Record)`, `true`,
 			"TestALostExtensionThatCannotHappenIsNoDoubt"},
 		{"store-ranges", "ranges.go", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
@@ -209,20 +172,14 @@ func stores() []fault {
 		{"watch-slow", "watch.go", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
 		{"watch-behind", "watch.go", `behind > tooOld && w.synced`, `false`, "TestWatchEndsWhenItResumesFarBehind"},
 		{"watch-silent", "watch.go", `quiet >= w.patience`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
-	}
-}
-
-// processes are what a holder says of its process.
-func processes() []fault {
-	return []fault{
+	}},
+	{"internal/witness/holderproc", []fault{
+		// What a holder says of its process.
 		{"proc-zombie", "holderproc.go", `s.State == 'Z' && «s.Threads <= 1»`, `true`,
 			"TestAProcessThatEndedIsToldFromOneWhoseFirstThreadEnded"},
-	}
-}
-
-// hosts are deaths that a witness on the machine states.
-func hosts() []fault {
-	return []fault{
+	}},
+	{"internal/witness/host", []fault{
+		// Deaths that a witness on the machine states.
 		{"host-reused", "processes.go", `(«s.Start != w.start» || s.Ended())`, `false`,
 			"TestAnotherProcessWithTheIDProvesTheEnd"},
 		{"host-boot", "follow.go", `return «boot == h.holder.boot»`, `false`,
@@ -231,21 +188,15 @@ func hosts() []fault {
 			"TestAHoldWhoseProcessIsNamedAnewIsLeftAlone"},
 		{"host-again", "follow.go", `case «old.shown && !stated»:`, `false`, "TestAStatementThatIsGoneIsMadeAgain"},
 		{"host-command", "commands.go", `case «n == 0»:`, `true`, "TestAHoldEndsWithItsProcessAndItsCommand"},
-	}
-}
-
-// pods are deaths that the witness of a Kubernetes cluster states.
-func pods() []fault {
-	return []fault{
+	}},
+	{"internal/witness/pod", []fault{
+		// Deaths that the witness of a Kubernetes cluster states.
 		{"pod-over", "witness.go", `if «mine(r.Suspicion)» {`, `false`,
 			"TestASuspicionThatTheWitnessDispelledComesBack"},
 		{"pod-known", "witness.go", `r.Death != nil`, `false`, "TestWhatIsKnownAlreadyIsNotStated"},
-	}
-}
-
-// podProofs are what proves the end of a container.
-func podProofs() []fault {
-	return []fault{
+	}},
+	{"internal/witness/pod/podproof", []fault{
+		// What proves the end of a container.
 		{"pod-detached", "judge.go", `process.Detached`, `false`, "TestJudge"},
 		{"pod-own-clock", "judge.go", `case «p.OwnClock»:`, `false`, "TestJudge"},
 		{"pod-unwatched", "judge.go", `since < r.Seen.First`, `false`, "TestJudge"},
@@ -256,16 +207,13 @@ func podProofs() []fault {
 		{"pod-may-restart", "judge.go", `c.MayRestart && !p.KubeletEnded`, `false`, "TestJudge"},
 		{"pod-patience", "observe.go", `before.Deleting != Never`, `false`,
 			"TestThePatienceWithAPodThatIsToEndBeginsOnce"},
-	}
-}
-
-// groups are commands in a cgroup.
-func groups() []fault {
-	return []fault{
+	}},
+	{"internal/cgroup", []fault{
+		// Commands in a cgroup.
 		{"group-whole", "tree_linux.go", `s.Ino != root`, `false`, "TestWhatIsNotTheWholeTreeProvesNothing"},
 		{"group-kind", "tree_linux.go", `fsys.Type != unix.CGROUP2_SUPER_MAGIC`, `false`,
 			"TestWhatIsNotTheWholeTreeProvesNothing"},
 		{"group-outside", "tree_linux.go", `!filepath.IsLocal(below)`, `false`, "TestOwnIsWithinWhatIsMounted"},
 		{"group-below", "tree_linux.go", `!ids[id]`, `true`, "TestAGroupIsFoundAsLongAsItIsThere"},
-	}
+	}},
 }

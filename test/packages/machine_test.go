@@ -31,36 +31,42 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := run(m)
-	older.remove()
-	newer.remove()
-	os.Exit(code)
+	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	programs, err := os.MkdirTemp("", "programs")
+	dir, err := os.MkdirTemp("", "packages")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = build(dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(programs)
+	return m.Run()
+}
+
+// build makes the packages of both versions, of the same programs, and an etcd.
+func build(dir string) error {
+	programs := dir + "/programs"
 	if err := command("make", "-s", "-C", repository, "programs", "VERSION="+newer.version,
 		"INTO="+programs); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
+	}
+	arch, err := exec.Command("dpkg", "--print-architecture").Output()
+	if err != nil {
+		return fmt.Errorf("dpkg --print-architecture: %w", err)
 	}
 	for _, b := range []*built{older, newer} {
-		if err := b.build(programs); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		b.dir = dir + "/" + b.version
+		if err := command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir,
+			programs); err != nil {
+			return err
 		}
 	}
-	if err := command("env", "CGO_ENABLED=0", "go", "build", "-C", repository, "-o", newer.dir+"/etcd",
-		"./test/etcdserver"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	return command("env", "CGO_ENABLED=0", "go", "build", "-C", repository, "-o", newer.dir+"/etcd",
+		"./test/etcdserver")
 }
 
 // command runs what may take long.
@@ -73,25 +79,6 @@ func command(args ...string) error {
 
 // built are the packages of a version.
 type built struct{ version, dir string }
-
-// build makes them of the same programs, for either version.
-func (b *built) build(programs string) (err error) {
-	if b.dir, err = os.MkdirTemp("", "packages"); err != nil {
-		return err
-	}
-	arch, err := exec.Command("dpkg", "--print-architecture").Output()
-	if err != nil {
-		return fmt.Errorf("dpkg --print-architecture: %w", err)
-	}
-	return command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir,
-		programs)
-}
-
-func (b *built) remove() {
-	if b.dir != "" {
-		_ = os.RemoveAll(b.dir)
-	}
-}
 
 // files returns the packages of a format, deb or rpm, by name.
 func (b *built) files(t *testing.T, format string) map[string]string {

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import clustermutex
 from clustermutex import aio, kinds, record, shares, transactions
@@ -74,6 +74,12 @@ def wanted(client: Any, request: Object, number: int) -> Any:
     return client.lock(request["name"], **options(request), on_lost=lost(number), on_asked=asked(number))
 
 
+def several(client: Any, request: Object, number: int) -> List[Any]:
+    """Return the locks that are to be taken together."""
+    own = request.get("own", {})
+    return [wanted(client, {**request, **own.get(name, {}), "name": name}, number) for name in request["names"]]
+
+
 def request_of(lock: Any) -> Optional[Object]:
     """Return who asked the holder of a lock to finish, and why."""
     return lock.asked and {"by": lock.asked.by, "reason": lock.asked.reason}
@@ -94,7 +100,7 @@ def lost(number: int) -> Callable[[clustermutex.LostError], None]:
 
 
 class Unhandled(Exception):
-    """The error that ends the program when the suite asks for one."""
+    """The error that ends the program, or a job, when the suite asks for one."""
 
 
 def end(request: Object) -> None:
@@ -112,7 +118,7 @@ def pure(request: Object) -> Optional[Object]:
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
         "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue", "kinds"],
-                           "kinds": ["semaphore", "read-write", "together", "once", "leader"]},
+                           "kinds": ["semaphore", "read-write", "together", "mixed", "once", "back", "leader"]},
     }
     do = steps.get(request["do"])
     if do is None:
@@ -271,7 +277,7 @@ class Driver:
         number = next(self.numbers)
         lock = first = wanted(self.client, r, number)
         if "names" in r:
-            locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+            locks = several(self.client, r, number)
             lock, first = self.client.lock_all(*locks), locks[0]
         self.waits[r["id"]] = self.locks[number] = lock
         try:
@@ -283,7 +289,16 @@ class Driver:
     def once(self, r: Object) -> Object:
         assert self.client is not None
         lock = self.client.lock(r["name"])
-        ran = lock.once_per(r["every"], lambda lock: time.sleep(r["hold"]), offset=r["offset"])
+
+        def work(_: object) -> None:
+            time.sleep(r["hold"])
+            if r.get("fails"):
+                raise Unhandled
+
+        try:
+            ran = lock.once_per(r["every"], work, offset=r["offset"], back_on_error=r.get("fails", False))
+        except Unhandled:
+            ran = True
         return {"ran": ran, "token": lock.token}
 
     def answer(self, r: Object) -> None:
@@ -329,16 +344,13 @@ class AsyncDriver:
             number = next(self.numbers)
             lock = first = wanted(self.client, r, number)
             if "names" in r:
-                locks = [wanted(self.client, {**r, "name": name}, number) for name in r["names"]]
+                locks = several(self.client, r, number)
                 lock, first = self.client.lock_all(*locks), locks[0]
             self.locks[number] = lock
             await lock.acquire()
             return {"lock": number, "uuid": first.uuid, "token": first.token}
         if do == "once":
-            assert self.client is not None
-            job = self.client.lock(r["name"])
-            ran = await job.once_per(r["every"], lambda lock: asyncio.sleep(r["hold"]), offset=r["offset"])
-            return {"ran": ran, "token": job.token}
+            return await self.once(r)
         if do == "cancel":
             task = self.tasks.get(r["request"])
             if task is not None:
@@ -352,6 +364,21 @@ class AsyncDriver:
         elif do == "check":
             return {"lost": lock.lost, "asked": request_of(lock)}
         return {}
+
+    async def once(self, r: Object) -> Object:
+        assert self.client is not None
+        lock = self.client.lock(r["name"])
+
+        async def work(_: object) -> None:
+            await asyncio.sleep(r["hold"])
+            if r.get("fails"):
+                raise Unhandled
+
+        try:
+            ran = await lock.once_per(r["every"], work, offset=r["offset"], back_on_error=r.get("fails", False))
+        except Unhandled:
+            ran = True
+        return {"ran": ran, "token": lock.token}
 
     async def answer(self, r: Object) -> None:
         try:

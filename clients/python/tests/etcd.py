@@ -45,7 +45,6 @@ class Etcd:
     def __init__(self, *flags: str) -> None:
         self._dir = tempfile.TemporaryDirectory()
         self._flags = [*flags, "-data", self._dir.name]
-        self.token = ""
         self.endpoint = ""
         self.start()
 
@@ -79,8 +78,6 @@ class Etcd:
 
     def post(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
         request = urllib.request.Request(self.endpoint + path, json.dumps(body).encode())
-        if self.token:
-            request.add_header("Authorization", self.token)
         with urllib.request.urlopen(request, timeout=LIMIT) as answer:
             got: Dict[str, Any] = json.load(answer)
             return got
@@ -116,18 +113,6 @@ class Etcd:
         self.post("/v3/kv/txn", {"success": [
             {"request_delete_range": {"key": b64(f"/mutexes/{segment}/"), "range_end": b64(f"/mutexes/{segment}0")}},
             {"request_put": {"key": b64(f"/mutexes/.history/{uuid}"), "value": b64(json.dumps(ending))}}]})
-
-    def enable_auth(self, *users: "tuple[str, str, str]") -> None:
-        """Switch users on: name, password and a prefix that they may write, each."""
-        for name, password, prefix in [("root", "secret", "/"), *users]:
-            role = "root" if name == "root" else f"role-{name}"
-            self.post("/v3/auth/user/add", {"name": name, "password": password})
-            self.post("/v3/auth/role/add", {"name": role})
-            self.post("/v3/auth/role/grant", {"name": role, "perm": {
-                "permType": "READWRITE", "key": b64(prefix), "range_end": b64(after(prefix))}})
-            self.post("/v3/auth/user/grant", {"user": name, "role": role})
-        self.post("/v3/auth/enable", {})
-        self.token = self.post("/v3/auth/authenticate", {"name": "root", "password": "secret"})["token"]
 
 
 def after(prefix: str) -> str:

@@ -1,8 +1,10 @@
 """Semaphores and read-write locks, on a real etcd."""
 
+import os
 import threading
 import time
 import unittest
+from contextlib import suppress
 from typing import Any, List
 
 import clustermutex
@@ -26,20 +28,6 @@ class OnEtcd(unittest.TestCase):
     def taken(self, **options: Any) -> clustermutex.Lock:
         return self.client.lock(self.name, wait=0, **options).acquire()
 
-    def waiting(self, **options: Any) -> "threading.Thread":
-        """A thread that takes the lock, notes that, and releases it."""
-        before = len(self.etcd.tickets(self.name))
-
-        def work() -> None:
-            with self.client.lock(self.name, **options):
-                self.order.append(options)
-
-        self.order: List[Any] = getattr(self, "order", [])
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        eventually("the ticket", lambda: len(self.etcd.tickets(self.name)) > before)
-        return thread
-
 
 class Semaphores(OnEtcd):
     def test_so_many_and_no_more(self) -> None:
@@ -52,66 +40,9 @@ class Semaphores(OnEtcd):
         held[1].release()
         self.assertEqual(self.taken(semaphore=3).share, 2, "the lowest number that is free")
 
-    def test_weight(self) -> None:
-        small = self.taken(semaphore=3, weight=1)
-        with self.assertRaises(HeldError):
-            self.taken(semaphore=3, weight=3)
-        heavy = self.waiting(semaphore=3, weight=3)
-        with self.assertRaises(WaitTimeoutError):  # there is room, but not past a heavy one that waits
-            self.client.lock(self.name, semaphore=3, wait=0.3).acquire()
-        small.release()
-        heavy.join(60)
-        self.assertEqual(self.order, [{"semaphore": 3, "weight": 3}])
-
     def test_alive_is_no_share(self) -> None:
         self.taken(semaphore=2).alive("it creates a key")
         self.taken(semaphore=2)
-
-    def test_many_at_once(self) -> None:
-        inside: List[int] = []
-        most: List[int] = []
-
-        def work() -> None:
-            for _ in range(3):
-                with self.client.lock(self.name, semaphore=2):
-                    inside.append(1)
-                    most.append(len(inside))
-                    time.sleep(0.002)
-                    inside.pop()
-
-        threads = [threading.Thread(target=work) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        self.assertEqual(len(most), 18)
-        self.assertLessEqual(max(most), 2)
-        eventually("nothing left", lambda: not self.etcd.tickets(self.name))
-
-
-class ReadersAndWriters(OnEtcd):
-    def test_readers_share_and_a_writer_does_not(self) -> None:
-        readers = [self.taken(shared=True) for _ in range(3)]
-        with self.assertRaises(HeldError) as raised:
-            self.taken(exclusive=True)
-        self.assertEqual(len(raised.exception.holders), 3)
-        for reader in readers:
-            reader.release()
-        writer = self.taken(exclusive=True)
-        self.assertEqual(writer.share, 0)
-        with self.assertRaises(HeldError):
-            self.taken(shared=True)
-
-    def test_readers_wait_behind_a_writer(self) -> None:
-        reader = self.taken(shared=True)
-        writer = self.waiting(exclusive=True)
-        behind = self.waiting(shared=True)
-        time.sleep(0.2)
-        self.assertEqual(self.order, [])
-        reader.release()
-        writer.join(60)
-        behind.join(60)
-        self.assertEqual(self.order, [{"exclusive": True}, {"shared": True}])
 
 
 class Needs(unittest.TestCase):
@@ -262,6 +193,20 @@ class Periods(OnEtcd):
         with self.assertRaises(ZeroDivisionError):
             self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0)
         self.assertFalse(self.once(), "used up")
+
+    def test_a_forked_child_gives_no_period_back(self) -> None:
+        parent = os.getpid()
+
+        def work(_: clustermutex.Lock) -> None:
+            if os.fork() == 0:
+                raise SystemExit
+            os.wait()
+
+        with suppress(SystemExit):
+            self.client.lock(self.name).once_per(86400, work, back_on_error=True)
+        if os.getpid() != parent:
+            os._exit(0)
+        self.assertFalse(self.once())
 
     def test_held(self) -> None:
         self.etcd.put("/mutexes/.periods/" + self.name, "1553644800 taken long ago")

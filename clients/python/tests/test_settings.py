@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 import clustermutex
 from clustermutex import identity, record
 from clustermutex.settings import settle
+from tests.etcd import REPOSITORY
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -97,6 +98,11 @@ class Defaults(unittest.TestCase):
 
 
 class Writing(unittest.TestCase):
+    def test_the_fields_are_those_of_the_protocol(self) -> None:
+        vectors = json.loads((REPOSITORY / "docs" / "protocol" / "vectors.json").read_text(encoding="utf-8"))
+        fields = vectors["fields"]
+        self.assertEqual(record.RESERVED, {"metadata", *fields["keys"], *fields["keys_of_others"], *fields["members"]})
+
     def test_times_have_ten_digits(self) -> None:
         self.assertEqual(record.format_time(1553682600.25), "1553682600.25")
         self.assertEqual(record.format_time(1553682600.0004), "1553682600")

@@ -8,6 +8,7 @@ require "clustermutex"
 # The driver.
 class Driver
   Cancelled = Class.new(StandardError)
+  Failed = Class.new(StandardError)
 
   def initialize
     @output = Mutex.new
@@ -60,7 +61,7 @@ class Driver
     { holder: facts, waiting: error.waiting, delayed: !error.delay.nil? }
   end
 
-  KINDS = %w[semaphore read-write together once leader].freeze
+  KINDS = %w[semaphore read-write together mixed once back leader].freeze
 
   def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue kinds], kinds: KINDS }
 
@@ -92,26 +93,36 @@ class Driver
 
   # The lock, or all of several; and the first of them.
   def take(request, options)
+    options.merge!(kind(request))
     if request["names"]
-      locks = @client.lock_all(*request["names"], **options)
+      own = (request["own"] || {}).transform_values { |one| kind(one) }
+      locks = @client.lock_all(*(request["names"] - own.keys), **own, **options)
       return locks, locks.all.first
-    end
-    case request["kind"]
-    when "semaphore" then options.merge!(semaphore: request["limit"], weight: request["weight"] || 1)
-    when String then options[request["kind"].to_sym] = true
     end
     return [@client.lock(request["name"], **options)] * 2 unless request["life"]
 
     [@client.campaign(request["name"], life: request["life"], address: request["address"])] * 2
   end
 
+  def kind(request)
+    case request["kind"]
+    when "semaphore" then { semaphore: request["limit"], weight: request["weight"] || 1 }
+    when String then { request["kind"].to_sym => true }
+    else {}
+    end
+  end
+
   def do_once(request)
     token = nil
-    ran = @client.once_per(request["name"], request["every"], offset: request["offset"]) do |lock|
+    options = { offset: request["offset"], back_on_error: request["fails"] }
+    ran = @client.once_per(request["name"], request["every"], **options) do |lock|
       token = lock.token
       sleep(request["hold"])
+      raise Failed if request["fails"]
     end
     { ran:, token: }
+  rescue Failed
+    { ran: true, token: }
   end
 
   def lock(request) = @mutex.synchronize { @locks.fetch(request["lock"]) }

@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
-# Distributed locks in etcd that show who holds them, where, since when and what for.
-module ClusterMutex
-end
-
+require "json"
 require_relative "clustermutex/version"
 require_relative "clustermutex/errors"
 require_relative "clustermutex/threads"
@@ -27,6 +24,7 @@ require_relative "clustermutex/lock"
 require_relative "clustermutex/together"
 require_relative "clustermutex/periods"
 
+# Distributed locks in etcd that show who holds them, where, since when and what for.
 module ClusterMutex
   private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
                    :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch

@@ -74,15 +74,14 @@ end
 
 # Forwards requests to an etcd, and loses what the test wants lost: the block says of each path and body :request,
 # :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; what to answer instead, its
-# status and text. It also answers below /gw/etcd.
+# status and text.
 class Faults
-  attr_reader :endpoint, :seen
+  attr_reader :endpoint
 
   def initialize(etcd, &lose)
     @etcd = URI(etcd.endpoint)
     @lose = lose
     @late = []
-    @seen = Queue.new
     @server = TCPServer.new("127.0.0.1", 0)
     @endpoint = "http://127.0.0.1:#{@server.addr[1]}"
     Thread.new { loop { Thread.new(@server.accept) { |client| serve(client) } } }
@@ -96,8 +95,6 @@ class Faults
     path, body = request(client)
     return unless path
 
-    @seen << path
-    path = path.delete_prefix("/gw/etcd")
     fault = @lose.call(path, body)
     return if fault == :request
     return @late << [path, body] if fault == :late

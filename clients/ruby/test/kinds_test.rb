@@ -21,6 +21,8 @@ class KindsTest < LockTest
     end
     assert_raises(RefusedError) { client.lock("pool#2", shared: true) }
     assert_raises(RefusedError) { client.lock_all("a", "a") }
+    assert_raises(RefusedError) { client.lock_all("a", "a" => { shared: true }) }
+    assert_raises(RefusedError) { client.lock_all("a", shared: true, wait: 0) }
     assert_raises(RefusedError) { client.once_per("a", 60, offset: 60) { flunk } }
   end
 
@@ -52,6 +54,16 @@ class KindsTest < LockTest
     assert_nothing_left "b"
   end
 
+  def test_locks_of_mixed_kinds_and_any_number_are_taken_together
+    many = Array.new(25) { |number| format("m%02d", number) }
+    client.lock_all(*many, "books" => { shared: true }, "pool" => { semaphore: 2 }) do |all|
+      assert_equal ["books#1", *many, "pool#1"], all.all.map(&:name)
+      assert_equal all.all.map(&:token).sort.uniq, all.all.map(&:token)
+      assert_raises(WaitTimeoutError) { client.lock_all("books", wait: 0.3, exclusive: true) }
+    end
+    assert_nothing_left "books"
+  end
+
   def test_one_lock_of_one_names_no_others
     client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
   end
@@ -64,6 +76,14 @@ class KindsTest < LockTest
     etcd.put("#{prefix}.periods/job", "#{Time.now.to_i + 200_000} taken by a clock that is ahead")
     error = assert_raises(RefusedError) { client.once_per("job", 60) { flunk } }
     assert_match "ahead of this machine's clock", error.message
+  end
+
+  def test_a_job_that_failed_gives_its_period_back_if_that_is_wanted
+    failed = Class.new(StandardError)
+    assert_raises(failed) { client.once_per("job", 86_400, back_on_error: true) { raise failed } }
+    assert_empty(keys.keys.grep(/periods/))
+    assert_raises(failed) { client.once_per("job", 86_400) { raise failed } }
+    refute(client.once_per("job", 86_400, back_on_error: true) { flunk })
   end
 
   def test_a_leader_that_cannot_work_is_lost

@@ -77,6 +77,16 @@ class ProcessTest < LockTest
     exit!(0) unless parent == Process.pid
   end
 
+  def test_a_child_that_fails_gives_no_period_back
+    parent = Process.pid
+    begin
+      client.once_per("a", 86_400, back_on_error: true) { (pid = fork) ? Process.wait(pid) : raise("the child") }
+    rescue RuntimeError
+      exit!(0) unless parent == Process.pid
+    end
+    refute(client.once_per("a", 86_400) { flunk })
+  end
+
   def test_a_child_takes_locks_of_its_own
     locks = client
     locks.lock("b") do |mine|

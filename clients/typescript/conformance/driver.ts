@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { Client, HeldError, Lock, LostError, RefusedError, UnavailableError, WaitTimeoutError } from "../src/index.js";
 import { readDelay, readEnding, readExtension, readRequest } from "../src/documents.js";
-import type { LockOptions, Locks } from "../src/index.js";
+import type { KindOptions, LockOptions, Locks } from "../src/index.js";
 import { version } from "../src/identity.js";
 import { allOf, delayFor } from "../src/kinds.js";
 import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
@@ -14,7 +14,7 @@ import { Keys, type Answer, type Input, type Step } from "../src/transactions.js
 
 interface Request extends Record<string, unknown> { id: number; do: string }
 
-const kinds = ["semaphore", "read-write", "together", "once", "leader"];
+const kinds = ["semaphore", "read-write", "together", "mixed", "once", "back", "leader"];
 
 const locks = new Map<number, Lock | Locks>();
 const acquiring = new Map<number, AbortController>();
@@ -28,21 +28,26 @@ function write(answer: object, token?: bigint) {
 }
 
 /** Members that were given. JSON's null is "no limit" or "not given", which is undefined here. */
-function given(request: Request, ...names: string[]): Record<string, never> {
+function given(request: Record<string, unknown>, ...names: string[]): Record<string, never> {
   const all = names.map((name) => [name.replace(/_./g, (c) => c.slice(1).toUpperCase()), request[name]] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== undefined && value !== null)) as Record<string, never>;
+}
+
+/** What is wanted of a lock, or of one of several. */
+function kindOf(request: Record<string, unknown>): KindOptions {
+  const kind = asText(request.kind);
+  if (kind === "semaphore") return { semaphore: Number(request.limit), ...given(request, "weight") };
+  return kind ? { [kind]: true } : {};
 }
 
 /** Takes a lock, or several together. */
 function take(client: Client, request: Request, options: LockOptions): Promise<Lock | Locks> {
   const name = String(request.name);
-  if (request.names) return client.lockAll(request.names as string[], options);
   if (request.life) return client.campaign(name, { ...given(request, "wait", "life", "address") });
-  if (request.kind === "semaphore") {
-    return client.lock(name, { ...options, semaphore: Number(request.limit), ...given(request, "weight") });
-  }
-  const kind = asText(request.kind);
-  return client.lock(name, kind ? { ...options, [kind]: true } : options);
+  const all = { ...options, ...kindOf(request) };
+  if (!request.names) return client.lock(name, all);
+  const own = (request.own ?? {}) as Record<string, Record<string, unknown>>;
+  return client.lockAll((request.names as string[]).map((name) => ({ name, ...kindOf(own[name] ?? {}) })), all);
 }
 
 const lockOf = (request: Request) => {
@@ -113,13 +118,20 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   once: async (request) => {
+    const failed = new Error("as it was asked to");
     let token = 0n;
     const work = async (lock: Lock) => {
       token = lock.token;
       await sleep(Number(request.hold) * 1000);
+      if (request.fails) throw failed;
     };
-    const ran = await client?.oncePer(String(request.name), Number(request.every), work, given(request, "offset"));
-    return { ran, token: Number(token) };
+    const options = { ...given(request, "offset"), backOnError: Boolean(request.fails) };
+    const ran = client?.oncePer(String(request.name), Number(request.every), work, options);
+    const didRun = await ran?.catch((error: unknown) => {
+      if (error === failed) return true;
+      throw error;
+    });
+    return { ran: didRun, token: Number(token) };
   },
 
   alive: async (request) => {
@@ -192,9 +204,9 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   verdict: (request) => {
     const input = request.input as Input;
     const answer = request.answer as Answer;
-    const { verdict, token, holders, share } = verdictOf(request.step as Step, keysOf(input), input, answer);
-    if (!holders || verdict !== "refused") return { verdict, token, share };
-    return { verdict, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
+    const { holders, ...said } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    if (!holders || said.verdict !== "refused") return said;
+    return { ...said, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
   },
 };
 

@@ -12,8 +12,11 @@ import { allOf, claimOf, delayFor, nobody, type Holders, type Need } from "./kin
 import { fields, formatTime, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
 import { watchedFor } from "./shares.js";
-import type { Input, Keys, Step, Ticket } from "./transactions.js";
+import type { Input, Keys, Step } from "./transactions.js";
 import type { Watch } from "./watch.js";
+
+/** A lock as its caller wants it. */
+export interface Wanted { k: Keys; settings: Settings; facts: Facts }
 
 /** What an attempt got. */
 export interface Hold {
@@ -84,11 +87,12 @@ class Call {
 }
 
 /** Takes the lock, with a new attempt whenever the outcome or the position of one was lost. */
-export async function acquire(gateway: Gateway, k: Keys, settings: Settings, facts: Facts): Promise<Hold> {
+export async function acquire(gateway: Gateway, wanted: Wanted): Promise<Hold> {
+  const { k, settings } = wanted;
   const call = new Call(settings, gateway.timeout);
   for (;;) {
     settings.signal?.throwIfAborted();
-    const attempt = new Attempt(gateway, k, settings, facts, call);
+    const attempt = new Attempt(gateway, wanted, call);
     const handedOver = gateway.atExit(() => attempt.cleanup);
     let hold: Taken | undefined;
     try {
@@ -120,7 +124,7 @@ class Attempt {
   #holders = nobody; // of a lock that several can hold, as they were read last
   #before: string | undefined; // the ticket ahead, empty for the first; undefined: not known
 
-  constructor(gateway: Gateway, k: Keys, settings: Settings, facts: Facts, call: Call) {
+  constructor(gateway: Gateway, { k, settings, facts }: Wanted, call: Call) {
     [this.gateway, this.k, this.settings, this.facts, this.call] = [gateway, k, settings, facts, call];
   }
 
@@ -250,7 +254,8 @@ class Attempt {
     let quiet = 0;
     for (;;) {
       const r = await this.#look();
-      if (r.restore) await this.#restoreTail(r.restore);
+      const older = r.restore;
+      if (older) await this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
       if (r.verdict === "held_by_earlier_send") return this.#hold(r, {} as Input, this.#doubtful ?? moment(), true);
       if (r.verdict === "lost") return undefined;
       this.settings.signal?.throwIfAborted();
@@ -282,10 +287,6 @@ class Attempt {
   async #giveUp(): Promise<never> {
     const refusal = await this.#survey(this.call.refusal ?? { holders: nobody, waiting: 0 }, false);
     throw heldBy(this.k.lock, this.settings.need, refusal, this.settings.wait / 1000);
-  }
-
-  #restoreTail(older: Ticket) {
-    return this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
   }
 
   async #turn(): Promise<Taken | "again" | undefined> {

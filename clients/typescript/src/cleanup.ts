@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Gateway, Outcome, Patience } from "./gateway.js";
 import { shareName } from "./kinds.js";
 import { visible } from "./record.js";
-import { Keys, type Input } from "./transactions.js";
+import { Keys, type Input, type Step } from "./transactions.js";
 
 export const tombstoneTTL = 3600; // seconds, longer than a stalled connection lives
 
@@ -58,7 +58,7 @@ export async function release(gateway: Gateway, cleanup: Cleanup, patience: Pati
   const k = new Keys(prefix, input.lock);
   if (doubt) {
     const send = (lease: string) => gateway.transact("release_in_doubt", k, { ...input, lease }, patience);
-    const r = await withTombstone(gateway, patience, send);
+    const r = await withTombstone(gateway, patience, "release_in_doubt", send);
     if (r.verdict !== "withdraw") return r;
     void cancelLater(gateway, cleanup); // etcd is out of space: the tombstone is due later
   }
@@ -100,7 +100,7 @@ async function leave(gateway: Gateway, k: Keys, input: Input, patience: Patience
  */
 async function cancel(gateway: Gateway, k: Keys, input: Input, patience: Patience): Promise<boolean> {
   const send = (lease: string) => gateway.transact("cancel", k, { ...input, lease }, patience);
-  const done = await withTombstone(gateway, patience, send);
+  const done = await withTombstone(gateway, patience, "cancel", send);
   if (done.verdict === "withdraw") await gateway.transact("withdraw", k, input, patience);
   if (done.share !== undefined) {
     const lock = shareName(input.lock, done.share);
@@ -111,13 +111,13 @@ async function cancel(gateway: Gateway, k: Keys, input: Input, patience: Patienc
 }
 
 /** Sends something that puts a tombstone with the lease that it is given. */
-async function withTombstone(
-  gateway: Gateway, patience: Patience, send: (lease: string) => Promise<Outcome>,
+export async function withTombstone(
+  gateway: Gateway, patience: Patience, step: Step, send: (lease: string) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience, "cancel");
+  const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience, step);
   if (lease.verdict !== "answered") return lease;
   const done = await send(String(lease.body.ID));
-  return done.verdict === "lease" ? withTombstone(gateway, patience, send) : done; // gone already: with another
+  return done.verdict === "lease" ? withTombstone(gateway, patience, step, send) : done; // gone already: with another
 }
 
 /** Tells of what nobody could catch. */

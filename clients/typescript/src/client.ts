@@ -1,14 +1,14 @@
 /** The door to all locks below a prefix in etcd. */
 
-import { acquire } from "./attempt.js";
+import { acquire, type Wanted } from "./attempt.js";
 import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
-import { attributesOf, needOf, shareName, type KindOptions } from "./kinds.js";
+import { attributesOf, needOf, type KindOptions } from "./kinds.js";
 import { Lock } from "./lock.js";
-import { takePeriod } from "./periods.js";
-import type { Attributes, Facts, Holder, Members } from "./record.js";
-import { settle, type LockOptions, type Settings } from "./settings.js";
+import { givePeriodBack, takePeriod } from "./periods.js";
+import type { Attributes, Holder, Members } from "./record.js";
+import { settle, type LockOptions } from "./settings.js";
 import { takeAll, type Locks } from "./together.js";
 import { Keys } from "./transactions.js";
 
@@ -37,6 +37,17 @@ export interface ClientOptions {
 
 /** Options of locks that one holds. */
 export type SoleOptions = Omit<LockOptions, keyof KindOptions>;
+
+/** One of several locks, with options of its own. */
+export interface OneOfSeveral extends Omit<LockOptions, "wait" | "signal"> { name: string }
+
+/** Options of a job. */
+export interface JobOptions extends SoleOptions {
+  /** Seconds by which the periods begin later than the multiples of their length. */
+  offset?: number;
+  /** Gives the period back if the work fails, so that the next call runs it again. */
+  backOnError?: boolean;
+}
 
 /** Options of a leader. */
 export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "unlockAfter" | "heartbeat"> {
@@ -70,48 +81,57 @@ export class Client {
    * RefusedError, an UnavailableError, or the reason of `options.signal`. Release it, or take it with `await using`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
+    return this.#take(this.#wanted(name, options));
+  }
+
+  #wanted(name: string, options: LockOptions, more: Attributes = {}): Wanted {
     const need = needOf(name, options);
-    return this.#lock(name, settle(options, need), this.#facts(options, attributesOf(need)));
+    const { purpose, attributes } = options;
+    const all = { ...attributesOf(need), ...more, ...attributes };
+    const facts = { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes: all };
+    return { k: new Keys(this.#prefix, name), settings: settle(options, need), facts };
   }
 
-  #facts({ purpose, attributes = {} }: Pick<LockOptions, "purpose" | "attributes">, more: Attributes = {}): Facts {
-    return { members: { ...this.#members, purpose }, backtrace: backtrace(), attributes: { ...more, ...attributes } };
+  async #take(wanted: Wanted): Promise<Lock> {
+    return Lock.of(this.#gateway, wanted, await acquire(this.#gateway, wanted));
   }
 
-  async #lock(name: string, settings: Settings, facts: Facts): Promise<Lock> {
-    const keys = new Keys(this.#prefix, name);
-    const hold = await acquire(this.#gateway, keys, settings, facts);
-    return Lock.of(this.#gateway, new Keys(this.#prefix, shareName(name, hold.share)), settings, hold);
-  }
-
-  /** Takes several locks, all or none: in one transaction, or else in the order of their names. */
-  lockAll(names: readonly string[], options: SoleOptions = {}): Promise<Locks> {
-    return takeAll(this.#gateway, this.#prefix, names, settle(options), this.#facts(options));
+  /**
+   * Takes several locks, all or none. The options are for all that have none of their own. Up to 24 plain locks are
+   * taken in one transaction; more, other kinds, and whatever has to be waited for, one by one in the order of names.
+   */
+  async lockAll(locks: readonly (string | OneOfSeveral)[], options: LockOptions = {}): Promise<Locks> {
+    const wanted = locks.map((one) => {
+      const { name, ...own } = typeof one === "string" ? { name: one } : one;
+      return this.#wanted(name, { ...options, ...own });
+    });
+    return takeAll(this.#gateway, wanted, settle(options));
   }
 
   /**
    * Runs `work` under the lock once in each period of so many seconds over all replicas, and resolves to whether this
    * call did. Periods are multiples of `every` since 1970 in UTC, later by `offset`. false: the period is taken.
    * Rejects with a HeldError if somebody holds the lock: then the period is not used up. Otherwise it is when `work`
-   * begins.
+   * begins, unless that gives it back.
    */
   async oncePer(
-    name: string, every: number, work: (lock: Lock) => unknown, options: SoleOptions & { offset?: number } = {},
+    name: string, every: number, work: (lock: Lock) => unknown, options: JobOptions = {},
   ): Promise<boolean> {
-    const keys = new Keys(this.#prefix, name);
-    const settings = settle(options);
-    const facts = this.#facts(options);
-    const hold = await takePeriod(this.#gateway, keys, settings, facts, every, options.offset ?? 0);
-    if (!hold) return false;
-    await under(Lock.of(this.#gateway, keys, settings, hold), work);
+    const { offset = 0, backOnError = false, ...rest } = options;
+    const wanted = this.#wanted(name, rest);
+    const taken = await takePeriod(this.#gateway, wanted, every, offset);
+    if (!taken) return false;
+    const failed = () => backOnError && givePeriodBack(this.#gateway, wanted.k, taken);
+    await under(Lock.of(this.#gateway, wanted, taken), work, failed);
     return true;
   }
 
   /** Waits until this process leads. The lock is kept alive until it is released: that resigns. */
-  campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
+  async campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
     const { life = 60, address, check = () => true, ...rest } = options;
-    const settings = settle({ ...rest, alertAfter: life, unlockAfter: life });
-    return this.#lock(name, { ...settings, check }, this.#facts(options, address === undefined ? {} : { address }));
+    const own = address === undefined ? {} : { address };
+    const wanted = this.#wanted(name, { ...rest, alertAfter: life, unlockAfter: life }, own);
+    return this.#take({ ...wanted, settings: { ...wanted.settings, check } });
   }
 
   /** Who leads: its record has its `address`. undefined if nobody does. */
@@ -135,12 +155,13 @@ export class Client {
   }
 }
 
-/** Runs work while the lock is held, and releases it. */
-async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+/** Runs work while the lock is held, and releases it; after an error, `failed` comes first. */
+async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed?: () => unknown): Promise<T> {
   let result: T;
   try {
     result = await work(lock);
   } catch (error) {
+    await failed?.();
     await lock.release().catch(() => undefined);
     throw lock.lost && error instanceof Error && error.name === "AbortError" ? lock.signal.reason : error;
   }

@@ -1,6 +1,6 @@
 /** The documents that others write about a hold. One that has another form than the protocol says is ignored. */
 
-import { asText, parseObject, parseTime, plain, relative } from "./record.js";
+import { asText, dateOf, parseObject, plain, relative } from "./record.js";
 
 /** A request to finish, or more time that somebody gave. The texts are as they were written. */
 export interface Note {
@@ -35,7 +35,8 @@ export function readRequest(value: Buffer, uuid: string, token: string): Note | 
   const { at } = document;
   if (document.uuid !== uuid || document.token !== Number(token) || !isTime(at)) return undefined;
   const texts = readTexts(document, ["by", "reason", "source"]);
-  return texts && { ...texts, ...(isGiven(at) && { at: dateOf(at) }) };
+  const date = dateOf(asText(at));
+  return texts && { ...texts, ...(date && { at: date }) };
 }
 
 /** Reads who gave more time, and how much. @internal */
@@ -63,7 +64,8 @@ export function readDelay(value: Buffer, lock: string): Delay {
   const areWhole = [seconds, permits ?? 1].every((number) => Number.isSafeInteger(number));
   const isReadable = texts && document.lock === lock && isTime(at) && areWhole;
   if (!isReadable) return {};
-  const until = isGiven(at) && new Date(dateOf(at).getTime() + Number(seconds) * 1000);
+  const ended = dateOf(asText(at));
+  const until = ended && new Date(ended.getTime() + Number(seconds) * 1000);
   const kept = Math.max(Number(permits ?? 1), 1);
   return { ...texts, ...(until && !isNaN(until.getTime()) && { until }), permits: kept };
 }
@@ -79,9 +81,7 @@ const parse = (value: Buffer) => parseObject(value.toString());
 
 const isGiven = (value: unknown) => value !== undefined && value !== null;
 
-const isTime = (value: unknown) => !isGiven(value) || parseTime(asText(value) ?? "") !== undefined;
-
-const dateOf = (value: unknown) => new Date((parseTime(asText(value) ?? "")?.seconds ?? 0) * 1000);
+const isTime = (value: unknown) => !isGiven(value) || dateOf(asText(value)) !== undefined;
 
 /** The members with these names that are there; undefined if one is no text. */
 function readTexts<T extends string>(document: Record<string, unknown>, names: T[]) {

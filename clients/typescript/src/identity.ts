@@ -40,21 +40,17 @@ function pod(env: NodeJS.ProcessEnv): Members {
 /** The text, if it can be a name: an environment that says something odd fails no lock. */
 const name = (text = "") => /^[A-Za-z0-9._-]{1,253}$/.test(text) ? text : undefined;
 
-function readText(file: string): string {
+/** Empty on another system than Linux. */
+function orEmpty(read: () => string): string {
   try {
-    return readFileSync(file, "utf8");
-  } catch {
-    return ""; // another system than Linux
-  }
-}
-
-function readLink(file: string): string {
-  try {
-    return readlinkSync(file);
+    return read();
   } catch {
     return "";
   }
 }
+
+const readText = (file: string) => orEmpty(() => readFileSync(file, "utf8"));
+const readLink = (file: string) => orEmpty(() => readlinkSync(file));
 
 /** The name of the running program, for records without an owner. */
 export const program = () => basename(process.argv[1] ?? process.argv0).replace(/\.[cm]?[jt]s$/, "");

@@ -2,7 +2,8 @@
 
 import "./node.js"; // first: it refuses to run on a Node that is too old
 
-export { Client, type ClientOptions, type LeaderOptions, type SoleOptions } from "./client.js";
+export { Client } from "./client.js";
+export type { ClientOptions, JobOptions, LeaderOptions, OneOfSeveral, SoleOptions } from "./client.js";
 export type { Delay } from "./documents.js";
 export { HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 export type { Reason } from "./errors.js";

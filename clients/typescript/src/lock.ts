@@ -2,15 +2,16 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { Hold } from "./attempt.js";
+import type { Hold, Wanted } from "./attempt.js";
 import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
 import { moment, monotonic, resolution } from "./clock.js";
 import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway } from "./gateway.js";
-import { alive, formatTime, parseTime, plain, visible, type Field } from "./record.js";
+import { shareName } from "./kinds.js";
+import { alive, dateOf, formatTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
-import { base64, keysIn, readFields, text, type Input, type Keys } from "./transactions.js";
+import { base64, Keys, keysIn, readFields, text, type Input } from "./transactions.js";
 import type { WatchEvent } from "./watch.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
@@ -58,8 +59,8 @@ export class Lock {
   #releasing: Promise<void> | undefined;
 
   /** @internal */
-  static of(gateway: Gateway, k: Keys, settings: Settings, hold: Hold): Lock {
-    return new Lock(gateway, k, settings, hold);
+  static of(gateway: Gateway, { k, settings }: Pick<Wanted, "k" | "settings">, hold: Hold): Lock {
+    return new Lock(gateway, new Keys(k.prefix, shareName(k.lock, hold.share)), settings, hold);
   }
 
   /** Locks are made by `Client.lock`. */
@@ -105,7 +106,6 @@ export class Lock {
    */
   release(): Promise<void> { return this.#releasing ??= quiet(this.#release()); }
 
-  /** For `await using`. */
   [Symbol.asyncDispose](): Promise<void> { return this.release(); }
 
   #input(more: Partial<Input> = {}): Input {
@@ -144,7 +144,9 @@ export class Lock {
     if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
     if (r.verdict === "still_held") {
       this.#reported = r.body.header.revision;
-      this.#extendUntil(now.monotonic + unlockAt - wall - margin, unlockAt);
+      this.#until = Math.max(this.#until, now.monotonic + unlockAt - wall - margin);
+      this.#recorded = Math.max(this.#recorded, Math.floor(unlockAt));
+      this.#arm();
     }
     this.#mustHold();
     if (r.verdict === "again") {
@@ -180,12 +182,6 @@ export class Lock {
 
   /** Milliseconds to the local deadline. */
   get #left() { return this.#until - monotonic() - resolution; }
-
-  #extendUntil(until: number, unlockAt: number) {
-    this.#until = Math.max(this.#until, until);
-    this.#recorded = Math.max(this.#recorded, Math.floor(unlockAt));
-    this.#arm();
-  }
 
   /** Sets the timer to the local deadline. */
   #arm() {
@@ -343,10 +339,7 @@ function changed({ alertAfter, unlockAfter }: Durations, change: Change, heartbe
   return durations({ alertAfter: alertAfter / 1000, unlockAfter: unlockAfter / 1000, ...change }, heartbeat / 1000);
 }
 
-const timeOf = (f: Field | undefined) => {
-  const at = parseTime(f?.value.toString() ?? "");
-  return at ? at.seconds * 1000 + at.nanoseconds / 1e6 : 0;
-};
+const timeOf = (f: Field | undefined) => dateOf(f?.value.toString())?.getTime() ?? 0;
 
 /** The same signal, which looks whenever it is asked: work that blocks the event loop lets no timer abort it. */
 function looking(signal: AbortSignal, look: () => unknown): AbortSignal {

@@ -4,14 +4,13 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { heldBy, type Hold } from "./attempt.js";
-import { take, tombstoneTTL } from "./cleanup.js";
+import { heldBy, type Hold, type Wanted } from "./attempt.js";
+import { take, warn, withTombstone } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { RefusedError, UnavailableError } from "./errors.js";
 import type { Gateway } from "./gateway.js";
 import { nobody } from "./kinds.js";
-import { asText, fields, formatTime, parseObject, parseTime, plain, visible, type Facts } from "./record.js";
-import type { Settings } from "./settings.js";
+import { asText, dateOf, fields, formatTime, parseObject, plain, visible } from "./record.js";
 import { keysIn, text, type Keys, type TxnAnswer } from "./transactions.js";
 
 const longest = 10 * 365 * 86400; // seconds
@@ -25,10 +24,14 @@ export function began(now: number, every: number, offset: number): number {
   return now - (now - Math.round(offset * 1000)) % Math.round(every * 1000);
 }
 
+/** A hold with its period: what its key was before. */
+export interface Taken extends Hold { before: string }
+
 /** Takes the period and the lock in one transaction; undefined if the period is taken. */
 export async function takePeriod(
-  gateway: Gateway, k: Keys, settings: Settings, facts: Facts, every: number, offset: number,
-): Promise<Hold | undefined> {
+  gateway: Gateway, { k, settings, facts }: Wanted, every: number, offset: number,
+): Promise<Taken | undefined> {
+  if (settings.need.kind) throw new RefusedError("a job runs under a plain lock, not under one that several can hold");
   const patience = { until: performance.now() + gateway.timeout * 1000 };
   for (;;) {
     const at = moment();
@@ -42,24 +45,32 @@ export async function takePeriod(
     const taken = `${formatTime(start)} taken ${instant(at.wall)} by ${by}, every ${every} s`;
     const all = { ...facts, attributes: { period: instant(start), ...facts.attributes } };
     const record = fields(uuid, all, at.wall, settings);
-    const seen = keysIn(read.body, 0)[0]?.mod_revision ?? "0";
+    const last = keysIn(read.body, 0)[0];
+    const seen = last?.mod_revision ?? "0";
     const { token, verdict, holders = nobody, handedOver } = await take(gateway, k.prefix, [input], async () => {
       const r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
       return r.doubt ? settleOutcome(gateway, k, uuid) : r; // a late commit would write the period again
     });
-    if (token) return { uuid, token, began: at, queued: false, doubt: false, share: 0, handedOver };
+    const hold = { uuid, began: at, queued: false, doubt: false, share: 0, handedOver };
+    if (token) return { ...hold, token, before: text(last?.value) };
     if (verdict === "refused") throw heldBy(k.lock, {}, { holders, waiting: 0 });
     if (performance.now() > patience.until) throw new UnavailableError(`others take the periods of ${plain(k.lock)}`);
     await sleep(20 + 80 * Math.random());
   }
 }
 
+/** Has the next call run the job. While the lock is held, nobody else takes the period. */
+export async function givePeriodBack(gateway: Gateway, k: Keys, { uuid, token, before }: Taken) {
+  const input = { lock: k.lock, uuid, token, taken: before };
+  const { error } = await gateway.transact("restore_period", k, input, { until: performance.now() + 15_000 });
+  if (error) warn("giving a period back", error);
+}
+
 /** Finds out what came of a send that got no answer. No later one can be committed. */
 async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
   const patience = { until: performance.now() + 15_000 };
-  const lease = await gateway.call("/v3/lease/grant", { TTL: String(tombstoneTTL) }, patience);
-  if (lease.error) return { ...lease, doubt: true };
-  const r = await gateway.transact("settle", k, { lock: k.lock, uuid, lease: String(lease.body.ID) }, patience);
+  const send = (lease: string) => gateway.transact("settle", k, { lock: k.lock, uuid, lease }, patience);
+  const r = await withTombstone(gateway, patience, "settle", send);
   return { ...r, doubt: r.error !== undefined };
 }
 
@@ -69,7 +80,7 @@ function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean 
   const refuse = (why: string) => new RefusedError(`once ${plain(k.lock)}: ${why}`);
   if (value) {
     const [time = "", ...note] = text(value.value).split(" ");
-    const last = milliseconds(time);
+    const last = dateOf(time)?.getTime();
     if (!last) throw refuse(`the last period cannot be read: ${plain(time)}`);
     if (start <= last && last > now + tolerance) {
       throw refuse(`the period of ${instant(last)} is ahead of this machine's clock, and it was ` +
@@ -78,15 +89,10 @@ function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean 
     if (start <= last) return false;
   }
   const clocks = keysIn(answer, 1).filter((kv) => kv.lease) // without one it may be left over
-    .map((kv) => milliseconds(asText(parseObject(text(kv.value)).now) ?? ""));
+    .map((kv) => dateOf(asText(parseObject(text(kv.value)).now))?.getTime() ?? 0);
   const latest = Math.max(0, ...clocks);
   if (!latest || start <= latest + presence + tolerance) return true;
   throw refuse(`by the clock of an unlocker it is ${instant(latest)}, the period of ${instant(start)} has not begun`);
 }
 
 const instant = (at: number) => new Date(at).toISOString();
-
-const milliseconds = (time: string) => {
-  const at = parseTime(time);
-  return at ? at.seconds * 1000 + Math.floor(at.nanoseconds / 1e6) : 0;
-};

@@ -32,6 +32,12 @@ export function parseTime(text: string): { seconds: number; nanoseconds: number 
   return seconds === undefined ? undefined : { seconds: Number(seconds), nanoseconds: Number(fraction.padEnd(9, "0")) };
 }
 
+/** Reads a time to the millisecond. */
+export function dateOf(text = ""): Date | undefined {
+  const at = parseTime(text);
+  return at && new Date(at.seconds * 1000 + at.nanoseconds / 1e6);
+}
+
 /** Returns a time, in milliseconds since 1970, as text. */
 export function formatTime(ms: number): string {
   const [seconds, thousandths] = [Math.floor(ms / 1000), Math.floor(ms) % 1000];
@@ -112,10 +118,8 @@ export function alive(now: number, progress: string): string {
 
 /** Cuts text to 1 KiB, never inside a character. */
 function cutText(text: string): string {
-  const bytes = Buffer.from(text);
-  let end = Math.min(bytes.length, maxText);
-  while (end < bytes.length && end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
-  return bytes.subarray(0, end).toString();
+  const whole = new TextDecoder("utf-8", { ignoreBOM: true });
+  return whole.decode(Buffer.from(text).subarray(0, maxText), { stream: true });
 }
 
 /** One field as it was read, with its mod revision. @internal */
@@ -153,15 +157,11 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
     const value = asText(metadata[name]);
     return value && cutText(value);
   };
-  const time = (value: string | undefined) => {
-    const at = parseTime(value ?? "");
-    return at && new Date(at.seconds * 1000 + at.nanoseconds / 1e6);
-  };
   const pid = /^[1-9][0-9]{0,14}$/.exec(text("pid") ?? "");
   const record = {
     uuid: own.get("uuid")?.toString(), token, owner: text("owner"), hostname: text("hostname"),
-    pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: time(text("locked_at")),
-    alertAt: time(own.get("alert_at")?.toString()), unlockAt: time(own.get("auto_unlock_at")?.toString()),
+    pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: dateOf(text("locked_at")),
+    alertAt: dateOf(own.get("alert_at")?.toString()), unlockAt: dateOf(own.get("auto_unlock_at")?.toString()),
     address: text("address"), permits: text("permits"),
   };
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));

@@ -3,7 +3,7 @@
 import { hasRoom, mineOf, shareName, shareOf, type Holders } from "./kinds.js";
 import { nameOf } from "./record.js";
 import {
-  base64, countWaiting, created, delayIn, dequeue, get, holderIn, judge, judgeFault, Keys, keysIn, looked, looking,
+  base64, countWaiting, created, delayIn, dequeue, get, holderIn, judgeFault, Keys, keysIn, looked, looking, meanings,
   notCancelled, readAll, record, scanned, scanning, text, ticketOf, tombstone, transactions, waiters,
 } from "./transactions.js";
 import type { Answer, Input, KeyValue, Meaning, Step, TxnAnswer, Verdict } from "./transactions.js";
@@ -15,8 +15,8 @@ export function bodyOf(step: Step, k: Keys, i: Input): object {
 
 /** What the answer to a step means. */
 export function verdictOf(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
-  const own = i.kind && meanings[step];
-  return own && !judgeFault(answer, step) ? own(k, i, answer.body as TxnAnswer) : judge(step, k, i, answer);
+  const meaning = (i.kind && meaningsOfShares[step]) ?? meanings[step];
+  return judgeFault(answer, step) ?? meaning(k, i, answer.body as TxnAnswer);
 }
 
 const ofShare = (k: Keys, share?: number) => new Keys(k.prefix, shareName(k.lock, share));
@@ -71,10 +71,8 @@ export function watchedFor(k: Keys, i: Input, key: string): object[] {
   ].map((range) => ({ ...range, filters: ["NOPUT"] }));
 }
 
-type Three = readonly [number, number, number];
-
 /** Who holds the lock, by what these operations read. */
-function holdersIn(k: Keys, answer: TxnAnswer, [own, shares, delays]: Three = [0, 1, 2]): Holders {
+function holdersIn(k: Keys, answer: TxnAnswer, own = 0, shares = 1, delays = 2): Holders {
   const found: Holders = { revision: answer.header.revision, shares: new Map(), delays: new Map() };
   found.whole = holderIn(k, keysIn(answer, own));
   for (const [segment, kvs] of bySegment(k, keysIn(answer, shares))) {
@@ -126,7 +124,7 @@ const taken = (otherwise: (k: Keys, i: Input, answer: TxnAnswer, holders: Holder
 const tried = taken((_, i, answer, holders) =>
   ({ verdict: !keysIn(answer, 3).length && hasRoom(holders, i) ? "again" : "refused" }));
 
-const holdersPlaced = (k: Keys, answer: TxnAnswer) => holdersIn(k, answer, [1, 4, 3]);
+const holdersPlaced = (k: Keys, answer: TxnAnswer) => holdersIn(k, answer, 1, 4, 3);
 
 const placed: Meaning = (k, i, answer) => {
   const holders = holdersPlaced(k, answer);
@@ -139,14 +137,14 @@ const placed: Meaning = (k, i, answer) => {
   return { verdict: "wait", watch: k.field("uuid"), before: "", holders };
 };
 
-const meanings: Partial<Record<Step, Meaning>> = {
+const meaningsOfShares: Partial<Record<Step, Meaning>> = {
   acquire: tried,
   try: tried,
   turn: taken((_, i, answer) =>
     ({ verdict: keysIn(answer, 3)[0]?.create_revision === i.position ? "again" : "lost" })),
   look: looked(placed, (k, i, answer) => mineOf(holdersPlaced(k, answer), i.before ?? "") !== undefined),
   scan: scanned(placed, 6),
-  cancel: (k, i, answer) => ({ verdict: "cancelled", share: mineOf(holdersIn(k, answer, [1, 2, 3]), i.uuid) }),
+  cancel: (k, i, answer) => ({ verdict: "cancelled", share: mineOf(holdersIn(k, answer, 1, 2, 3), i.uuid) }),
   withdraw: (k, i, answer) => ({ verdict: "again", share: mineOf(holdersIn(k, answer), i.uuid) }),
   survey: (k, i, answer) => {
     const holders = holdersIn(k, answer);

@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 
-import { acquire, heldBy } from "./attempt.js";
+import { acquire, heldBy, type Wanted } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
@@ -11,7 +11,6 @@ import { nobody } from "./kinds.js";
 import { Lock } from "./lock.js";
 import { fields, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
-import { Keys } from "./transactions.js";
 
 const most = 24; // as many as fit into one transaction of etcd's
 
@@ -34,59 +33,59 @@ export class Locks {
     for (const one of done) if (one.status === "rejected") throw one.reason;
   }
 
-  /** For `await using`. */
   [Symbol.asyncDispose](): Promise<void> { return this.release(); }
 }
 
-interface Wanted { k: Keys; facts: Facts }
-
-/** Takes them in one transaction, or one after the other where that needs a wait. @internal */
-export async function takeAll(
-  gateway: Gateway, prefix: string, names: readonly string[], settings: Settings, facts: Facts,
-): Promise<Locks> {
-  if (!names.length || names.length > most || new Set(names).size < names.length) {
-    throw new RefusedError(`${names.length} locks, it must be 1 to ${most}, each once`);
+/** Takes them in one transaction, or one after the other where that needs a wait or does not fit. @internal */
+export async function takeAll(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Locks> {
+  const { wait, signal } = settings;
+  wanted.sort((a, b) => Buffer.compare(Buffer.from(a.k.lock), Buffer.from(b.k.lock)));
+  const names = wanted.map(({ k }) => k.lock);
+  if (!names.length || new Set(names).size < names.length) {
+    throw new RefusedError("no lock is named, or one of them twice");
   }
-  const sorted = [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
-  const wanted = sorted.map((name) => ({ k: new Keys(prefix, name), facts: withOthers(facts, sorted, name) }));
+  const fits = names.length <= most && !wanted.some(({ settings }) => settings.need.kind);
+  if (wait === 0 && !fits) {
+    throw new RefusedError(`without a wait they are taken in one transaction, which ${most} plain locks fit into`);
+  }
+  const all = wanted.map((one) => ({ ...one, facts: withOthers(one.facts, names, one.k.lock) }));
   try {
-    return new Locks(await atOnce(gateway, wanted, settings));
+    if (fits) return new Locks(await atOnce(gateway, all, signal));
   } catch (error) {
     const mayWait = error instanceof HeldError || error instanceof UnavailableError;
-    if (!mayWait || settings.wait === 0) throw error;
+    if (!mayWait || wait === 0) throw error;
   }
-  return new Locks(await inOrder(gateway, wanted, settings));
+  return new Locks(await inOrder(gateway, all, settings));
 }
 
-async function atOnce(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Lock[]> {
+async function atOnce(gateway: Gateway, wanted: Wanted[], signal: AbortSignal | undefined): Promise<Lock[]> {
   const began = moment();
-  const locks = wanted.map(({ k, facts }) => {
+  const locks = wanted.map(({ k, settings, facts }) => {
     const uuid = randomUUID();
-    return { k, lock: k.lock, uuid, fields: fields(uuid, facts, began.wall, settings) };
+    return { k, settings, lock: k.lock, uuid, fields: fields(uuid, facts, began.wall, settings) };
   });
   const [{ k }] = wanted as [Wanted];
-  const until = performance.now() + Math.min(gateway.timeout * 1000, settings.unlockAfter / 3);
-  const patience = { until, signal: settings.signal };
+  const life = Math.min(...wanted.map(({ settings }) => settings.unlockAfter));
+  const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3), signal };
   const { token, doubt, lock = k.lock, holders = nobody, handedOver } = await take(gateway, k.prefix, locks, () =>
     gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience));
   if (!token) throw heldBy(lock, {}, { holders, waiting: 0 });
   const hold = { token, began, queued: false, doubt, share: 0, handedOver };
-  return locks.map(({ k, uuid }) => Lock.of(gateway, k, settings, { ...hold, uuid }));
+  return locks.map((one) => Lock.of(gateway, one, { ...hold, uuid: one.uuid }));
 }
 
 /** Keeps what it has while it waits for the next. */
-async function inOrder(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Lock[]> {
-  const end = performance.now() + settings.wait;
+async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given }: Settings): Promise<Lock[]> {
+  const end = performance.now() + wait;
   const taken: Lock[] = [];
   const stop = new AbortController();
-  const signal = settings.signal ? AbortSignal.any([settings.signal, stop.signal]) : stop.signal;
+  const signal = given ? AbortSignal.any([given, stop.signal]) : stop.signal;
   const done = new AbortController();
   try {
-    for (const { k, facts } of wanted) {
-      for (const lock of taken) lock.waitsFor(k.lock);
-      const left = Math.max(end - performance.now(), 1);
-      const hold = await acquire(gateway, k, { ...settings, signal, wait: left }, facts);
-      const lock = Lock.of(gateway, k, settings, hold);
+    for (const one of wanted) {
+      for (const lock of taken) lock.waitsFor(one.k.lock);
+      const settings = { ...one.settings, signal, wait: Math.max(end - performance.now(), 1) };
+      const lock = Lock.of(gateway, one, await acquire(gateway, { ...one, settings }));
       taken.push(lock);
       lock.signal.addEventListener("abort", () => stop.abort(lock.signal.reason));
       void lock.keep(done.signal);
@@ -105,7 +104,8 @@ async function inOrder(gateway: Gateway, wanted: Wanted[], settings: Settings): 
 function withOthers(facts: Facts, names: string[], name: string): Facts {
   const others = names.filter((other) => other !== name);
   if (!others.length) return facts;
-  const all = others.join(", ");
-  const together_with = Buffer.byteLength(all) > 1000 ? `${others.length} others` : all;
+  const full = others.findIndex((_, n) => Buffer.byteLength(others.slice(0, n + 1).join(", ")) > 1000);
+  const more = full < 0 ? "" : ` and ${others.length - full} more`;
+  const together_with = others.slice(0, full < 0 ? undefined : full).join(", ") + more;
   return { ...facts, attributes: { together_with, ...facts.attributes } };
 }

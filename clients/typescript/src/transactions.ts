@@ -2,7 +2,7 @@
 
 import { readDelay, readEnding, type Delay, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
-import { allOf, hasRoom, nobody, type Holders } from "./kinds.js";
+import { allOf, hasRoom, nobody, type Claim, type Holders, type Need } from "./kinds.js";
 import { readRecord, segment, type Field, type Holder } from "./record.js";
 
 /** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
@@ -28,7 +28,7 @@ export interface Answer { status?: number; body?: unknown }
 export interface Ticket { ticket: string; create_revision: string; lease?: string }
 
 /** What the transactions are made of. */
-export interface Input {
+export interface Input extends Need, Partial<Claim> {
   lock: string;
   uuid: string;
   /** Fields of the record by name, in the order of writing. */
@@ -51,16 +51,8 @@ export interface Input {
   seen?: string;
   /** An earlier send of the same transaction got no answer. */
   unanswered?: boolean;
-  /** What is wanted of a lock that several can hold. */
-  kind?: "semaphore" | "shared" | "exclusive";
-  limit?: number;
-  weight?: number;
-  /** Whose record is claimed, 0 for that of the lock, by a count at this revision. */
-  share?: number;
-  counted?: string;
-  /** Several locks that are taken together. */
   locks?: Input[];
-  /** The value of a period that is taken. */
+  /** The value of a period that is taken, or given back. */
   taken?: string;
 }
 
@@ -72,9 +64,7 @@ export interface Verdict {
   token?: string;
   position?: string;
   reason?: Reason;
-  /** What was written down of the end of the hold. */
   ending?: Ending;
-  /** The send may have been committed, or may yet be. */
   doubt?: boolean;
   /** Where it is known: the ticket before mine, empty if I am the first. */
   before?: string | undefined;
@@ -83,9 +73,7 @@ export interface Verdict {
   restore?: Ticket;
   /** The share whose record is mine, 0 for that of the lock. */
   share?: number | undefined;
-  /** Who holds the lock, and what delays it. */
   holders?: Holders;
-  /** How many others wait. */
   waiting?: number;
   /** Which of several locks was refused. */
   lock?: string;
@@ -181,11 +169,10 @@ export const transactions = {
     success: record(k, i),
     failure: [readAll(k), get(k.delay)],
   }),
-  try: (k: Keys, i: Input) => ({
-    compare: [free(k), created(k.tail), notCancelled(k, i), undelayed(k), created(k.ticket(i.uuid))],
-    success: record(k, i),
-    failure: [readAll(k), get(k.delay)],
-  }),
+  try: (k: Keys, i: Input) => {
+    const body = transactions.acquire(k, i);
+    return { ...body, compare: [...body.compare, created(k.ticket(i.uuid))] };
+  },
   alive: (k: Keys, i: Input) => ({
     compare: [...held(k, i), ...(i.seen === undefined ? [] : [unchanged(k.field("alive"), i.seen)])],
     success: [
@@ -266,17 +253,16 @@ export const transactions = {
       success: [...success, put(k.period, i.taken ?? "")], failure: [...failure, get(k.period)],
     };
   },
+  /** Puts back what was before this hold took the period, unless somebody changed that since. */
+  restore_period: (k: Keys, i: Input) => ({
+    compare: [...held(k, i), unchanged(k.period, i.token ?? "0")],
+    success: [i.taken ? put(k.period, i.taken) : remove(k.period)],
+  }),
   /** Finds out whether a send that got no answer took the lock. No later one can. */
   settle: (k: Keys, i: Input) => ({ success: [tombstone(k, i), readAll(k), get(k.history(i.uuid))] }),
   /** Reads who holds the lock, what delays it, and the names of the tickets. */
   survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), waiters(k)] }),
 };
-
-/** What the answer to a step means. */
-export function judge(step: Step, k: Keys, i: Input, answer: Answer): Verdict {
-  const fault = judgeFault(answer, step);
-  return fault ?? meanings[step](k, i, answer.body as TxnAnswer);
-}
 
 const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // what to do instead is known
 
@@ -442,7 +428,8 @@ const leaving: Meaning = (k, i, answer) => {
   return { verdict: "as_tail", older: older ?? null };
 };
 
-const meanings: Record<Step, Meaning> = {
+/** What the answer to each step means. */
+export const meanings: Record<Step, Meaning> = {
   acquire: taken,
   try: taken,
   alive: stands,
@@ -478,6 +465,7 @@ const meanings: Record<Step, Meaning> = {
     const seen = keysIn(answer, 2)[0]?.mod_revision ?? "0";
     return verdict.verdict === "refused" && seen !== (i.seen ?? "0") ? { verdict: "again" } : verdict;
   },
+  restore_period: () => ({ verdict: "again" }),
   settle: (k, i, answer) => {
     const { uuid, token } = readFields(k, keysIn(answer, 1));
     return uuid === i.uuid ? { verdict: "held_by_earlier_send", token: String(token) } : { verdict: "again" };

@@ -87,16 +87,13 @@ async function run(...options: string[]): Promise<[ChildProcess, string]> {
 export const encode = (text: string | Buffer) => Buffer.from(text).toString("base64");
 const decode = (text = "") => Buffer.from(text, "base64").toString();
 
-/** What happens to a request: it passes, is lost, or its answer is. "hold" lets it pass when the test says so. */
-export type Fate = "pass" | "lose" | "mute" | "hold";
+/** What happens to a request: it passes, is lost, or its answer is. */
+type Fate = "pass" | "lose" | "mute";
 
 /** An HTTP proxy in front of an etcd. */
 export class Proxy {
   /** Decides over each request, by its path and the keys and values in its body, decoded. */
   fate: (path: string, body: string) => Fate = () => "pass";
-  readonly held: (() => Promise<void>)[] = [];
-  /** What the paths of all requests begin with. */
-  strip = "";
   private readonly server: http.Server;
   private readonly agent = new http.Agent({ keepAlive: false });
 
@@ -125,9 +122,7 @@ export class Proxy {
   }
 
   private async serve(target: string, request: http.IncomingMessage, response: http.ServerResponse) {
-    const path = request.url ?? "";
-    if (!path.startsWith(this.strip)) return request.socket.destroy();
-    const url = new URL(path.slice(this.strip.length), target);
+    const url = new URL(request.url ?? "", target);
     const body = await textOf(request).catch(() => "");
     const readable = body.replace(/"([A-Za-z0-9+/]{4,}=*)"/g, (all, text: string) => {
       const plain = decode(text);
@@ -135,24 +130,19 @@ export class Proxy {
     });
     const fate = this.fate(url.pathname, readable);
     if (fate === "lose") return request.socket.destroy();
-    const forward = () => new Promise<void>((resolve) => {
-      const options = { method: "POST", headers: request.headers, agent: this.agent };
-      const onward = http.request(url, options, (answer) => {
-        if (fate !== "pass") {
-          answer.resume().on("end", () => { request.socket.destroy(); resolve(); });
-          return;
-        }
-        response.writeHead(answer.statusCode ?? 502, answer.headers);
-        response.flushHeaders();
-        answer.pipe(response).on("close", () => { answer.destroy(); resolve(); });
-        answer.on("error", () => response.destroy());
-      });
-      onward.on("error", () => { request.socket.destroy(); resolve(); });
-      onward.end(body);
+    const options = { method: "POST", headers: request.headers, agent: this.agent };
+    const onward = http.request(url, options, (answer) => {
+      if (fate === "mute") {
+        answer.resume().on("end", () => request.socket.destroy());
+        return;
+      }
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      response.flushHeaders();
+      answer.pipe(response).on("close", () => answer.destroy());
+      answer.on("error", () => response.destroy());
     });
-    if (fate !== "hold") return forward();
-    request.socket.destroy();
-    this.held.push(forward);
+    onward.on("error", () => request.socket.destroy());
+    onward.end(body);
   }
 }
 

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { Client, LostError, RefusedError, UnavailableError } from "../src/index.js";
-import { encode, Etcd, eventually, Proxy, type Fate } from "./etcd.js";
+import { Client, RefusedError, UnavailableError } from "../src/index.js";
+import { encode, Etcd, eventually, Proxy } from "./etcd.js";
 
 /** Runs a test with an etcd of its own, and a client that reaches it through a proxy. */
 function through(name: string, run: (etcd: Etcd, proxy: Proxy, locks: Client) => Promise<void>) {
@@ -24,96 +24,29 @@ function through(name: string, run: (etcd: Etcd, proxy: Proxy, locks: Client) =>
   });
 }
 
-/** The first transaction whose body has this text meets the fate, all others pass. */
-function first(text: string, fate: Fate): Proxy["fate"] {
+/** The answer to the first transaction whose body has this text is lost, all others pass. */
+function mute(text: string): Proxy["fate"] {
   let met = false;
   return (path, body) => {
     if (met || path !== "/v3/kv/txn" || !body.includes(text)) return "pass";
     met = true;
-    return fate;
+    return "mute";
   };
 }
 
-const tombstone = (etcd: Etcd, uuid: string) =>
-  etcd.read("/mutexes/.cancelled/").then((all) => `/mutexes/.cancelled/${uuid}` in all);
-
-for (const fate of ["lose", "mute"] as const) {
-  const lost = fate === "lose" ? "request" : "answer";
-  through(`an acquire whose ${lost} is lost is sent again, and cancelled at the end`, async (etcd, proxy, locks) => {
-    proxy.fate = first("auto_unlock_at", fate);
-    const lock = await locks.lock("doubt", { wait: 0 });
-    assert.equal((await etcd.read("/mutexes/doubt/"))["/mutexes/doubt/uuid"], lock.uuid);
-    await lock.release();
-    assert.deepEqual(await etcd.read("/mutexes/doubt/"), {});
-    assert.ok(await tombstone(etcd, lock.uuid));
-  });
-}
-
-through("a late send of an acquire does not take the lock again after the release", async (etcd, proxy, locks) => {
-  proxy.fate = first("auto_unlock_at", "hold");
-  const lock = await locks.lock("ghost", { wait: 0 });
-  await lock.release();
-  for (const send of proxy.held) await send();
-  assert.equal(proxy.held.length, 1);
-  assert.deepEqual(await etcd.read("/mutexes/ghost/"), {});
-});
-
-through("a late send does not take the lock after a loss either", async (etcd, proxy, locks) => {
-  proxy.fate = first("auto_unlock_at", "hold");
-  const lock = await locks.lock("ghost", { wait: 0 });
-  await etcd.remove("/mutexes/ghost/");
-  await eventually("a loss", () => lock.lost);
-  await eventually("a tombstone", () => tombstone(etcd, lock.uuid));
-  for (const send of proxy.held) await send();
-  assert.deepEqual(await etcd.read("/mutexes/ghost/"), {});
-});
-
-through("a join and a release whose answers are lost are recognised", async (etcd, proxy, locks) => {
+through("a join, a turn and a release whose answers are lost are recognised", async (etcd, proxy, locks) => {
   const holder = await new Client(etcd.endpoint).lock("queue");
-  proxy.fate = first("\"since\\\"", "mute");
+  proxy.fate = mute("\"since\\\"");
   const waiter = locks.lock("queue");
   await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/queue/")).length === 2);
+  proxy.fate = mute("auto_unlock_at");
   await holder.release();
   const lock = await waiter;
-  proxy.fate = first("/mutexes/.history/", "mute");
+  assert.equal((await etcd.read("/mutexes/queue/"))["/mutexes/queue/uuid"], lock.uuid);
+  proxy.fate = mute("/mutexes/.history/");
   await lock.release();
+  assert.ok(`/mutexes/.cancelled/${lock.uuid}` in await etcd.read("/mutexes/.cancelled/"));
   assert.deepEqual(await etcd.read("/mutexes/queue/"), {});
-});
-
-through("a turn whose answer is lost is recognised", async (etcd, proxy, locks) => {
-  const holder = await new Client(etcd.endpoint).lock("turn");
-  const waiter = locks.lock("turn");
-  await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/turn/")).length === 2);
-  proxy.fate = first("auto_unlock_at", "mute");
-  await holder.release();
-  const lock = await waiter;
-  assert.equal((await etcd.read("/mutexes/turn/"))["/mutexes/turn/uuid"], lock.uuid);
-  await lock.release();
-  assert.ok(await tombstone(etcd, lock.uuid));
-  assert.deepEqual(await etcd.read("/mutexes/turn/"), {});
-});
-
-through("a holder that is cut off stops before its time is over", async (etcd, proxy, locks) => {
-  const began = Date.now();
-  const lock = await locks.lock("cut off", { unlockAfter: 4, alertAfter: 1, margin: 1 });
-  proxy.cut();
-  await eventually("a loss", () => lock.lost);
-  assert.equal(lock.lost, "deadline");
-  assert.ok(lock.signal.reason instanceof LostError);
-  assert.ok(Date.now() - began >= 2900, "not long before");
-  assert.equal((await etcd.read("/mutexes/cut off/"))["/mutexes/cut off/uuid"], lock.uuid, "the record is still there");
-  await assert.rejects(lock.alive(), (error: LostError) => error.reason === "deadline");
-  proxy.fate = () => "pass";
-  await lock.release();
-  assert.deepEqual(await etcd.read("/mutexes/cut off/"), {}, "and whoever waits need not wait for the rest");
-});
-
-through("an alive whose answer is lost is sent again", async (etcd, proxy, locks) => {
-  const lock = await locks.lock("alive");
-  proxy.fate = first("/alive", "mute");
-  await lock.alive("one");
-  assert.match((await etcd.read("/mutexes/alive/"))["/mutexes/alive/alive"] ?? "", / one$/);
-  await lock.release();
 });
 
 through("a waiter that etcd forgot joins again", async (etcd, _, locks) => {
@@ -195,20 +128,6 @@ for (const [status, text] of [
     }
   });
 }
-
-through("the path of an endpoint goes in front of all others", async (etcd, proxy) => {
-  const paths: string[] = [];
-  proxy.strip = "/gw/etcd";
-  proxy.fate = (path) => { paths.push(path); return "pass"; };
-  for (const path of ["/gw/etcd", "/gw/etcd/"]) {
-    const lock = await new Client(proxy.endpoint + path).lock("path");
-    await lock.alive();
-    await etcd.remove("/mutexes/path/");
-    await eventually("a loss by a watch", () => lock.lost);
-  }
-  assert.ok(paths.every((path) => path.startsWith("/v3/")), String(paths));
-  assert.ok(paths.includes("/v3/watch"));
-});
 
 test("users log in, log in again when their token is worthless, and are told what they may not do", async () => {
   const etcd = await Etcd.start();

@@ -57,6 +57,25 @@ test("several locks are taken all or none", async () => {
   await (await waiting).release();
 });
 
+test("locks of mixed kinds and any number are taken together", async () => {
+  const many = Array.from({ length: 25 }, (_, n) => `m${String(n).padStart(2, "0")}`);
+  await using all = await locks.lockAll([...many, { name: "books", shared: true }, { name: "pool", semaphore: 2 }]);
+  assert.deepEqual(all.all.map(({ name }) => name), ["books#1", ...many, "pool#1"]);
+  const with25 = (await etcd.read("/mutexes/m00/"))["/mutexes/m00/metadata"];
+  assert.match(with25 ?? "", /"together_with":"books, m01, .*, pool"/);
+  await assert.rejects(locks.lockAll(["books", "m"], { exclusive: true, wait: 0.3 }), WaitTimeoutError);
+  await assert.rejects(locks.lockAll(["a"], { exclusive: true, wait: 0 }), RefusedError);
+  await assert.rejects(locks.lockAll(["a", { name: "a", shared: true }]), RefusedError);
+});
+
+test("a job that failed gives its period back if that is wanted", async () => {
+  const fails = (backOnError: boolean) =>
+    locks.oncePer("failing", 86400, () => { throw new SyntaxError("mine"); }, { backOnError });
+  await assert.rejects(fails(true), SyntaxError);
+  await assert.rejects(fails(false), SyntaxError);
+  assert.equal(await fails(true), false);
+});
+
 test("a job runs once per period", async () => {
   let ran = 0;
   const once = () => locks.oncePer("job", 86400, () => ran++);

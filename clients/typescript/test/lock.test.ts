@@ -80,20 +80,6 @@ test("hostile texts in a record are harmless in a message", async () => {
   });
 });
 
-test("waiters get the lock in the order in which they came", async () => {
-  const first = await locks.lock("order");
-  const order: number[] = [];
-  const waiters: Promise<void>[] = [];
-  for (let i = 0; i < 5; i++) {
-    waiters.push(locks.with("order", async () => { order.push(i); }));
-    await eventually("one more ticket", async () => (await ticketsOf("order")).length === i + 1);
-  }
-  await first.release();
-  await Promise.all(waiters);
-  assert.deepEqual(order, [0, 1, 2, 3, 4]);
-  await eventually("an empty queue", async () => !Object.keys(await etcd.read("/mutexes/.queue/order/")).length);
-});
-
 test("exclusion: a counter loses nothing", async () => {
   let [value, inside] = [0, 0];
   const work = async () => {

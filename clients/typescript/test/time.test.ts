@@ -92,7 +92,7 @@ test("a wait that etcd's silence ends says who was in the way", async () => {
   const late = assert.rejects(waiter, (error: Error) =>
     error instanceof WaitTimeoutError && error.holder?.purpose === "the first");
   await eventually("a ticket", async () => Object.keys(await etcd.read("/mutexes/.queue/silence/")).length === 2);
-  proxy.fate = () => "hold";
+  proxy.fate = () => "lose";
   await late;
   proxy.stop();
   await lock.release();

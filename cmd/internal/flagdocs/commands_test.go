@@ -71,7 +71,8 @@ func write(b *strings.Builder, c *cobra.Command) {
 		}
 	}
 	if c.Example != "" {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindented(c.Example))
+		example := strings.ReplaceAll("\n"+strings.TrimRight(c.Example, "\n"), "\n  ", "\n") // as --help indents it
+		fmt.Fprintf(b, "\n```sh%s\n```\n", example)
 	}
 	var own string
 	for line := range strings.Lines(flags.OwnTable(c)) {
@@ -82,13 +83,4 @@ func write(b *strings.Builder, c *cobra.Command) {
 	if own != "" && own != head {
 		fmt.Fprintf(b, "\n%s", own)
 	}
-}
-
-// unindented removes the indentation that examples have in --help.
-func unindented(example string) string {
-	lines := strings.Split(strings.TrimRight(example, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimPrefix(line, "  ")
-	}
-	return strings.Join(lines, "\n")
 }

@@ -1,7 +1,7 @@
 package flagdocs
 
 import (
-	"bytes"
+	"errors"
 	"os"
 	"testing"
 
@@ -27,15 +27,11 @@ func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
 			c := root(out)
 			c.SetOut(out)
 			c.SetArgs(args)
-			if err := c.ExecuteContext(t.Context()); err != nil {
-				t.Errorf("%s %s: %v", name, args, err)
-			}
-			said, err := os.ReadFile(out.Name())
-			if want := build.Current().Line(name) + "\n"; err != nil || !bytes.Equal(said, []byte(want)) {
-				t.Errorf("%s %s says %q, want %q (%v)", name, args, said, want, err)
-			}
-			if err := out.Close(); err != nil {
-				t.Error(err)
+			err = errors.Join(c.ExecuteContext(t.Context()), out.Close())
+			said, unread := os.ReadFile(out.Name())
+			want := build.Current().Line(name) + "\n"
+			if err != nil || unread != nil || string(said) != want {
+				t.Errorf("%s %s says %q, want %q (%v, %v)", name, args, said, want, err, unread)
 			}
 		}
 	}

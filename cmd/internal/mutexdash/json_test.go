@@ -48,10 +48,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	defer hold("pool", mutex.Semaphore(5), mutex.Weight(2)).Unlock()
 	defer hold("pool", mutex.Semaphore(5)).Unlock()
 	defer hold("ledger", mutex.Exclusive()).Unlock()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	for key, value := range map[string]string{
 		layout.Field("broken\xff", "uuid"):     "of no form\xfe",
 		layout.Field("broken\xff", "alert_at"): "soon",

@@ -54,10 +54,7 @@ func answers(t *testing.T, address string, status int, text string) {
 // take writes the record of a held lock.
 func take(t *testing.T, c *clientv3.Client, name string) {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	fields, err := metadata.Draft{
 		UUID:     "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003",
 		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices"},

@@ -38,10 +38,7 @@ func write(t *testing.T, name, text string) string {
 // read reads that lock.
 func read(t *testing.T, c *clientv3.Client) metadata.Document {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	document, _, err := lockstore.New(c, layout).Get(t.Context(), "nightly/run")
 	if err != nil {
 		t.Fatal(err)

@@ -73,10 +73,7 @@ func scrapes(t *testing.T) map[string]families {
 		"--web.ops-address="+ops,
 		"--web.unlock-webhook=http://127.0.0.1:1")
 	run(t, unlocker.Command(), "witness", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+witness)
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
@@ -84,6 +81,7 @@ func scrapes(t *testing.T) map[string]families {
 		clientv3.OpPut(l.Field("abandoned", metadata.FieldAlive), metadata.FormatTime(time.Now())))
 	death(t, client, l, "abandoned")
 	acknowledge(t, client, l, "abandoned")
+	unclaimed := unclaimedLock(t)
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
@@ -101,15 +99,15 @@ func scrapes(t *testing.T) map[string]families {
 			t.Fatal(err)
 		}
 		got["unlocker"] = scrape(t, unlockerAddress, "unlocker_")
+		got["unlocker"][unclaimedSince] = unclaimed
 		got["mutexdash"] = scrape(t, ops, "mutexdash_")
 		got["witness"] = scrape(t, witness, "unlocker_witness_")
-		missing := missing(got)
+		missing := missing(t, got)
 		if len(missing) == 0 {
-			got["unlocker"][unclaimedSince] = unclaimedLock(t)
 			return got
 		}
 		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("these are never there: %q", missing)
+			t.Fatalf("these are never there; take what is no more off %s: %q", metricsPage, missing)
 		}
 	}
 }
@@ -127,36 +125,16 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// late are the metrics that only exist after something has happened.
-func late() map[string][]string {
-	return map[string][]string{
-		"unlocker": {
-			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds",
-			"unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
-			"unlocker_lock_holder_clock_offset_seconds", "unlocker_lock_holder_ended_timestamp_seconds",
-			"unlocker_etcd_alarm", "unlocker_lock_acknowledged_until_timestamp_seconds",
-			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
-			"unlocker_deadlock_since_timestamp_seconds",
-			"unlocker_lock_hold_seconds", "unlocker_lock_wait_seconds", "unlocker_lock_alert_after_seconds",
-			"unlocker_lock_auto_unlock_after_seconds", "unlocker_lock_excluded",
-			"unlocker_lock_alive_timestamp_seconds",
-		},
-		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},
-		"mutexdash": {
-			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds",
-			"mutexdash_etcd_alarm",
-			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds",
-			"mutexdash_deadlock_since_timestamp_seconds",
-		},
-	}
-}
-
-func missing(got map[string]families) (names []string) {
-	for program, wanted := range late() {
-		for _, name := range wanted {
-			if got[program][name] == nil {
-				names = append(names, name)
-			}
+// missing are the metrics of the page that a program does not show yet.
+func missing(t *testing.T, got map[string]families) (names []string) {
+	t.Helper()
+	for name := range known(t) {
+		program, _, _ := strings.Cut(name, "_")
+		if strings.HasPrefix(name, "unlocker_witness_") {
+			program = "witness"
+		}
+		if got[program][name] == nil {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -250,7 +228,7 @@ func scrape(t *testing.T, address, prefix string) families {
 	t.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
-		return nil
+		return families{}
 	}
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -1,15 +1,12 @@
 package unlocker_test
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -23,12 +20,7 @@ func TestAnUnlockerWhoseRoleMayOnlyReadIsNotReadyAndSaysWhy(t *testing.T) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	front := proctest.FreeAddr(t)
-	proctest.Go(t, func(ctx context.Context) error {
-		return flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only",
-			"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.user=reader", "--etcd.password-file=" + password,
-			"--web.listen-address=" + front, "--web.shutdown-delay=0s", "--log.level=error"})
-	})
+	front := start(t, etcd.Endpoint(), "--policy=alert-only", "--etcd.user=reader", "--etcd.password-file="+password)
 	proctest.Answers(t, "http://"+front+"/readyz?exclude=writes", http.StatusOK)
 	body := proctest.Answers(t, "http://"+front+"/readyz?exclude=etcd", http.StatusServiceUnavailable)
 	const want = "writes: etcd denies permission: the role of our etcd user does not allow this on these keys; an " +
@@ -46,14 +38,8 @@ func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 	if err := os.WriteFile(config, []byte(users), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	endpoint := etcdtest.Start(t).Endpoint()
-	front := proctest.FreeAddr(t)
 	probes := proctest.FreeAddr(t)
-	proctest.Go(t, func(ctx context.Context) error {
-		return flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only", "--etcd.endpoints=" + endpoint,
-			"--web.listen-address=" + front, "--web.probe-address=" + probes, "--web.config.file=" + config,
-			"--web.shutdown-delay=0s", "--log.level=error"})
-	})
+	front := start(t, etcdtest.Start(t).Endpoint(), "--web.probe-address="+probes, "--web.config.file="+config)
 	proctest.Answers(t, "http://"+probes+"/readyz", http.StatusOK)
 	for url, want := range map[string]int{
 		"http://" + probes + "/livez":             http.StatusOK,

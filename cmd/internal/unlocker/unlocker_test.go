@@ -14,45 +14,15 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestMain(m *testing.M) {
-	if endpoint := os.Getenv(envHolder); endpoint != "" {
-		fmt.Fprintln(os.Stderr, holdForEver(endpoint))
-		os.Exit(1)
-	}
-	etcdtest.Main(m)
-}
-
-// envHolder makes this test binary hold a lock in the etcd at this endpoint instead of running tests.
-const envHolder = "UNLOCKER_TEST_HOLDER"
-
-// holdForEver takes the lock that the arguments name, says so, and holds it until it is killed.
-func holdForEver(endpoint string) error {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: time.Minute})
-	if err != nil {
-		return err
-	}
-	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
-	if err != nil {
-		return err
-	}
-	l, err := locks.Lock(context.Background(), os.Args[1], mutex.AutoUnlockAfter(time.Hour))
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.UUID())
-	select {}
-}
+func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 // start runs an unlocker until the test ends, expects it to exit cleanly, and returns the address of its page.
 func start(t *testing.T, endpoint string, more ...string) (address string) {
@@ -109,10 +79,7 @@ func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
 func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
 		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), protocol.Marshal(p)); err != nil {

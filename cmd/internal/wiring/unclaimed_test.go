@@ -27,10 +27,7 @@ func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
 			holder = "11111111-2222-4333-8444-555555555555"
 			waiter = "99999999-2222-4333-8444-555555555555"
 		)
-		layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layout := protocol.DefaultLayout()
 		held := protocol.KV{Key: layout.Field(lock, metadata.FieldUUID), Value: []byte(holder), CreateRevision: 1,
 			ModRevision: 1}
 		ticket := protocol.KV{Key: layout.Ticket(lock, waiter), Value: []byte(`{"owner":"search"}`), CreateRevision: 2,

@@ -2,7 +2,6 @@ package holdtimes_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -29,10 +28,7 @@ type story struct {
 }
 
 func tell(t *testing.T) *story {
-	l, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := protocol.DefaultLayout()
 	return &story{T: t, Past: holdtimes.New(l), l: l, revision: 100, now: epoch}
 }
 
@@ -96,130 +92,102 @@ func (w *story) lock(name string) *holdtimes.Lock {
 	return nil
 }
 
-func TestAHoldLastsFromTheTickBeforeItToTheTickAfterIt(t *testing.T) {
-	w := tell(t)
-	w.tick("a", 0)
-	w.take("backup")
-	w.tick("a", s) // the first that knows of the hold
-	w.tick("a", 10*s)
-	w.release("backup")
-	w.tick("a", s)
-	l := w.lock("backup")
-	if want := []time.Duration{12 * s}; !slices.Equal(l.Held, want) || l.Longest != 12*s {
-		t.Errorf("%v, longest %v; want %v", l.Held, l.Longest, want)
-	}
-	if l.AlertAfter != m || l.AutoUnlockAfter != 2*m || l.EndedByOthers+l.Unmeasured != 0 || l.Beats {
-		t.Errorf("%+v", l)
-	}
-	if w.Span() != 12*s {
-		t.Errorf("it covers %v", w.Span())
-	}
+// is what is known of a lock, in short.
+func (w *story) is(name string) string {
+	w.Helper()
+	l := w.lock(name)
+	return fmt.Sprintf("in %v held %v, max %v, after %v; alert after %v, end after %v; %d by others, %d unmeasured",
+		w.Span(), l.Held, l.Longest, l.LongestWait, l.AlertAfter, l.AutoUnlockAfter, l.EndedByOthers,
+		l.Unmeasured)
 }
 
-func TestTheClockThatTellsTheTimesApartBestCounts(t *testing.T) {
-	w := tell(t)
-	w.tick("a", 0)
-	w.now = w.now.Add(5 * m) // another unlocker, with a clock that is ahead
-	w.tick("b", 0)
-	w.take("backup")
-	w.tick("b", 10*s)
-	w.release("backup")
-	w.tick("b", s)
-	w.tick("a", 0)
-	if l := w.lock("backup"); !slices.Equal(l.Held, []time.Duration{11 * s}) {
-		t.Errorf("%v", l.Held)
-	}
-}
-
-func TestWhatNoClockKnowsIsNotMeasured(t *testing.T) {
-	w := tell(t)
-	w.take("before")
-	w.release("before")
-	w.tick("a", s)
-	w.take("after")
-	w.release("after")
-	for _, lock := range []string{"before", "after"} {
-		if l := w.lock(lock); l.Unmeasured != 1 || len(l.Held) != 0 || l.Longest != 0 {
-			t.Errorf("%+v", l)
-		}
-	}
-	if _, ok := w.lock("after").Suggest(); ok {
-		t.Error("something is suggested")
-	}
-}
-
-func TestAHoldFromBeforeThePastBeganWhenItsHolderSays(t *testing.T) {
-	w := tell(t)
-	r := metadata.Record{Name: "pool#2", UUID: "u", Token: 7, LockedAt: epoch.Add(-3 * time.Hour),
-		AlertAt: epoch, AutoUnlockAt: epoch.Add(time.Hour),
-		Attributes: map[string]any{metadata.AttributeKind: metadata.HoldsShared}}
-	w.Began(&r)
-	w.Began(&metadata.Record{Name: "free"}) // a record without a uuid
-	w.tick("a", 0)
-	w.release("pool#2")
-	w.tick("a", s)
-	l := w.lock("pool")
-	if !slices.Equal(l.Held, []time.Duration{3*time.Hour + s}) || l.AlertAfter != 3*time.Hour {
-		t.Errorf("%+v", l)
-	}
-	if all := w.Locks(w.now); len(all) != 1 {
-		t.Errorf("%d locks", len(all))
-	}
-}
-
-func TestWhatStillLastsCountsAsLongest(t *testing.T) {
-	w := tell(t)
-	w.tick("a", 0)
-	w.take("backup")
-	w.commit(w.put(w.l.Ticket("backup", "t"), fmt.Sprintf(`{"uuid":"t","since":"%d"}`, w.clock().Unix())))
-	w.tick("a", m)
-	l := w.lock("backup")
-	if l.Longest != m || l.LongestWait != m || len(l.Held) != 0 {
-		t.Errorf("%+v", l)
-	}
-}
-
-func TestAWaitIsReadFromTheWaitersClock(t *testing.T) {
-	w := tell(t)
-	w.tick("a", 0)
-	w.take("backup")
-	ticket := w.l.Ticket("backup", "11111111-2222-4333-8444-000000000002")
-	joined := fmt.Sprintf(`{"uuid":"11111111-2222-4333-8444-000000000002","since":"%d"`, w.clock().Unix())
-	w.commit(w.put(ticket, joined+"}"))
-	w.tick("a", 5*m)
-	w.release("backup")
-	w.take("backup", w.put(ticket, joined+`,"holding":true}`))
-	w.tick("a", 3*m)
-	if l := w.lock("backup"); l.LongestWait != 5*m {
-		t.Errorf("waited %v", l.LongestWait)
-	}
-}
-
-func TestWhoGivesUpHasWaited(t *testing.T) {
-	w := tell(t)
-	w.Joined(&metadata.Waiter{Ticket: metadata.Ticket{UUID: "t", Since: metadata.Time{Time: epoch.Add(-m)}},
-		Lock: "backup", ID: "t"})
-	w.tick("a", 0)
-	w.commit(w.put(w.l.Ticket("backup", "u"), `{"uuid":"u"}`))
-	w.tick("a", s)
-	w.commit(w.del(w.l.Ticket("backup", "t")))
-	w.tick("a", s)
-	w.commit(w.del(w.l.Ticket("backup", "u")))
-	w.tick("a", s)
-	if l := w.lock("backup"); l.LongestWait != m+2*s {
-		t.Errorf("waited %v", l.LongestWait)
-	}
-}
-
-func TestAHoldThatSomebodyElseEndedIsNotMeasured(t *testing.T) {
-	w := tell(t)
-	w.tick("a", 0)
-	uuid := w.take("backup")
-	w.tick("a", 2*m)
-	w.release("backup", w.put(w.l.History(uuid), "{}"))
-	w.tick("a", s)
-	if l := w.lock("backup"); l.EndedByOthers != 1 || len(l.Held) != 0 || l.Longest != 0 {
-		t.Errorf("%+v", l)
+func TestWhatIsKnownOfALock(t *testing.T) {
+	const joined = `{"uuid":"11111111-2222-4333-8444-000000000002","since":"1700003600"` // by the waiter's clock
+	for name, c := range map[string]struct {
+		story func(w *story)
+		want  string
+	}{
+		"a hold lasts from the tick before it to the tick after it": {func(w *story) {
+			w.tick("a", 0)
+			w.take("backup")
+			w.tick("a", s) // the first that knows of the hold
+			w.tick("a", 10*s)
+			w.release("backup")
+			w.tick("a", s)
+		}, "in 12s held [12s], max 12s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		"the clock that tells the times apart best counts": {func(w *story) {
+			w.tick("a", 0)
+			w.now = w.now.Add(5 * m) // another unlocker, with a clock that is ahead
+			w.tick("b", 0)
+			w.take("backup")
+			w.tick("b", 10*s)
+			w.release("backup")
+			w.tick("b", s)
+			w.tick("a", 0)
+		}, "in 5m11s held [11s], max 11s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		"what ended before the first tick is not measured": {func(w *story) {
+			w.take("backup")
+			w.release("backup")
+			w.tick("a", s)
+		}, "in 0s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
+		"nor is what began after the last": {func(w *story) {
+			w.tick("a", s)
+			w.take("backup")
+			w.release("backup")
+		}, "in 0s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 0 by others, 1 unmeasured"},
+		"what still lasts counts as longest": {func(w *story) {
+			w.tick("a", 0)
+			w.take("backup")
+			w.commit(w.put(w.l.Ticket("backup", "t"), joined+"}"))
+			w.tick("a", m)
+		}, "in 1m0s held [], max 1m0s, after 1m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		"a wait is read from the waiter's clock": {func(w *story) {
+			ticket := w.l.Ticket("backup", "11111111-2222-4333-8444-000000000002")
+			w.tick("a", 0)
+			w.take("backup")
+			w.commit(w.put(ticket, joined+"}"))
+			w.tick("a", 5*m)
+			w.release("backup")
+			w.take("backup", w.put(ticket, joined+`,"holding":true}`))
+			w.tick("a", 3*m)
+		}, "in 8m0s held [8m0s], max 8m0s, after 5m0s; alert after 1m0s, end after 2m0s; 0 by others, 0 unmeasured"},
+		"who gives up has waited": {func(w *story) {
+			w.Joined(&metadata.Waiter{Ticket: metadata.Ticket{UUID: "t", Since: metadata.Time{Time: epoch.Add(-m)}},
+				Lock: "backup", ID: "t"})
+			w.tick("a", 0)
+			w.commit(w.put(w.l.Ticket("backup", "u"), `{"uuid":"u"}`))
+			w.tick("a", s)
+			w.commit(w.del(w.l.Ticket("backup", "t")))
+			w.tick("a", s)
+			w.commit(w.del(w.l.Ticket("backup", "u")))
+			w.tick("a", s)
+		}, "in 3s held [], max 0s, after 1m2s; alert after 0s, end after 0s; 0 by others, 0 unmeasured"},
+		"a hold that somebody else ended is not measured": {func(w *story) {
+			w.tick("a", 0)
+			uuid := w.take("backup")
+			w.tick("a", 2*m)
+			w.release("backup", w.put(w.l.History(uuid), "{}"))
+			w.tick("a", s)
+		}, "in 2m1s held [], max 0s, after 0s; alert after 1m0s, end after 2m0s; 1 by others, 0 unmeasured"},
+		"a hold from before began when its holder says": {func(w *story) {
+			w.Began(&metadata.Record{Name: "backup#2", UUID: "u", Token: 7, LockedAt: epoch.Add(-3 * time.Hour),
+				AlertAt: epoch, Attributes: map[string]any{metadata.AttributeKind: metadata.HoldsShared}})
+			w.Began(&metadata.Record{Name: "free"}) // a record without a uuid
+			w.tick("a", 0)
+			w.release("backup#2")
+			w.tick("a", s)
+		}, "in 1s held [3h0m1s], max 3h0m1s, after 0s; alert after 3h0m0s, end after 0s; 0 by others, 0 unmeasured"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tell(t)
+			c.story(w)
+			if got := w.is("backup"); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if all := w.Locks(w.now); len(all) != 1 {
+				t.Errorf("%d locks", len(all))
+			}
+		})
 	}
 }
 

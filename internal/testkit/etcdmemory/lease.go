@@ -31,18 +31,25 @@ func newLeaseKeeper(l *Link) *leaseKeeper {
 }
 
 func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	if err := k.pass(ctx); err != nil {
-		return nil, err
+	return ask(ctx, k, func(s *Server) (*clientv3.LeaseGrantResponse, error) {
+		s.granted++
+		l := &lease{id: s.granted, ttl: time.Duration(max(ttl, 1)) * time.Second, keys: map[string]bool{}}
+		s.leases[l.id] = l
+		l.timer = time.AfterFunc(l.ttl, func() { s.expire(l) })
+		l.until = time.Now().Add(l.ttl)
+		return &clientv3.LeaseGrantResponse{ResponseHeader: s.header(), ID: l.id, TTL: int64(l.ttl / time.Second)}, nil
+	})
+}
+
+// ask has the server answer a request, unless the client is cut off.
+func ask[R any](ctx context.Context, k *leaseKeeper, answer func(*Server) (*R, error)) (*R, error) {
+	if err := k.link.pass(ctx); err != nil {
+		return nil, clientv3.ContextError(ctx, err)
 	}
 	s := k.link.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.granted++
-	l := &lease{id: s.granted, ttl: time.Duration(max(ttl, 1)) * time.Second, keys: map[string]bool{}}
-	s.leases[l.id] = l
-	l.timer = time.AfterFunc(l.ttl, func() { s.expire(l) })
-	l.until = time.Now().Add(l.ttl)
-	return &clientv3.LeaseGrantResponse{ResponseHeader: s.header(), ID: l.id, TTL: int64(l.ttl / time.Second)}, nil
+	return answer(s)
 }
 
 func (s *Server) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: s.revision} }
@@ -61,35 +68,28 @@ func (s *Server) expire(l *lease) {
 }
 
 func (k *leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
-	if err := k.pass(ctx); err != nil {
-		return nil, err
-	}
-	s := k.link.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.leases[id]
-	if l == nil {
-		return nil, rpctypes.ErrLeaseNotFound
-	}
-	s.end(l)
-	return &clientv3.LeaseRevokeResponse{Header: s.header()}, nil
+	return ask(ctx, k, func(s *Server) (*clientv3.LeaseRevokeResponse, error) {
+		l := s.leases[id]
+		if l == nil {
+			return nil, rpctypes.ErrLeaseNotFound
+		}
+		s.end(l)
+		return &clientv3.LeaseRevokeResponse{Header: s.header()}, nil
+	})
 }
 
 func (k *leaseKeeper) KeepAliveOnce(ctx context.Context,
 	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
-	if err := k.pass(ctx); err != nil {
-		return nil, err
-	}
-	s := k.link.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.leases[id]
-	if l == nil {
-		return nil, rpctypes.ErrLeaseNotFound
-	}
-	l.until = time.Now().Add(l.ttl)
-	l.timer.Reset(l.ttl)
-	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: s.header(), ID: id, TTL: int64(l.ttl / time.Second)}, nil
+	return ask(ctx, k, func(s *Server) (*clientv3.LeaseKeepAliveResponse, error) {
+		l := s.leases[id]
+		if l == nil {
+			return nil, rpctypes.ErrLeaseNotFound
+		}
+		l.until = time.Now().Add(l.ttl)
+		l.timer.Reset(l.ttl)
+		return &clientv3.LeaseKeepAliveResponse{ResponseHeader: s.header(), ID: id,
+			TTL: int64(l.ttl / time.Second)}, nil
+	})
 }
 
 // KeepAlive keeps the lease alive until ctx ends, the client is closed or the lease is gone; then the channel is
@@ -139,32 +139,24 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 
 func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID,
 	_ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
-	if err := k.pass(ctx); err != nil {
-		return nil, err
-	}
-	s := k.link.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := &clientv3.LeaseTimeToLiveResponse{ResponseHeader: s.header(), ID: id, TTL: -1}
-	if l := s.leases[id]; l != nil {
-		r.TTL = int64(time.Until(l.until) / time.Second)
-		r.GrantedTTL = int64(l.ttl / time.Second)
-	}
-	return r, nil
+	return ask(ctx, k, func(s *Server) (*clientv3.LeaseTimeToLiveResponse, error) {
+		r := &clientv3.LeaseTimeToLiveResponse{ResponseHeader: s.header(), ID: id, TTL: -1}
+		if l := s.leases[id]; l != nil {
+			r.TTL = int64(time.Until(l.until) / time.Second)
+			r.GrantedTTL = int64(l.ttl / time.Second)
+		}
+		return r, nil
+	})
 }
 
 func (k *leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, error) {
-	if err := k.pass(ctx); err != nil {
-		return nil, err
-	}
-	s := k.link.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := &clientv3.LeaseLeasesResponse{ResponseHeader: s.header()}
-	for id := range s.leases {
-		r.Leases = append(r.Leases, clientv3.LeaseStatus{ID: id})
-	}
-	return r, nil
+	return ask(ctx, k, func(s *Server) (*clientv3.LeaseLeasesResponse, error) {
+		r := &clientv3.LeaseLeasesResponse{ResponseHeader: s.header()}
+		for id := range s.leases {
+			r.Leases = append(r.Leases, clientv3.LeaseStatus{ID: id})
+		}
+		return r, nil
+	})
 }
 
 // Close stops keeping leases alive; they then expire.
@@ -172,8 +164,4 @@ func (k *leaseKeeper) Close() error {
 	k.stop()
 	k.wg.Wait()
 	return nil
-}
-
-func (k *leaseKeeper) pass(ctx context.Context) error {
-	return clientv3.ContextError(ctx, k.link.pass(ctx))
 }

@@ -235,24 +235,14 @@ func (m *Members) end() {
 	}
 }
 
-// eventually tries f until it returns nil.
-func eventually(t testing.TB, what string, f func(context.Context) error) {
+// eventually calls try with a short time limit until it returns nil.
+func eventually(t testing.TB, what string, try func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	for {
-		try, done := context.WithTimeout(ctx, 2*time.Second)
-		err := f(try)
-		done()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	proctest.Eventually(t, what, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return try(ctx)
+	})
 }
 
 // Replace removes member i from the cluster for good and adds a new one with number i, with other addresses and no

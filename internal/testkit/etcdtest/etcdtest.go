@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -25,9 +26,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
-const timeout = 2 * time.Minute
 
 // serverVariable is the environment variable that names a program which calls Member and was built without the race
 // detector. Members are processes of it then: the detector would make etcd many times slower, and finds nothing of ours
@@ -112,7 +110,7 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 func (s *Server) start() error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	if os.Getenv(serverVariable) != "" {
 		return s.startProcess(ctx)
@@ -263,15 +261,20 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
 	}
-	config, err := json.Marshal(c)
+	cmd, err := MemberCommand(c)
 	if err != nil {
 		return nil, err
 	}
-	cmd := proctest.Self(memberVariable, string(config))
 	if other := os.Getenv(serverVariable); other != "" {
 		cmd.Path = other
 	}
 	return proctest.Launch(cmd)
+}
+
+// MemberCommand is a member as this program again, which has to call Member first.
+func MemberCommand(c etcdembed.Config) (*exec.Cmd, error) {
+	config, err := json.Marshal(c)
+	return proctest.Self(memberVariable, string(config)), err
 }
 
 // flags returns the command line of an etcd for a Config, except for TLS, users and limits.
@@ -304,12 +307,13 @@ func Count(t testing.TB, etcd *clientv3.Client, prefix string) int64 {
 	return r.Count
 }
 
-// Eventually waits until f returns true, for what no event announces. The test fails if that takes two minutes.
+// Eventually waits until f returns true, for what no event announces. The test fails if that takes too long.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not come", what)
+	proctest.Eventually(t, what, func() error {
+		if !f() {
+			return errors.New("it did not come")
 		}
-	}
+		return nil
+	})
 }

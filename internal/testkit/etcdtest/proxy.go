@@ -28,26 +28,41 @@ type fault struct {
 // NewProxy runs a proxy for the member at endpoint until the end of the test.
 func NewProxy(t testing.TB, endpoint string) *Proxy {
 	t.Helper()
-	target, err := url.Parse(endpoint)
+	p, err := LaunchProxy(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{listener: l, target: target, changed: make(chan struct{}), conns: map[net.Conn]bool{}}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		l.Close()
-		p.Cut()
-		p.wg.Wait()
-	})
+	t.Cleanup(p.Close)
 	return p
 }
 
+// LaunchProxy runs a proxy for the server at endpoint, of whatever protocol, until it is closed.
+func LaunchProxy(endpoint string) (*Proxy, error) {
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, target: target, changed: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Close ends the proxy and its connections.
+func (p *Proxy) Close() {
+	p.listener.Close()
+	p.Cut()
+	p.wg.Wait()
+}
+
+// Addr is where it listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
 // Endpoint returns the proxy's URL for clients.
-func (p *Proxy) Endpoint() string { return p.target.Scheme + "://" + p.listener.Addr().String() }
+func (p *Proxy) Endpoint() string { return p.target.Scheme + "://" + p.Addr() }
 
 // Cut closes all connections, and new ones as soon as they are made.
 func (p *Proxy) Cut() {

@@ -21,6 +21,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // CA is a certificate authority that lives as long as a test.
@@ -140,7 +142,7 @@ const (
 // that name.
 func (s *Server) AddUser(t testing.TB, name, password, prefix string, right Right) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	c := s.Client(t)
 	_, userErr := c.UserAddWithOptions(ctx, name, password, &clientv3.UserAddOptions{NoPassword: password == ""})
@@ -154,7 +156,7 @@ func (s *Server) AddUser(t testing.TB, name, password, prefix string, right Righ
 
 func enableAuth(t testing.TB, c *clientv3.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	_, userErr := c.UserAdd(ctx, RootUser, RootPassword)
 	_, roleErr := c.UserGrantRole(ctx, RootUser, "root")
@@ -168,7 +170,7 @@ func enableAuth(t testing.TB, c *clientv3.Client) {
 // server needs a Quota of a few MiB.
 func (s *Server) Fill(t testing.TB, prefix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	c := s.Client(t)
 	megabyte := strings.Repeat("x", 1<<20)
@@ -187,7 +189,7 @@ func (s *Server) Fill(t testing.TB, prefix string) {
 // Drain deletes what Fill wrote and disarms the alarm.
 func (s *Server) Drain(t testing.TB, prefix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	c := s.Client(t)
 	gone, err := c.Delete(ctx, prefix, clientv3.WithPrefix())

@@ -4,6 +4,7 @@ package proctest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,13 +17,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
-const Timeout = time.Minute
+const Timeout = 2 * time.Minute
 
 // Overlap has as many as eight parallel tests run at a time, where the testing package would run one for each
 // processor: tests of processes and of an etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
@@ -70,10 +73,18 @@ func reserve() (string, net.PacketConn, error) {
 	return "", nil, errors.New("no free port on 127.0.0.1")
 }
 
+// Must ends the test with the error, if there is one.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually calls try until it returns nil.
 func Eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
@@ -87,8 +98,14 @@ func Eventually(t testing.TB, what string, try func() error) {
 // Answers waits until a GET of the URL returns this status, and returns the body.
 func Answers(t testing.TB, url string, status int) (body string) {
 	t.Helper()
+	return AnswersTo(t, &http.Client{}, url, status)
+}
+
+// AnswersTo is Answers for a client of one's own.
+func AnswersTo(t testing.TB, client *http.Client, url string, status int) (body string) {
+	t.Helper()
 	Eventually(t, url, func() error {
-		got, text, err := Get(&http.Client{}, url)
+		got, text, err := Get(client, url)
 		if err == nil && got != status {
 			err = fmt.Errorf("status %d, want %d: %.300s", got, status, text)
 		}
@@ -111,6 +128,20 @@ func Get(client *http.Client, url string) (status int, body string, err error) {
 	return resp.StatusCode, string(b), err
 }
 
+// Metric returns the value of a sample that a program shows, by the beginning of its line.
+func Metric(addr, sample string) (float64, error) {
+	_, body, err := Get(&http.Client{}, "http://"+addr+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(body) {
+		if value, found := strings.CutPrefix(line, sample+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no %s", sample)
+}
+
 // Programs are programs of this repository, built for one run of the tests.
 type Programs struct {
 	Dir  string // of the programs and other files that live as long
@@ -118,6 +149,9 @@ type Programs struct {
 
 	read sync.Once
 }
+
+// LinkerFlags is the flag for programs that nobody debugs: they are linked in half the time.
+const LinkerFlags = "-ldflags=-s"
 
 // Build builds programs of the directory cmd by name. TestMain calls it, and Remove at the end.
 func Build(names ...string) (*Programs, error) {
@@ -130,15 +164,44 @@ func Build(names ...string) (*Programs, error) {
 		return nil, err
 	}
 	p := &Programs{Dir: dir, Root: root}
-	args := []string{"build", "-ldflags=-s -w", "-o", dir} // linked in half the time: nobody debugs them
-	for _, name := range names {
-		args = append(args, "./cmd/"+name)
-	}
-	if err := p.Go(args...); err != nil {
+	if err := p.build(names); err != nil {
 		p.Remove()
 		return nil, err
 	}
 	return p, nil
+}
+
+// build copies what was linked for the tests of another package, unless the sources have changed since.
+func (p *Programs) build(names []string) error {
+	linked := filepath.Join(p.Root, ".tools", "programs")
+	if err := os.MkdirAll(linked, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Create(filepath.Join(linked, "lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	args := []string{"build", LinkerFlags, "-o", linked}
+	for _, name := range names {
+		args = append(args, "./cmd/"+name)
+	}
+	if err := p.Go(args...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		program, err := os.ReadFile(filepath.Join(linked, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(p.Dir, name), program, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Main builds programs, runs the tests of a package with them and returns the exit status. It is for a TestMain.
@@ -161,6 +224,19 @@ func (p *Programs) Go(args ...string) error {
 		return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
 	}
 	return nil
+}
+
+// Overlay writes sources into dir, by the absolute paths that the compiler is to have them at, and returns the file for
+// -overlay.
+func Overlay(dir string, sources map[string]string) (file string, err error) {
+	replace := map[string]string{}
+	for path, source := range sources {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("overlay-%d.go", len(replace)))
+		err = errors.Join(err, os.WriteFile(replace[path], []byte(source), 0o600))
+	}
+	list, listErr := json.Marshal(map[string]any{"Replace": replace})
+	file = filepath.Join(dir, "overlay.json")
+	return file, errors.Join(err, listErr, os.WriteFile(file, list, 0o600))
 }
 
 // Remove removes the programs.

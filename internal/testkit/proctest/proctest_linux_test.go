@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -59,31 +57,6 @@ func TestNothingOutlivesTheTest(t *testing.T) {
 		}
 		return errors.Join(fmt.Errorf("its state is %s", state), err)
 	})
-}
-
-func TestAPausedProcessStandsStillAndCanBeKilled(t *testing.T) {
-	p := proctest.Start(t, proctest.Self(roleVariable, "child"))
-	p.Prints(t, "ready")
-	if err := p.Pause(); err != nil {
-		t.Error(err)
-	}
-	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil || !strings.Contains(string(state), ") T ") {
-		t.Errorf("its state is %s (%v)", state, err)
-	}
-	p.Resume()
-	p.Pause()
-	p.Kill()
-	if status := p.State().Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		t.Errorf("it ended with %v", p.State())
-	}
-}
-
-func TestACommandLeavesItsCodeAndBothOutputs(t *testing.T) {
-	got := proctest.Run(t, exec.Command("sh", "-c", "cat; echo out; echo err >&2; exit 7"))
-	if want := (proctest.Result{Code: 7, Stdout: "out\n", Stderr: "err\n"}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
 }
 
 func TestATaskEndsWithItsContextAndItsError(t *testing.T) {

@@ -1,6 +1,7 @@
 package holderproc_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -137,12 +138,8 @@ func (m machine) source() holderproc.Source {
 }
 
 func with(base machine, more machine) machine {
-	all := machine{}
-	for _, m := range []machine{base, more} {
-		for name, value := range m {
-			all[name] = value
-		}
-	}
+	all := maps.Clone(base)
+	maps.Copy(all, more)
 	return all
 }
 
@@ -153,45 +150,41 @@ func TestWhatAProcessLearnsAboutItself(t *testing.T) {
 		"/proc/self/ns/time":              "time:[4026531834]",
 		"/proc/self/stat":                 stat("a) b", "R", "9", "4242"),
 	}
-	process := metadata.Process{BootID: "b00b1e5e-0000-4000-8000-000000000001", Start: 4242, PIDNamespace: 4026531836}
 	pod := machine{"POD_NAMESPACE": "billing", "POD_NAME": "worker-0", "POD_UID": uid, "CONTAINER_NAME": "main"}
 	for _, c := range []struct {
 		about string
 		given machine
-		want  func(metadata.Process) metadata.Process
+		want  func(*metadata.Process) // what is different
 	}{
-		{"on a machine", linux, func(p metadata.Process) metadata.Process { return p }},
-		{"on another system", machine{}, func(metadata.Process) metadata.Process { return metadata.Process{} }},
-		{"on another system in a pod", pod, func(metadata.Process) metadata.Process {
-			return metadata.Process{PodNamespace: "billing", PodName: "worker-0", PodUID: uid, Container: "main"}
+		{"on a machine", linux, func(*metadata.Process) {}},
+		{"on another system", machine{}, func(p *metadata.Process) { *p = metadata.Process{} }},
+		{"on another system in a pod", pod, func(p *metadata.Process) {
+			*p = metadata.Process{PodNamespace: "billing", PodName: "worker-0", PodUID: uid, Container: "main"}
 		}},
 		{"in a time namespace of its own", with(linux, machine{"/proc/self/ns/time": "time:[4026532001]"}),
-			func(p metadata.Process) metadata.Process { p.Start = 0; return p }},
+			func(p *metadata.Process) { p.Start = 0 }},
 		{"on a kernel without time namespaces", with(linux, machine{"/proc/self/ns/time": ""}),
-			func(p metadata.Process) metadata.Process { return p }},
+			func(*metadata.Process) {}},
 		{"without its pid namespace", with(linux, machine{"/proc/self/ns/pid": ""}),
-			func(p metadata.Process) metadata.Process { return metadata.Process{BootID: p.BootID} }},
-		{"in a pod without the downward API", with(linux, machine{
-			"/proc/self/mountinfo": hosts + words,
-			"/var/run/secrets/kubernetes.io/serviceaccount/namespace": "billing\n",
-		}), func(p metadata.Process) metadata.Process {
-			p.PodNamespace = "billing"
-			p.PodUID = uid
+			func(p *metadata.Process) { p.Start, p.PIDNamespace = 0, 0 }},
+		{"in a pod without the downward API", with(linux, machine{"/proc/self/mountinfo": hosts + words,
+			"/var/run/secrets/kubernetes.io/serviceaccount/namespace": "billing\n"}), func(p *metadata.Process) {
+			p.PodNamespace, p.PodUID = "billing", uid
 			p.Container = "worker"
-			return p
 		}},
 		{"in a pod of which only the group tells",
 			with(linux, machine{"/proc/self/cgroup": "0::/kubepods/pod" + uid + "/x\n"}),
-			func(p metadata.Process) metadata.Process { p.PodUID = uid; return p }},
+			func(p *metadata.Process) { p.PodUID = uid }},
 		{"where mounts and environment tell of two pods", with(linux, machine{"/proc/self/mountinfo": words,
-			"POD_UID": "another"}), func(p metadata.Process) metadata.Process { p.PodUID = "another"; return p }},
+			"POD_UID": "another"}), func(p *metadata.Process) { p.PodUID = "another" }},
 		{"outside of a pod, where a variable has the same name", with(linux, machine{"CONTAINER_NAME": "main",
-			"POD_NAMESPACE": "billing"}), func(p metadata.Process) metadata.Process { return p }},
+			"POD_NAMESPACE": "billing"}), func(*metadata.Process) {}},
 		{"where the environment is hostile", with(linux, machine{"POD_NAME": "a\nb", "POD_UID": "<b>",
-			"POD_NAMESPACE": strings.Repeat("a", 300), "CONTAINER_NAME": "\xff"}),
-			func(p metadata.Process) metadata.Process { return p }},
+			"POD_NAMESPACE": strings.Repeat("a", 300), "CONTAINER_NAME": "\xff"}), func(*metadata.Process) {}},
 	} {
-		if got, want := holderproc.Self(c.given.source()), c.want(process); got != want {
+		want := metadata.Process{BootID: "b00b1e5e-0000-4000-8000-000000000001", Start: 4242, PIDNamespace: 4026531836}
+		c.want(&want)
+		if got := holderproc.Self(c.given.source()); got != want {
 			t.Errorf("%s: %+v, want %+v", c.about, got, want)
 		}
 	}

@@ -13,12 +13,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+// rebooted is a world whose machine has booted since, with a process of the boot before.
+func rebooted(t *testing.T) (w *world, before metadata.Process) {
 	t.Parallel()
-	w := newWorld(t)
+	before = metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
+	w = newWorld(t)
+	w.machine.Earlier = []string{before.BootID}
+	return w, before
+}
+
+func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+	w, before := rebooted(t)
 	c := w.sleeper()
 	now := w.identity(c.Process.Pid)
-	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
 	other := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000002"}
 	handed := before
 	handed.Detached = true
@@ -27,7 +34,6 @@ func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
 		"handed": w.hold("handed", 17, handed), "now": w.hold("now", c.Process.Pid, now),
 		"container": w.hold("container", 1, before, func(d *metadata.Draft) { d.Hostname = "4f1e0c" }),
 	}
-	w.machine.Earlier = []string{before.BootID}
 	w.witness()
 	for _, lock := range []string{"before", "container"} {
 		if s := w.death(holds[lock]); s.Cause != metadata.CauseRebooted || !s.EndedAt.IsZero() ||
@@ -39,10 +45,7 @@ func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
 }
 
 func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
-	w.machine.Earlier = []string{before.BootID}
+	w, before := rebooted(t)
 	old := w.hold("old", 17, before)
 	one := w.witness()
 	w.death(old)
@@ -60,10 +63,7 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 
 // What was taken while the watch was broken is only seen by the next list.
 func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	before := metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
-	w.machine.Earlier = []string{before.BootID}
+	w, before := rebooted(t)
 	store := lockstore.New(w.etcd, w.layout)
 	watching := make(chan struct{})
 	broken := make(chan struct{})

@@ -39,7 +39,8 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 			after := w.hold("after", c.Process.Pid, w.identity(c.Process.Pid))
 			w.silent(before, after)
 			killed := time.Now()
-			if err := c.Process.Kill(); err != nil {
+			identity := w.identity(c.Process.Pid)
+			if err := c.Process.Kill(); err != nil { // and nobody reaps it
 				t.Fatal(err)
 			}
 			for _, h := range []locktxn.Hold{before, after} {
@@ -49,6 +50,9 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 					s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
 					t.Errorf("%s: %+v", h.Lock, *s)
 				}
+			}
+			if s := w.death(w.hold("found", c.Process.Pid, identity)); !s.EndedAt.IsZero() {
+				t.Errorf("found dead: %+v", *s)
 			}
 		})
 	}
@@ -84,14 +88,7 @@ func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
-	c := exec.Command("sh", "-c", "read line; exit 7")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c, in := w.start("sh", "-c", "read line; exit 7")
 	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
 	w.watches(one, 1)
 	in.Close()
@@ -99,46 +96,19 @@ func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 	if s := w.death(h); s.ExitCode == nil || *s.ExitCode != 7 || s.Signal != "" {
 		t.Errorf("%+v", *s)
 	}
-}
-
-func TestAProcessThatNobodyReapsHasEnded(t *testing.T) {
-	t.Parallel()
-	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
-		t.Run(about, func(t *testing.T) {
-			w := newWorld(t)
-			one := w.witness(change...)
-			c := w.sleeper()
-			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
-			w.watches(one, 1)
-			if err := c.Process.Kill(); err != nil { // and no Wait
-				t.Fatal(err)
-			}
-			if s := w.death(h); s.Cause != metadata.CauseProcessEnded {
-				t.Errorf("%+v", *s)
-			}
-			found := w.hold("found", c.Process.Pid, metadata.Process{BootID: w.machine.BootID,
-				Start: w.identity(c.Process.Pid).Start, PIDNamespace: w.machine.Namespace})
-			if s := w.death(found); !s.EndedAt.IsZero() {
-				t.Errorf("found dead: %+v", *s)
-			}
-		})
+	w.shows(one, `w_statements_total{cause="process_ended"} 1`)
+	w.shows(one, `w_statements_total{cause="rebooted"} 0`)
+	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
 	}
+	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
 }
 
 func TestExecIsNoEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
-	c := exec.Command("sh", "-c", "read line; exec sleep 600")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Wait()
-	defer c.Process.Kill()
+	c, in := w.start("sh", "-c", "read line; exec sleep 600")
 	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
 	w.watches(one, 1)
 	in.Close()
@@ -157,13 +127,7 @@ func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			w := newWorld(t)
 			one := w.witness(change...)
-			c := exec.Command("/proc/self/exe")
-			c.Env = append(os.Environ(), envThread+"=1")
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer c.Wait()
-			defer c.Process.Kill()
+			c := w.child("env", envThread+"=1", os.Args[0])
 			w.eventually("the end of the first thread", func() bool {
 				s, err := one.processes.proc.stat(int64(c.Process.Pid))
 				return err == nil && s.State == 'Z' && s.Threads > 1
@@ -180,7 +144,6 @@ func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 func TestARecordByHandIsAsGood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one := w.witness()
 	c := w.sleeper()
 	self := w.identity(c.Process.Pid)
 	script := fmt.Sprintf(`process_start=$(sed 's/.*) //' /proc/%[1]d/stat | cut -d ' ' -f 20)
@@ -197,29 +160,16 @@ func TestARecordByHandIsAsGood(t *testing.T) {
 		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
 		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
 	}
-	const id = "11111111-2222-4333-8444-555555555555"
-	fields := map[string]string{metadata.FieldUUID: id, metadata.FieldPID: strconv.Itoa(c.Process.Pid),
-		metadata.FieldBootID: self.BootID, metadata.FieldProcessStart: start, metadata.FieldPIDNamespace: namespace,
-		metadata.FieldAlertAt: "1553682900", metadata.FieldAutoUnlockAt: "1553683500"}
-	var puts []clientv3.Op
-	for name, value := range fields {
-		puts = append(puts, clientv3.OpPut(w.layout.Field("nightly dump", name), value))
+	if !w.machine.Concerns([]metadata.Field{{Name: metadata.FieldBootID, Value: self.BootID}}) {
+		t.Error("a record of plain keys is left out")
 	}
-	resp, err := w.etcd.Txn(t.Context()).Then(puts...).Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.watches(one, 1)
-	_ = c.Process.Kill()
-	w.death(locktxn.Hold{Lock: "nightly dump", UUID: id, Token: resp.Header.Revision})
 }
 
 func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	w.watches(one, 1)
 	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
 		t.Fatal(err)
@@ -340,8 +290,7 @@ func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
@@ -384,8 +333,7 @@ func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
 			return err
 		}
 	})
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	<-deleted
 	w.death(h)
@@ -410,10 +358,10 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 			err := one.Synced()
 			return err != nil && strings.Contains(err.Error(), "nothing can be stated")
 		})
-		w.mayState(one, 0)
+		w.shows(one, "w_may_state 0")
 		granted.Store(true)
 		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
-		w.mayState(one, 1)
+		w.shows(one, "w_may_state 1")
 	})
 	t.Run("when the hold of which it could not is over", func(t *testing.T) {
 		w := newWorld(t)
@@ -421,8 +369,7 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 			one.pauses.retry = 10 * time.Millisecond
 			one.cfg.State = func(context.Context, metadata.Statement) error { return denied }
 		})
-		c := w.sleeper()
-		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		c, h := w.holder("a")
 		_ = c.Process.Kill()
 		w.eventually("the trouble", func() bool {
 			err := one.Synced()
@@ -431,18 +378,6 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 		w.commit(locktxn.Release(w.layout, h))
 		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
 	})
-}
-
-// mayState expects the metric that says whether the witness may state what it sees.
-func (w *world) mayState(one witness, able int) {
-	w.Helper()
-	if err := testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(fmt.Sprintf(`
-# HELP w_may_state Whether etcd takes what the witness states.
-# TYPE w_may_state gauge
-w_may_state %d
-`, able)), "w_may_state"); err != nil {
-		w.Error(err)
-	}
 }
 
 func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
@@ -556,13 +491,7 @@ func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
 	const nobody = 1<<22 + 1 // no process has such an id, not even one that began when this one did
 	other := w.hold("b", nobody, self)
 	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
-	w.eventually("the metric", func() bool {
-		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
-# HELP w_unseen_processes Processes that hold locks and cannot be seen by the witness.
-# TYPE w_unseen_processes gauge
-w_unseen_processes 2
-`), "w_unseen_processes") == nil
-	})
+	w.shows(one, "w_unseen_processes 2")
 	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}
@@ -597,34 +526,11 @@ func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
 		one.pauses.idle = 0
 		one.pauses.poll = time.Millisecond
 	})
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	c, h := w.holder("a")
 	w.watches(one, 1)
 	w.commit(locktxn.Release(w.layout, h))
 	w.watches(one, 0)
 	again := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
 	_ = c.Process.Kill()
 	w.death(again)
-}
-
-func TestTheMetricsCountWhatWasStated(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.witness()
-	c := w.sleeper()
-	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
-	_ = c.Process.Kill()
-	w.death(h)
-	w.eventually("the count", func() bool {
-		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`
-# HELP w_statements_total Statements that etcd has accepted.
-# TYPE w_statements_total counter
-w_statements_total{cause="process_ended"} 1
-w_statements_total{cause="rebooted"} 0
-`), "w_statements_total") == nil
-	})
-	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
-		t.Error(problems, err)
-	}
-	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
 }

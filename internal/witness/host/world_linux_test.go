@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
@@ -53,10 +57,7 @@ func newWorld(t testing.TB) *world { return on(t, etcdtest.Start(t).Client(t)) }
 
 func on(t testing.TB, etcd *clientv3.Client) *world {
 	t.Helper()
-	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := protocol.DefaultLayout()
 	m, err := ReadMachine()
 	if err != nil {
 		t.Fatal(err)
@@ -94,22 +95,37 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	return witness{one, log, func() { reads.Stop(w); looks.Stop(w) }}
 }
 
-// child is an idle process that runs until it is killed.
+// child is a process that runs until it is killed.
 func (w *world) child(name string, args ...string) *exec.Cmd {
+	w.Helper()
+	c, _ := w.start(name, args...)
+	return c
+}
+
+// start returns the process with its standard input.
+func (w *world) start(name string, args ...string) (*exec.Cmd, io.Closer) {
 	w.Helper()
 	c := exec.Command(name, args...)
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
+	in, err := c.StdinPipe()
+	if err := errors.Join(err, c.Start()); err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
-	return c
+	return c, in
 }
 
 func (w *world) sleeper() *exec.Cmd { return w.child("sleep", "600") }
+
+// holder is an idle process that holds a lock.
+func (w *world) holder(lock string) (*exec.Cmd, locktxn.Hold) {
+	w.Helper()
+	c := w.sleeper()
+	return c, w.hold(lock, c.Process.Pid, w.identity(c.Process.Pid))
+}
 
 // identity is what the process with this id would write about itself.
 func (w *world) identity(pid int) metadata.Process {
@@ -190,8 +206,7 @@ func (w *world) death(h locktxn.Hold) *metadata.Statement {
 func (w *world) silent(holds ...locktxn.Hold) {
 	w.Helper()
 	for range 2 {
-		c := w.sleeper()
-		later := w.hold("later/"+uuid.NewString(), c.Process.Pid, w.identity(c.Process.Pid))
+		c, later := w.holder("later/" + uuid.NewString())
 		_ = c.Process.Kill()
 		w.death(later)
 	}
@@ -200,6 +215,17 @@ func (w *world) silent(holds ...locktxn.Hold) {
 			w.Errorf("of %s it is stated: %+v", h.Lock, *s)
 		}
 	}
+}
+
+// shows waits until the metrics of a witness have this line.
+func (w *world) shows(one witness, line string) {
+	w.Helper()
+	name, _, _ := strings.Cut(line, " ")
+	name, _, _ = strings.Cut(name, "{")
+	w.eventually(line, func() bool {
+		text, err := testutil.CollectAndFormat(one.Collector("w"), expfmt.TypeTextPlain, name)
+		return err == nil && strings.Contains(string(text), line+"\n")
+	})
 }
 
 func (w *world) eventually(what string, f func() bool) {

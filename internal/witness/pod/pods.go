@@ -226,7 +226,12 @@ func (f *feed) unbroken() time.Duration {
 func (f *feed) Add(obj any) error { return f.Update(obj) }
 
 // Update implements [cache.ReflectorStore].
-func (f *feed) Update(obj any) error {
+func (f *feed) Update(obj any) error { return f.apply(obj, false) }
+
+// Delete implements [cache.ReflectorStore]. The object is the pod as it was last.
+func (f *feed) Delete(obj any) error { return f.apply(obj, true) }
+
+func (f *feed) apply(obj any, gone bool) error {
 	p, ok := obj.(*pod)
 	if !ok {
 		return fmt.Errorf("got a %T instead of a pod", obj)
@@ -239,25 +244,10 @@ func (f *feed) Update(obj any) error {
 	at := f.pods.clock()
 	f.pods.put(now, f.hear(at), at)
 	f.uids[now.UID] = true
-	f.pods.announce()
-	return nil
-}
-
-// Delete implements [cache.ReflectorStore]. The object is the pod as it was last.
-func (f *feed) Delete(obj any) error {
-	p, ok := obj.(*pod)
-	if !ok {
-		return fmt.Errorf("got a %T instead of a pod", obj)
+	if gone {
+		f.pods.vanish(now.UID, at, false)
+		delete(f.uids, now.UID)
 	}
-	now := p.brief()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pods.mu.Lock()
-	defer f.pods.mu.Unlock()
-	at := f.pods.clock()
-	f.pods.put(now, f.hear(at), at)
-	f.pods.vanish(now.UID, at, false)
-	delete(f.uids, now.UID)
 	f.pods.announce()
 	return nil
 }

@@ -250,6 +250,18 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	return w, log
 }
 
+// running is a witness that has seen the pod run, with what it watches and where it writes.
+func running(t *testing.T, locks ...*metadata.Record) (*apiServer, *store, *pod.Witness, *proctest.Log) {
+	t.Helper()
+	t.Parallel()
+	a := startAPIServer(t, podIn("Running", runs))
+	s := &store{locks: locks}
+	w, log := watch(t, a, s)
+	shows(t, w, "unlocker_kubernetes_synced 1")
+	shows(t, w, "unlocker_kubernetes_pods 1")
+	return a, s, w, log
+}
+
 // eventually waits until the store is as it should be.
 func (s *store) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -264,12 +276,7 @@ func (s *store) eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{locks: []*metadata.Record{held()}}
-	w, _ := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_synced 1")
-	shows(t, w, "unlocker_kubernetes_pods 1")
+	a, s, w, _ := running(t, held())
 	a.send("MODIFIED", podIn("Running", over))
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "the statement", func() bool { return len(s.said) > 0 })
@@ -289,15 +296,8 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 
 // Where nothing happens, an API server may send nothing for long: what then comes might be old.
 func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{}
-	w, _ := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_pods 1")
-	s.passed.Store(int64(10 * time.Minute))
-	late := held()
-	late.Seen.First = 10 * time.Minute
-	s.hold(late)
+	a, s, w, _ := running(t)
+	late := s.holdLate()
 	proctest.Eventually(t, "the pod to be confirmed", func() error {
 		if !w.Confirmed("u1", late.Seen.First) {
 			return errors.New("it is not")
@@ -311,6 +311,15 @@ func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 	}
 }
 
+// holdLate takes a lock that is seen after ten minutes.
+func (s *store) holdLate() *metadata.Record {
+	s.passed.Store(int64(10 * time.Minute))
+	late := held()
+	late.Seen.First = 10 * time.Minute
+	s.hold(late)
+	return late
+}
+
 // The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
 func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
 	t.Parallel()
@@ -319,20 +328,16 @@ func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
 		"another start of it":     strings.ReplaceAll(podIn("Running", runs), "containerd://1", "containerd://2"),
 		"another pod":             strings.ReplaceAll(podIn("Running", runs), `"u1"`, `"u2"`),
 	} {
-		t.Run(about, func(t *testing.T) { t.Parallel(); isNotConfirmed(t, answer) })
+		t.Run(about, func(t *testing.T) { isNotConfirmed(t, answer) })
 	}
 }
 
 func isNotConfirmed(t *testing.T, answer string) {
-	a := startAPIServer(t, podIn("Running", runs))
+	a, s, w, _ := running(t)
+	a.mu.Lock()
 	a.now = answer
-	s := &store{}
-	w, _ := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_pods 1")
-	s.passed.Store(int64(10 * time.Minute))
-	late := held()
-	late.Seen.First = 10 * time.Minute
-	s.hold(late)
+	a.mu.Unlock()
+	late := s.holdLate()
 	proctest.Eventually(t, "two questions", func() error { // the second after the first was answered
 		s.hold(late)
 		a.mu.Lock()
@@ -353,11 +358,8 @@ func isNotConfirmed(t *testing.T, answer string) {
 }
 
 func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{err: errors.New("etcd is away"), locks: []*metadata.Record{held()}}
-	w, log := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_synced 1")
+	a, s, _, log := running(t, held())
+	s.fail(errors.New("etcd is away"))
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "a try", func() bool { return s.tries > 0 })
 	s.fail(nil)
@@ -369,11 +371,8 @@ func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 }
 
 func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{err: fmt.Errorf("state: %w", metadata.ErrChanged), locks: []*metadata.Record{held()}}
-	w, log := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_synced 1")
+	a, s, w, log := running(t, held())
+	s.fail(fmt.Errorf("state: %w", metadata.ErrChanged))
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "a try", func() bool { return s.tries == 1 })
 	a.send("DELETED", podIn("Running", over))
@@ -384,16 +383,13 @@ func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 }
 
 func TestWhoRunsIsNotSuspected(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{}
+	_, s, _, _ := running(t)
 	r := held()
 	r.Suspicion = &metadata.Statement{Cause: metadata.CausePodNeverSeen, Witness: metadata.WitnessKubernetes}
 	byHost := held()
 	byHost.UUID = "00000000-0000-4000-8000-000000000002"
 	byHost.Suspicion = &metadata.Statement{Witness: metadata.WitnessHost}
 	s.hold(r, byHost)
-	watch(t, a, s)
 	s.eventually(t, "the end of the suspicion", func() bool { return len(s.taken) > 0 })
 	if s.taken[0] != r.UUID {
 		t.Errorf("dispelled: %v", s.taken)
@@ -424,16 +420,11 @@ func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 }
 
 func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
-	t.Parallel()
-	a := startAPIServer(t, podIn("Running", runs))
-	s := &store{}
 	stated := held()
 	stated.Death = &metadata.Statement{Cause: metadata.CauseContainerEnded}
 	last := held()
 	last.Name = "last"
-	s.hold(stated, last)
-	w, _ := watch(t, a, s)
-	shows(t, w, "unlocker_kubernetes_synced 1")
+	a, s, _, _ := running(t, stated, last)
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "the other statement", func() bool { return len(s.said) > 0 })
 	if s.said[0].Lock != "last" {
@@ -456,15 +447,12 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 			s := &store{}
 			w, log := watch(t, a, s, "shop")
 			proctest.Eventually(t, "the sentence", func() error {
-				if !strings.Contains(log.String(), c.says) {
-					return errors.New(log.String())
+				if got := w.Status(); len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) || got.Synced {
+					return fmt.Errorf("status %+v", got)
 				}
 				return nil
 			})
 			shows(t, w, "unlocker_kubernetes_synced 0")
-			if got := w.Status(); got.Synced || len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) {
-				t.Errorf("status %+v", got)
-			}
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
 			if got := w.Status(); !got.Synced || len(got.Trouble) > 0 || got.Pods != 1 {

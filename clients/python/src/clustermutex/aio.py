@@ -107,7 +107,7 @@ class Lock(Handle):
             try:
                 await work(self)
             except BaseException:
-                if back_on_error:
+                if back_on_error and self.hold.mine():
                     await give_period_back(self.hold.attempt)
                 raise
         return True

@@ -7,7 +7,7 @@ import random
 import socket
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -171,10 +171,9 @@ class Attempt:
         """Say who holds the lock, or wait."""
         self.call.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
-            try:
-                tickets = (await self._survey(max(self.call.until, clock() + AFTERWARDS)))[1]
-            except MutexError:
-                tickets = []
+            tickets: List[Key] = []
+            with suppress(MutexError):
+                _, tickets = await self._survey(max(self.call.until, clock() + AFTERWARDS))
             raise self.held(HeldError, self.holders, tickets)
         if self.doubt and self.settings.need.kind:
             raise Again  # a late commit could stand beside what this attempt takes in its turn
@@ -292,13 +291,11 @@ class Attempt:
 
     async def _gave_up(self) -> MutexError:
         """Leave the queue, and say why."""
-        try:
+        with suppress(MutexError):
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self.call.stop.is_set():
                 return self.held(WaitTimeoutError, *await self._survey(until))
-        except MutexError:
-            pass
         return self.over()
 
     def over(self) -> MutexError:
@@ -404,10 +401,8 @@ class Attempt:
 
     async def _try_once(self, step: str, body: Body, until: float) -> None:
         """Send what may fail: it is done again, or goes away by itself."""
-        try:
+        with suppress(MutexError):
             await self.session.gateway.send(step, body, min(until, clock() + self.session.gateway.timeout))
-        except MutexError:
-            pass
 
     # -- documents
 

@@ -70,8 +70,8 @@ class Client(Opened):
     def lock_all(self, *locks: Lock) -> Locks:
         """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
 
-        Up to 24 plain locks are taken in one transaction. Where that needs a wait, and more or others, are taken in the
-        order of their names. The shortest ``wait`` is that of all.
+        Up to 24 plain locks are taken in one transaction; more, other kinds, and whatever has to be waited for, one by
+        one in the order of names. The shortest ``wait`` is that of all.
         """
         return Locks(self._session, locks)
 
@@ -132,7 +132,7 @@ class Lock(Handle, ContextDecorator):
             try:
                 work(self)
             except BaseException:
-                if back_on_error:
+                if back_on_error and self.hold.mine():
                     run(give_period_back(self.hold.attempt))
                 raise
         return True

@@ -362,10 +362,8 @@ class Hold:
 
     async def give_up(self) -> None:
         """Release, whatever comes of it."""
-        try:
+        with suppress(MutexError):
             await self.release()
-        except MutexError:
-            pass
 
     async def give_back(self, until: float) -> None:
         """Release at the end of the process. Nobody is told of a loss any more."""

@@ -84,20 +84,16 @@ class Group(Generic[L]):
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0
-        for lock, attempt, verdict in zip(self._sorted, attempts, found):
-            if not attempt.token and verdict.holders and not verdict.holders.room(attempt.settings.need):
-                raise attempt.held(HeldError, verdict.holders, [])
-        for lock, attempt, verdict in zip(self._sorted, attempts, found):
-            if not attempt.token and verdict.holders:
-                raise attempt.held(HeldError, verdict.holders, [])
+        refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
+        for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
+            raise attempt.held(HeldError, holders, [])
+        for lock, attempt in zip(self._sorted, attempts):
             lock.begin(attempt)
 
 
 def _with_others(settings: Settings, names: Sequence[str]) -> Settings:
     """Name in the record of one lock those that are taken with it, as far as there is room."""
     others = [name for name in names if name != settings.name]
-    kept = len(others)
-    while sum(len(name.encode()) + 2 for name in others[:kept]) > 1000:
-        kept -= 1
+    kept = next((n for n in range(len(others)) if len(", ".join(others[:n + 1]).encode()) > 1000), len(others))
     text = ", ".join(others[:kept]) + (f" and {len(others) - kept} more" if kept < len(others) else "")
     return replace(settings, attributes={"together_with": text, **settings.attributes}) if others else settings

@@ -32,28 +32,27 @@ module ClusterMutex
     #
     # HeldError if another holds it, WaitTimeoutError if one does until the end of the wait, UnavailableError if etcd
     # does not answer, RefusedError for bad input. With a block also LostError, if the lock was lost while it ran.
-    def lock(name, wait: nil, alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {},
-             heartbeat: false, on_lost: nil, on_asked: nil, semaphore: nil, weight: 1, shared: false, exclusive: false,
-             &block)
-      need = Need.new(semaphore:, weight:, shared:, exclusive:).check(name, attributes)
-      settings = Settings.new(alert_after:, unlock_after:, margin:, purpose:,
-                              attributes: need.attributes.merge(attributes), heartbeat:, on_lost:, on_asked:, need:)
-      attempt = Attempt.new(@session, name, settings, wait)
-      block ? attempt.run(&block) : attempt.acquire
+    def lock(name, wait: nil, **options, &block)
+      take(Attempt.new(@session, name, Settings.of(name, **options), wait), &block)
     end
 
-    # Takes several locks, all or none, and returns them as Locks, or runs the block with them and gives them back. They
-    # are taken in one transaction, or else in the order of their names. The options are those of +lock+.
+    # Takes several locks, all or none, and returns them as Locks, or runs the block with them and gives them back. The
+    # options are those of +lock+, for all of them or by name: lock_all("till", "catalogue" => { shared: true }). Up to
+    # 24 plain locks are taken in one transaction; more, other kinds, and whatever has to be waited for, one by one in
+    # the order of names.
     def lock_all(*names, wait: nil, **options, &block)
-      together = Together.new(@session, names, Settings.new(**options), wait)
-      block ? together.run(&block) : together.acquire
+      own, common = options.partition { |name, _| name.is_a?(String) }.map(&:to_h)
+      all = [*names, own].flat_map { |one| one.is_a?(Hash) ? one.to_a : [[one, {}]] }
+      wanted = all.map { |name, more| [name, Settings.of(name, **common, **more)] }
+      take(Together.new(@session, wanted, wait), &block)
     end
 
     # Runs the block under the lock once in each period of so many seconds over all replicas; whether this call did.
     # Periods are multiples of +every+ since 1970 in UTC, later by +offset+. false: the period is taken. HeldError:
-    # somebody holds the lock, and the period is not used up. Otherwise it is when the block begins.
-    def once_per(name, every, offset: 0, **options, &block)
-      job = Job.new(@session, name, Settings.new(**options), every, offset)
+    # somebody holds the lock, and the period is not used up. Otherwise it is when the block begins; with back_on_error,
+    # a block that raises gives it back, and the next call runs it again.
+    def once_per(name, every, offset: 0, back_on_error: false, **options, &block)
+      job = Job.new(@session, name, Settings.new(**options), every:, offset:, back_on_error:)
       ran = false
       job.run { |lock| lock && (ran = true) && block.call(lock) }
       ran
@@ -67,8 +66,7 @@ module ClusterMutex
       attributes = { address: }.compact.merge(attributes)
       check ||= -> { true }
       settings = Settings.new(alert_after: life, unlock_after: life, attributes:, leads: check, **options)
-      attempt = Attempt.new(@session, name, settings, wait)
-      block ? attempt.run(&block) : attempt.acquire
+      take(Attempt.new(@session, name, settings, wait), &block)
     end
 
     # The Holder that leads; nil if nobody does. Its attributes have the address.
@@ -78,5 +76,9 @@ module ClusterMutex
 
     # Without the password.
     def inspect = "#<#{self.class} owner=#{@owner.inspect}>"
+
+    private
+
+    def take(what, &block) = block ? what.run(&block) : what.acquire
   end
 end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
   # JSON that others wrote, who may write anything. Nothing here raises: what cannot be read is nil.
   module Document

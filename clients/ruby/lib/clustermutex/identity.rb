@@ -39,8 +39,8 @@ module ClusterMutex
 
     def machine
       boot = name(read("/proc/sys/kernel/random/boot_id")&.strip) or return {}
-      namespace = link("/proc/self/ns/pid").to_s[/\Apid:\[(\d+)\]\z/, 1]&.to_i
-      time = link("/proc/self/ns/time")
+      namespace = read("/proc/self/ns/pid", :readlink).to_s[/\Apid:\[(\d+)\]\z/, 1]&.to_i
+      time = read("/proc/self/ns/time", :readlink)
       start = read("/proc/self/stat").to_s.rpartition(")").last.split[19]&.to_i # field 22; the name may have blanks
       start = nil unless namespace && [nil, INITIAL_TIME].include?(time)
       { "boot_id" => boot, "process_start" => start, "pid_namespace" => namespace }.compact
@@ -55,18 +55,12 @@ module ClusterMutex
     # The text, if it can be a name; an environment that says something odd fails no lock.
     def name(text) = text&.match?(/\A[A-Za-z0-9._-]{1,253}\z/) ? text : nil
 
-    def read(file)
-      File.read(file)
+    def read(file, how = :read)
+      File.public_send(how, file)
     rescue SystemCallError
       nil
     end
 
-    def link(file)
-      File.readlink(file)
-    rescue SystemCallError
-      nil
-    end
-
-    private_class_method :cut, :machine, :pod, :name, :read, :link
+    private_class_method :cut, :machine, :pod, :name, :read
   end
 end

@@ -17,6 +17,12 @@ module ClusterMutex
       end
     end
 
+    # Puts back what was before this hold took the period, unless somebody changed that since.
+    def restore_period(lock:, uuid:, token:, before:, **)
+      { compare: [*held(lock, uuid, token), *modified(period(lock), token)],
+        success: [before ? put(period(lock), before) : delete(period(lock))] }
+    end
+
     # Finds out whether a send that got no answer took the lock. No later one can.
     def settle(lock:, uuid:, lease:, **) = { success: [tombstone(lock, uuid, lease), *why(lock, uuid)] }
 
@@ -43,6 +49,7 @@ module ClusterMutex
       found[:verdict] == :refused && seen.to_i != input[:seen].to_i ? found.merge(verdict: :again) : found
     end
 
+    def restore_period_verdict(_input, _body) = { verdict: :again }
     def settle_verdict(input, body) = mine(input, body, 1) || { verdict: :again }
 
     def acquire_all_verdict(input, body)

@@ -20,10 +20,11 @@ module ClusterMutex
       Time.at((now - ((now - (offset * 1000).round) % (every * 1000).round)) / 1000r)
     end
 
-    def initialize(session, name, settings, every, offset)
+    def initialize(session, name, settings, every:, offset:, back_on_error:)
       Job.began(Clock.wall, every, offset)
       @every = every
       @offset = offset
+      @back_on_error = back_on_error
       super(session, name, settings, 0)
     end
 
@@ -35,6 +36,19 @@ module ClusterMutex
     end
 
     private
+
+    # The period goes back first: while the lock is held, nobody else takes it.
+    def finish(till, quiet:)
+      give_period_back(till) if quiet && @back_on_error && @lock && !@lock.lost?
+      super
+    end
+
+    def give_period_back(till)
+      input = @input.merge(token: @lock.token, before: @before)
+      Threads.to_the_end(till) { @session.settle(:restore_period, input, till: till || @session.patience) }
+    rescue Error => e
+      warn "clustermutex: the period of #{Text.plain(@name).inspect} was not given back: #{e.message}"
+    end
 
     def go_on
       now = Clock.wall
@@ -72,9 +86,10 @@ module ClusterMutex
     def due(start, now)
       found = @session.settle(:read_period, @input, till: limit)
       @input[:seen] = found[:seen]
-      taken, _, note = found[:value].to_s.partition(" ")
+      @before = found[:value]
+      taken, _, note = @before.to_s.partition(" ")
       last = Clock.parse(taken)
-      refuse("the last period cannot be read: #{Text.plain(taken)}") if found[:value] && !last
+      refuse("the last period cannot be read: #{Text.plain(taken)}") if @before && !last
       if last && start <= last
         raise StopIteration if last <= now + TOLERANCE
 

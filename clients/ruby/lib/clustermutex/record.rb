@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
   # Names of locks, and their form in keys: one path segment.
   module Name
@@ -9,28 +7,22 @@ module ClusterMutex
 
     # The segment of a name; RefusedError for one that no new lock may have.
     def segment(name)
-      raise RefusedError, "the lock name is not text" unless name.is_a?(String)
+      name = Text.check("the lock name", name, 256)
+      raise RefusedError, "the lock name is empty" if name.empty?
+      raise RefusedError, "the lock name contains a control character" if name.match?(/\p{Cc}/)
 
-      name = Text.utf8(name)
-      problem = if name.empty? then "is empty"
-                elsif name.bytesize > 256 then "has #{name.bytesize} bytes, at most 256 are allowed"
-                elsif !name.valid_encoding? then "is not valid UTF-8"
-                elsif name.match?(/\p{Cc}/) then "contains a control character"
-                end
-      raise RefusedError, "the lock name #{problem}" if problem
-
-      name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) }
-    rescue EncodingError
-      raise RefusedError, "the lock name is not valid UTF-8"
+      escape(name)
     end
 
     # The name that a segment stands for; RefusedError for what +segment+ never writes.
     def of(segment)
       name = segment.gsub(/%(25|2F|2E)/) { Regexp.last_match(1).hex.chr }
-      return name if !segment.empty? && name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) } == segment
+      return name if !segment.empty? && escape(name) == segment
 
       raise RefusedError, "#{segment.inspect} is no segment of a lock"
     end
+
+    def escape(name) = name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) }
   end
 
   # Times: seconds since 1970, ten digits and at most nine of a fraction.

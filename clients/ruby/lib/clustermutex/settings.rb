@@ -6,8 +6,8 @@ module ClusterMutex
     LONGEST = 10 * 365 * 86_400
     HOUR = 3600
 
-    attr_reader :alert_after, :unlock_after, :margin, :purpose, :attributes, :heartbeat, :on_lost, :on_asked, :need,
-                :leads
+    attr_reader :alert_after, :unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
+    attr_accessor :attributes
 
     # Seconds as a number, at least so many; RefusedError otherwise.
     def self.seconds(what, value, least = 0.1)
@@ -15,6 +15,12 @@ module ClusterMutex
       return number if number && number >= least && number <= LONGEST
 
       raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, at least #{least}"
+    end
+
+    # The options of +lock+ for the lock with this name.
+    def self.of(name, semaphore: nil, weight: 1, shared: false, exclusive: false, attributes: {}, **options)
+      need = Need.new(semaphore:, weight:, shared:, exclusive:).check(name, attributes)
+      new(**options, attributes: need.attributes.merge(attributes), need:)
     end
 
     # need: what is wanted of the lock. leads: of a leader, whether it can work.
@@ -45,10 +51,6 @@ module ClusterMutex
 
     # How long before the lock is taken away the work must have stopped.
     def margin_of(unlock_after) = [unlock_after / 10, 30].min
-
-    protected
-
-    attr_writer :attributes
 
     private
 

@@ -23,36 +23,38 @@ module ClusterMutex
     def lost = @all.filter_map(&:lost).first
   end
 
-  # Takes several locks: in one transaction, or one after the other where that needs a wait.
+  # Takes several locks: in one transaction, or one after the other where that needs a wait or does not fit.
   class Together
     MOST = 24 # as many as fit into one transaction of etcd's
 
-    def initialize(session, names, settings, wait)
-      names = names.map(&:to_s)
-      raise RefusedError, "#{names.size} locks: want 1 to #{MOST}, each once" unless
-        names.size.between?(1, MOST) && names.uniq.size == names.size
+    # wanted: names and settings.
+    def initialize(session, wanted, wait)
+      wanted = wanted.sort_by { |name, _| name.to_s.b }
+      names = wanted.map(&:first)
+      raise RefusedError, "no lock is named, or one of them twice" if names.empty? || names.uniq.size < names.size
 
       @session = session
-      @settings = settings
       @wait = wait && Settings.seconds("wait", wait, 0)
-      @names = names.sort_by(&:b)
-      @attempts = @names.map { |name| Attempt.new(session, name, settings.beside(@names - [name]), 0) }
+      @fits = names.size <= MOST && wanted.none? { |_, settings| settings.need.kind }
+      raise RefusedError, "without a wait they are taken in one transaction, which #{MOST} plain locks fit into" if
+        @wait&.zero? && !@fits
+
+      @wanted = wanted.map { |name, settings| [name, settings.beside(names - [name])] }
+      @attempts = @wanted.map { |name, settings| Attempt.new(session, name, settings, 0) }
     end
 
     # Runs the block with them, and gives them back.
     def run
       locks = acquire
-      result = yield locks
-      locks.release
-      done = true
-      result
+      yield(locks).tap { locks.release }
     ensure
-      give_up unless done
+      give_up
     end
 
     # Takes them.
     def acquire
-      take(@wait && (Clock.now + @wait))
+      till = @wait && (Clock.now + @wait)
+      (@fits && at_once) || in_order(till)
       done = Locks.new(held)
     ensure
       give_up unless done
@@ -65,14 +67,7 @@ module ClusterMutex
     # Gives back what it has, whenever an exception of another thread came.
     def give_up = Threads.to_the_end { held.each { |lock| lock.send(:give_up) } }
 
-    def take(till)
-      at_once
-    rescue HeldError, UnavailableError
-      raise if @wait&.zero?
-
-      in_order(till)
-    end
-
+    # Returns nil where that needs a wait.
     def at_once
       till = Clock.now + @session.gateway.timeout
       doubt = Gateway::Doubt.new(false)
@@ -80,9 +75,9 @@ module ClusterMutex
       return @attempts.each { |attempt| attempt.took(found, doubt) } if found[:token]
 
       raise HeldError.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
-    rescue Error
+    rescue Error => e
       refused = true
-      raise
+      raise if @wait&.zero? || e.is_a?(RefusedError)
     ensure
       @attempts.each { |attempt| attempt.gave_up(doubt, refused) unless attempt.lock }
     end
@@ -92,11 +87,10 @@ module ClusterMutex
       @attempts = []
       waiter = Thread.current
       keeper = Threads.start { keep(waiter) }
-      @names.each_with_index do |name, number|
-        left = till && [till - Clock.now, 0.01].max
-        @attempts << Attempt.new(@session, name, @settings.beside(@names - [name]), left)
+      @wanted.each do |name, settings|
+        held.each { |lock| lock.send(:waits_for, name) }
+        @attempts << Attempt.new(@session, name, settings, till && [till - Clock.now, 0.01].max)
         @attempts.last.acquire
-        held.each { |lock| lock.send(:waits_for, @names[number + 1]) }
       end
       Threads.to_the_end { keeper.kill.join } if keeper
       held.each(&:alive!)
@@ -106,7 +100,7 @@ module ClusterMutex
 
     def keep(waiter)
       loop do
-        sleep([@settings.unlock_after / 4, 2].min)
+        sleep([*@wanted.map { |_, settings| settings.unlock_after / 4 }, 2].min)
         held.each do |lock|
           lock.send(:stay)
         rescue UnavailableError

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
   # The transactions of the lock protocol as data: inputs in, the body of a request out; an answer in, a verdict out.
   # Nothing here does I/O.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-
 module ClusterMutex
   # Something to wait for that other threads ring.
   class Bell

@@ -73,174 +73,158 @@ func sidecar() podproof.Container {
 		NewSince: podproof.Never, EndedSince: podproof.Never}
 }
 
+// edit changes a record and a pod.
+type edit func(*metadata.Record, *podproof.Pod)
+
+func both(edits ...edit) edit {
+	return func(r *metadata.Record, p *podproof.Pod) {
+		for _, e := range edits {
+			e(r, p)
+		}
+	}
+}
+
+func ofPod(change func(*podproof.Pod)) edit {
+	return func(_ *metadata.Record, p *podproof.Pod) { change(p) }
+}
+
+func ofHolder(change func(*metadata.Process)) edit {
+	return func(r *metadata.Record, _ *podproof.Pod) { change(r.Process) }
+}
+
+func lockedAt(seconds float64) edit {
+	return func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(seconds) }
+}
+
+// ends lets the container with this index end, after two minutes of watching.
+func ends(i int, e *podproof.End) edit {
+	return ofPod(func(p *podproof.Pod) { p.Containers[i].End, p.Containers[i].EndedSince = e, 2*time.Minute })
+}
+
+// told has the pod told to end this long ago.
+func told(ago time.Duration) edit {
+	return ofPod(func(p *podproof.Pod) {
+		p.Disruption = "DeletionByTaintManager"
+		p.Deleting = now - ago
+		p.Grace = 30 * time.Second
+	})
+}
+
+const now = time.Hour
+
 func TestJudge(t *testing.T) {
-	const now = time.Hour
+	none := both()
+	noTime := func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = time.Time{} }
+	noContainer := ofHolder(func(h *metadata.Process) { h.Container = "" })
+	onlyUID := ofHolder(func(h *metadata.Process) { *h = metadata.Process{PodUID: "u1"} })
+	gone := ofPod(func(p *podproof.Pod) { p.Gone = 3 * time.Minute })
+	lost := ofPod(func(p *podproof.Pod) { p.Lost = true })
+	failed := ofPod(func(p *podproof.Pod) { p.Phase = "Failed" })
+	ownClock := ofPod(func(p *podproof.Pod) { p.OwnClock = true })
+	onceOnly := ofPod(func(p *podproof.Pod) { p.Containers[0].MayRestart = false })
+	endedSince := func(d time.Duration) edit {
+		return ofPod(func(p *podproof.Pod) { p.Containers[0].EndedSince = d })
+	}
+	newSince := func(d time.Duration) edit {
+		return ofPod(func(p *podproof.Pod) { p.Containers[0].NewSince = d })
+	}
+	outOfSight := ends(0, &podproof.End{ExitCode: 137, Reason: "ContainerStatusUnknown"})
 	for _, c := range []struct {
 		about string
 		pod   *podproof.Pod
-		edit  func(*metadata.Record, *podproof.Pod)
+		edit  edit
 		want  string // certainty, and cause
 		how   string // part of the sentence
 	}{
 		// what proves
-		{about: "the container runs", pod: running(), want: "runs"},
-		{about: "the container ended", pod: ended(), want: "proof container_ended"},
-		{about: "the container was started again", pod: restarted(), want: "proof container_restarted"},
-		{about: "started again, and ended again", pod: restarted(), want: "proof container_restarted",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].End = end("c2", 210, 215)
-				p.Containers[0].EndedSince = 3 * time.Minute
-			}},
-		{about: "the pod failed", pod: over(), want: "proof pod_ended"},
-		{about: "the pod succeeded", pod: over(), want: "proof pod_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Phase = "Succeeded" }},
-		{about: "the pod was evicted by its kubelet", pod: over(), want: "proof pod_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Reason = "Evicted" }},
-		{about: "the pod is gone, and its container ended before", pod: ended(), want: "proof container_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Gone = 3 * time.Minute }},
-		{about: "the pod is gone, and ended before", pod: over(), want: "proof pod_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Gone = 3 * time.Minute }},
-		{about: "a container that is never started again ended, unwatched", pod: ended(), want: "proof container_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].MayRestart = false
-				p.Containers[0].EndedSince = podproof.Never
-			}},
-		{about: "the same beside a sidecar that runs", pod: and(ended(), sidecar()), want: "proof container_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Containers[0].MayRestart = false }},
-		{about: "the container of several ended", pod: and(ended(), sidecar()), want: "proof container_ended"},
-		{about: "no container named, and there is one", pod: ended(), want: "proof container_ended",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.Container = "" }},
-		{about: "no container named, and all ended", pod: and(over(), sidecar()), want: "proof pod_ended",
-			edit: func(r *metadata.Record, p *podproof.Pod) {
-				r.Process.Container = ""
-				p.Containers[1].End = end("s1", 1, 201)
-			}},
-		{about: "an init container that holds a lock ended", pod: and(running(), sidecar()),
-			want: "proof container_ended", edit: func(r *metadata.Record, p *podproof.Pod) {
-				r.Process.Container = "proxy"
-				p.Containers[1].End = end("s1", 1, 200)
-				p.Containers[1].EndedSince = 2 * time.Minute
-			}},
-		{about: "only the UID is known, and there is one container", pod: ended(), want: "proof container_ended",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { *r.Process = metadata.Process{PodUID: "u1"} }},
+		{"the container runs", running(), none, "runs", ""},
+		{"the container ended", ended(), none, "proof container_ended", ""},
+		{"the container was started again", restarted(), none, "proof container_restarted", ""},
+		{"started again, and ended again", restarted(), ends(0, end("c2", 210, 215)), "proof container_restarted", ""},
+		{"the pod failed", over(), none, "proof pod_ended", ""},
+		{"the pod succeeded", over(), ofPod(func(p *podproof.Pod) { p.Phase = "Succeeded" }), "proof pod_ended", ""},
+		{"the pod was evicted by its kubelet", over(), ofPod(func(p *podproof.Pod) { p.Reason = "Evicted" }),
+			"proof pod_ended", ""},
+		{"the pod is gone, and its container ended before", ended(), gone, "proof container_ended", ""},
+		{"the pod is gone, and ended before", over(), gone, "proof pod_ended", ""},
+		{"a container that is never started again ended, unwatched", ended(),
+			both(onceOnly, endedSince(podproof.Never)), "proof container_ended", ""},
+		{"the same beside a sidecar that runs", and(ended(), sidecar()), onceOnly, "proof container_ended", ""},
+		{"the container of several ended", and(ended(), sidecar()), none, "proof container_ended", ""},
+		{"no container named, and there is one", ended(), noContainer, "proof container_ended", ""},
+		{"no container named, and all ended", and(over(), sidecar()), both(noContainer, ends(1, end("s1", 1, 201))),
+			"proof pod_ended", ""},
+		{"an init container that holds a lock ended", and(running(), sidecar()), both(ends(1, end("s1", 1, 200)),
+			ofHolder(func(h *metadata.Process) { h.Container = "proxy" })), "proof container_ended", ""},
+		{"only the UID is known, and there is one container", ended(), onlyUID, "proof container_ended", ""},
 
 		// controllers that know nothing of the containers
-		{about: "marked as failed by the garbage collection of pods", pod: running(), want: "runs",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Phase = "Failed" }},
-		{about: "the same, and then deleted", pod: running(), want: "suspicion pod_deleted", how: "its node no longer",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Phase = "Failed"
-				p.Disruption = "DeletionByPodGC"
-				p.Gone = 3 * time.Minute
-			}},
-		{about: "marked as failed while a container was to be started again", pod: over(),
-			want: "suspicion container_ended", how: "not watched",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.KubeletEnded = false }},
-		{about: "marked as failed with one of two containers running", pod: and(over(), sidecar()),
-			want: "suspicion container_ended", how: "not watched"},
-		{about: "failed without a word about containers", pod: running(), want: "nothing",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Phase = "Failed"
-				p.Containers[0] = podproof.Container{Name: "worker", MayRestart: true}
-			}},
-		{about: "the node is lost", pod: running(), want: "suspicion node_not_ready",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Reason = "NodeLost" }},
-		{about: "told to end just now", pod: running(), want: "runs",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Disruption = "DeletionByTaintManager"
-				p.Deleting = now - 89*time.Second
-				p.Grace = 30 * time.Second
-			}},
-		{about: "told to end long ago", pod: running(), want: "suspicion node_not_ready", how: "does not confirm",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Deleting = now - 90*time.Second
-				p.Grace = 30 * time.Second
-			}},
-		{about: "deleted by force", pod: running(), want: "suspicion pod_deleted", how: "ran when last seen",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Gone = 3 * time.Minute }},
-		{about: "gone while the API server was out of reach", pod: running(), want: "suspicion pod_deleted",
-			how: "out of reach", edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Gone = 3 * time.Minute
-				p.Lost = true
-			}},
+		{"marked as failed by the garbage collection of pods", running(), failed, "runs", ""},
+		{"the same, and then deleted", running(), both(failed, gone,
+			ofPod(func(p *podproof.Pod) { p.Disruption = "DeletionByPodGC" })), "suspicion pod_deleted",
+			"its node no longer"},
+		{"marked as failed while a container was to be started again", over(),
+			ofPod(func(p *podproof.Pod) { p.KubeletEnded = false }), "suspicion container_ended", "not watched"},
+		{"marked as failed with one of two containers running", and(over(), sidecar()), none,
+			"suspicion container_ended", "not watched"},
+		{"failed without a word about containers", running(), both(failed, ofPod(func(p *podproof.Pod) {
+			p.Containers[0] = podproof.Container{Name: "worker", MayRestart: true}
+		})), "nothing", ""},
+		{"the node is lost", running(), ofPod(func(p *podproof.Pod) { p.Reason = "NodeLost" }),
+			"suspicion node_not_ready", ""},
+		{"told to end just now", running(), told(89 * time.Second), "runs", ""},
+		{"told to end long ago", running(), told(90 * time.Second), "suspicion node_not_ready", "does not confirm"},
+		{"deleted by force", running(), gone, "suspicion pod_deleted", "ran when last seen"},
+		{"gone while the API server was out of reach", running(), both(gone, lost), "suspicion pod_deleted",
+			"out of reach"},
 
 		// what the kubelet does not know
-		{about: "the kubelet lost sight of the container", pod: ended(), want: "suspicion container_ended",
-			how: "lost sight", edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].End = &podproof.End{ExitCode: 137, Reason: "ContainerStatusUnknown"}
-			}},
-		{about: "the same in a pod that failed", pod: over(), want: "suspicion container_ended", how: "lost sight",
-			edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].End = &podproof.End{ExitCode: 137, Reason: "ContainerStatusUnknown"}
-			}},
-		{about: "started again, and the end before is unknown", pod: restarted(),
-			want: "suspicion container_restarted", how: "unknown",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Containers[0].Last = nil }},
+		{"the kubelet lost sight of the container", ended(), outOfSight, "suspicion container_ended", "lost sight"},
+		{"the same in a pod that failed", over(), outOfSight, "suspicion container_ended", "lost sight"},
+		{"started again, and the end before is unknown", restarted(),
+			ofPod(func(p *podproof.Pod) { p.Containers[0].Last = nil }), "suspicion container_restarted", "unknown"},
 
 		// which start holds the lock
-		{about: "taken by the present start", pod: restarted(), want: "runs",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(211) }},
-		{about: "taken in the second of the present start", pod: restarted(), want: "runs",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(209.5) }},
-		{about: "taken by a start that is still to be reported", pod: ended(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(202.5) }},
-		{about: "taken in the second of the end", pod: ended(), want: "suspicion container_ended", how: "same moment",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(200.9) }},
-		{about: "taken within the margin of clocks before the end", pod: ended(), want: "suspicion container_ended",
-			how: "same moment", edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(199.5) }},
-		{about: "the restart was not watched", pod: restarted(), want: "suspicion container_restarted",
-			how: "not watched", edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].NewSince = podproof.Never
-			}},
-		{about: "the present start was known before the lock was seen", pod: restarted(),
-			want: "suspicion container_restarted", how: "not watched",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Containers[0].NewSince = 59 * time.Second }},
-		{about: "the end was known before the lock was seen", pod: ended(), want: "suspicion container_ended",
-			how: "not watched", edit: func(_ *metadata.Record, p *podproof.Pod) {
-				p.Containers[0].EndedSince = 59 * time.Second
-			}},
-		{about: "a runtime class with a clock of its own", pod: restarted(), want: "suspicion container_restarted",
-			how: "clock of its own", edit: func(_ *metadata.Record, p *podproof.Pod) { p.OwnClock = true }},
-		{about: "a runtime class, and the pod ended", pod: over(), want: "proof pod_ended",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.OwnClock = true }},
-		{about: "no locked_at, and the container ended", pod: ended(), want: "suspicion container_ended",
-			how: "does not say when", edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = time.Time{} }},
-		{about: "no locked_at, and the container was started again", pod: restarted(), want: "runs",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = time.Time{} }},
-		{about: "no locked_at, and the pod ended", pod: over(), want: "proof pod_ended",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = time.Time{} }},
-		{about: "taken after the pod had ended", pod: over(), want: "suspicion pod_ended", how: "before the lock",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.LockedAt = at(250) }},
-		{about: "taken after a container had ended that is never started again", pod: ended(),
-			want: "suspicion container_ended", how: "before the lock",
-			edit: func(r *metadata.Record, p *podproof.Pod) {
-				r.LockedAt = at(250)
-				p.Containers[0].MayRestart = false
-			}},
+		{"taken by the present start", restarted(), lockedAt(211), "runs", ""},
+		{"taken in the second of the present start", restarted(), lockedAt(209.5), "runs", ""},
+		{"taken by a start that is still to be reported", ended(), lockedAt(202.5), "nothing", ""},
+		{"taken in the second of the end", ended(), lockedAt(200.9), "suspicion container_ended", "same moment"},
+		{"taken within the margin of clocks before the end", ended(), lockedAt(199.5), "suspicion container_ended",
+			"same moment"},
+		{"the restart was not watched", restarted(), newSince(podproof.Never), "suspicion container_restarted",
+			"not watched"},
+		{"the present start was known before the lock was seen", restarted(), newSince(59 * time.Second),
+			"suspicion container_restarted", "not watched"},
+		{"the end was known before the lock was seen", ended(), endedSince(59 * time.Second),
+			"suspicion container_ended", "not watched"},
+		{"a runtime class with a clock of its own", restarted(), ownClock, "suspicion container_restarted",
+			"clock of its own"},
+		{"a runtime class, and the pod ended", over(), ownClock, "proof pod_ended", ""},
+		{"no locked_at, and the container ended", ended(), noTime, "suspicion container_ended", "does not say when"},
+		{"no locked_at, and the container was started again", restarted(), noTime, "runs", ""},
+		{"no locked_at, and the pod ended", over(), noTime, "proof pod_ended", ""},
+		{"taken after the pod had ended", over(), lockedAt(250), "suspicion pod_ended", "before the lock"},
+		{"taken after a container had ended that is never started again", ended(), both(lockedAt(250), onceOnly),
+			"suspicion container_ended", "before the lock"},
 
 		// records that do not say enough, or contradict themselves
-		{about: "no container named of several, and one ended", pod: and(ended(), sidecar()), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.Container = "" }},
-		{about: "a container that is not in the pod", pod: ended(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.Container = "other" }},
-		{about: "another name under this UID", pod: over(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.PodName = "worker-1" }},
-		{about: "another namespace under this UID", pod: over(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.PodNamespace = "bank" }},
-		{about: "a static pod", pod: over(), want: "nothing",
-			edit: func(_ *metadata.Record, p *podproof.Pod) { p.Static = true }},
-		{about: "work that outlives its process", pod: over(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process.Detached = true }},
-		{about: "no word about a process", pod: over(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Process = nil }},
-		{about: "a lock that nobody holds", pod: over(), want: "nothing",
-			edit: func(r *metadata.Record, _ *podproof.Pod) { r.Token = 0 }},
+		{"no container named of several, and one ended", and(ended(), sidecar()), noContainer, "nothing", ""},
+		{"a container that is not in the pod", ended(), ofHolder(func(h *metadata.Process) { h.Container = "other" }),
+			"nothing", ""},
+		{"another name under this UID", over(), ofHolder(func(h *metadata.Process) { h.PodName = "worker-1" }),
+			"nothing", ""},
+		{"another namespace under this UID", over(), ofHolder(func(h *metadata.Process) { h.PodNamespace = "bank" }),
+			"nothing", ""},
+		{"a static pod", over(), ofPod(func(p *podproof.Pod) { p.Static = true }), "nothing", ""},
+		{"work that outlives its process", over(), ofHolder(func(h *metadata.Process) { h.Detached = true }),
+			"nothing", ""},
+		{"no word about a process", over(), func(r *metadata.Record, _ *podproof.Pod) { r.Process = nil }, "nothing",
+			""},
+		{"a lock that nobody holds", over(), func(r *metadata.Record, _ *podproof.Pod) { r.Token = 0 }, "nothing", ""},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			r := record()
-			if c.edit != nil {
-				c.edit(r, c.pod)
-			}
+			c.edit(r, c.pod)
 			check(t, podproof.Judge(r, podproof.Sight{Pod: c.pod, Now: now}), c.want, c.how)
 		})
 	}
