@@ -163,8 +163,7 @@ var readerSuites = []suite{
 		{"flag-own", "environment.go", `if «s.own» {`, `false`, "TestPasswordGoesWithItsUser"},
 		{"flag-status", "errors.go", `err == nil || started`, `true || started`,
 			"TestMistakesAreOneSentenceAndStatus2"},
-		{"flag-started", "errors.go", `err == nil || «started»`, `false`,
-			"TestErrorOfARunningCommandIsNotOneOfUsage"},
+		{"flag-started", "errors.go", `err == nil || «started»`, `false`, "TestErrorOfARunningCommandIsNotOneOfUsage"},
 	}},
 	{"internal/flags/clusterfile", []fault{
 		// Files that name clusters.

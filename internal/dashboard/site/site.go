@@ -4,7 +4,6 @@ package site
 
 import (
 	"cmp"
-	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ type Site struct {
 	History   *history.Store
 	Intervals intervals.Store
 	Remember  *trends.Remote // asks somebody who remembers who waited before; nil: nobody does
-	Templates map[string]*template.Template
+	Templates Templates
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 
 	// Parts are the sites of several clusters, where this one shows all of them; nil where there is only one.
