@@ -79,6 +79,9 @@ func TestAnActionAsksFirstAndIsThenDone(t *testing.T) {
 		if slices.Contains(attributes(page, "href"), v.link()) {
 			t.Errorf("the page of the lock leads somebody who may not to %s", v.link())
 		}
+		if v.page == "unlock" {
+			wantWords(t, page, "Force unlock needs the permission unlock.")
+		}
 		w := get(d, v.link(), "X-Forwarded-User", "chief")
 		if w.Code != 200 || w.Header().Get("Referrer-Policy") != "same-origin" || len(done) > 0 {
 			t.Fatalf("the form of %s: %d %v, did %v", v.page, w.Code, w.Header(), done)

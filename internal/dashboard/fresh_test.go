@@ -258,10 +258,12 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
-		d := s.dashboard(t, silent(s, 800*time.Millisecond))
-		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: no answer within 300ms.")
+		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
+		page := func(path string) string { return get(d, path, "X-Forwarded-User", "chief").Body.String() }
+		wantWords(t, page("/lock?name="+stuck), "Not read from etcd: no answer within 300ms.", "Force unlock…")
+		wantWords(t, page(unlockLink(s, stuck)), "What will happen")
 		time.Sleep(5 * time.Second)
-		if page := ok(t, d, "/lock?name="+stuck); strings.Contains(page, "no answer within") ||
+		if page := page("/lock?name=" + stuck); strings.Contains(page, "no answer within") ||
 			!strings.Contains(page, "/mutexes/") {
 			t.Error("the page that follows has no keys, although etcd answers in 0.8 s")
 		}
@@ -274,17 +276,6 @@ func TestLockThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 		d := s.dashboard(t, silent(s, 800*time.Millisecond))
 		s.locks = nil
 		wantWords(t, ok(t, d, "/lock?name="+stuck), "Held by billing")
-	})
-}
-
-func TestForceUnlockStaysInReachWhenEtcdIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lived(t)
-		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
-		page := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String()
-		wantWords(t, page, "no answer within", "Force unlock…")
-		wantWords(t, get(d, "/unlock?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", "chief").Body.String(),
-			"What will happen")
 	})
 }
 

@@ -146,6 +146,12 @@ func checkHarmless(t *testing.T, address, page string) {
 	if err != nil {
 		t.Errorf("GET %.80s: the page is not well-formed: %v", address, err)
 	}
+	checkStructure(t, address, seen)
+}
+
+// checkStructure counts elements, languages and ids.
+func checkStructure(t *testing.T, address string, seen map[string]int) {
+	t.Helper()
 	for what, n := range seen {
 		if strings.HasPrefix(what, "id ") && n > 1 {
 			t.Errorf("GET %.80s: %d elements have the %s", address, n, what)

@@ -120,19 +120,6 @@ mutexdash_force_unlocks_total{result="success"} %d
 	}
 }
 
-func TestForceUnlockTellsWhyThereIsNoLink(t *testing.T) {
-	s := busy()
-	d, _ := operated(t, s)
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "viewer").Body.String(),
-		"Force unlock needs the permission unlock.")
-	s.fresh.Heard = s.now.Add(-time.Minute)
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(),
-		"No force unlock now: etcd is away")
-	if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief"); w.Code != http.StatusPreconditionFailed {
-		t.Errorf("the confirmation page of an old picture is answered with %d", w.Code)
-	}
-}
-
 func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		really func(s *scene, r *metadata.Record, ours metadata.Ending)

@@ -131,7 +131,7 @@ func sayResults(txn map[string]any) {
 // fromGo builds a case's transaction with the functions that the Go client uses.
 func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	t.Helper()
-	l := layout(t)
+	l := protocol.DefaultLayout()
 	i := c.Input
 	hold := locktxn.Hold{Lock: i.Lock, UUID: i.UUID, Token: number(t, i.Token)}
 	position := locktxn.Position{Lock: i.Lock, UUID: i.UUID, Revision: number(t, i.Position)}

@@ -20,12 +20,10 @@ func TestBodiesOfKinds(t *testing.T) {
 	}
 }
 
-func layout(*testing.T) protocol.Layout { return protocol.DefaultLayout() }
-
 // kindFromGo builds a case's transaction with the functions that the Go client uses.
 func kindFromGo(t *testing.T, step string, i input) locktxn.Txn {
 	t.Helper()
-	l := layout(t)
+	l := protocol.DefaultLayout()
 	claim := locktxn.Claim{Lock: i.Lock, Record: i.Lock, Shares: true, Counts: i.Kind != metadata.HoldsShared,
 		Counted: number(t, i.Counted)}
 	if i.Share > 0 {
