@@ -164,7 +164,7 @@ func Code(err error) codes.Code {
 
 // is compares by text, as the error may not have gone through etcd's client's translation.
 func is(err, target error) bool {
-	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
+	return errors.Is(err, target) || errors.Is(rpctypes.Error(err), target)
 }
 
 // Forget deletes a document that belongs to no lock, if it is still the one that was seen at this mod revision.

@@ -1,11 +1,9 @@
 package locktxn_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -87,50 +85,6 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	if e, err := protocol.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
 		e.Attributes != nil {
 		t.Errorf("ending %+v, %v", e, err)
-	}
-}
-
-func TestRefused(t *testing.T) {
-	s := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	puts := make([]clientv3.Op, 129)
-	for i := range puts {
-		puts[i] = clientv3.OpPut(fmt.Sprint(i), "")
-	}
-	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer stop()
-	for _, c := range []struct {
-		name               string
-		commit             func() error
-		refused, leaseGone bool
-	}{
-		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err },
-			true, false},
-		{"a request of 1.6 MB", func() error {
-			_, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
-			return err
-		}, true, false},
-		// never sent, but the code does not tell
-		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err },
-			false, false},
-		{"a lease that is gone", func() error {
-			_, err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
-			return err
-		}, true, true},
-		{"a key put twice", func() error {
-			_, err := (locktxn.Txn{Then: []clientv3.Op{puts[0], puts[0]}}).Commit(ctx, s.etcd)
-			return err
-		}, true, false},
-		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false},
-		{"no error", func() error { return nil }, false, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			err := c.commit()
-			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone {
-				t.Errorf("%v: refused %v, lease gone %v", err, locktxn.Refused(err), locktxn.LeaseGone(err))
-			}
-		})
 	}
 }
 

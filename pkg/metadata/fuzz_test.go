@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -171,10 +172,5 @@ func oracle(document string) (map[string]any, bool) {
 }
 
 func hasProblem(d metadata.Document, field, text string) bool {
-	for _, p := range d.Problems {
-		if p.Field == field && p.Text == text {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Problems, func(p metadata.Problem) bool { return p.Field == field && p.Text == text })
 }
