@@ -123,9 +123,7 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	client := server.Client(t)
 	layout := protocol.DefaultLayout()
 	key := layout.Field("l", metadata.FieldUUID)
-	if _, err := client.Put(t.Context(), key, "11111111-2222-4333-8444-555555555555"); err != nil {
-		t.Fatal(err)
-	}
+	etcdtest.Put(t, client, key, "11111111-2222-4333-8444-555555555555")
 	wait, said := background(t, server.Endpoint(), "wait", "l")
 	ended := make(chan error, 1)
 	go func() { ended <- wait.Wait() }()

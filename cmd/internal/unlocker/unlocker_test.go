@@ -80,9 +80,7 @@ func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	layout := protocol.DefaultLayout()
 	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
-		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), protocol.Marshal(p)); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p))
 	})
 }
 

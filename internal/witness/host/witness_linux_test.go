@@ -158,9 +158,7 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	one := w.witness()
 	c, h := w.holder("a")
 	w.watches(one, 1)
-	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
-		t.Fatal(err)
-	}
+	etcdtest.Put(t, w.etcd, w.layout.Field("a", metadata.FieldPID), "1")
 	w.eventually("no lock of this process", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
