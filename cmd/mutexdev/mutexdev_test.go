@@ -205,7 +205,7 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	t.Parallel()
-	dev := start(t, "--no-demo", "--for=1s")
+	dev := start(t, "--no-demo", "--for=1ms")
 	if err := dev.Wait(t); err != nil {
 		t.Error(err)
 	}
