@@ -106,9 +106,7 @@ func TestEveryLanguageReleasesItsLockWhenMutexdevEnds(t *testing.T) {
 func processes(t *testing.T, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		if err == nil && strings.Contains(string(line), text) {

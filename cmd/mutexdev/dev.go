@@ -41,11 +41,6 @@ func (o *options) check() error {
 
 // run starts everything, prints where it is, and stops it in reverse order.
 func (o *options) run(ctx context.Context, out *screen) error {
-	if o.runFor > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.runFor)
-		defer cancel()
-	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	server, endpoint, err := o.startEtcd(ctx)
 	if err != nil {
@@ -66,6 +61,11 @@ func (o *options) run(ctx context.Context, out *screen) error {
 		dirs = append(dirs, dir)
 	}
 
+	if o.runFor > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.runFor)
+		defer cancel()
+	}
 	group := daemon.Group{Log: log, Timeout: 5 * time.Second}
 	group.Add("etcd", server.run)
 	if err := o.addPrograms(&group, endpoint, dirs); err != nil {

@@ -92,14 +92,10 @@ func get(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	answer, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return string(body)
 }
 
@@ -133,9 +129,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 				Waiters     int
 			}
 		}
-		if err := json.Unmarshal([]byte(get(t, "http://"+dashboard+"/api/v1/locks")), &page); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal([]byte(get(t, "http://"+dashboard+"/api/v1/locks")), &page))
 		for _, l := range page.Data {
 			if states[l.Name] == nil {
 				states[l.Name] = map[string]bool{}
@@ -211,7 +205,7 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	t.Parallel()
-	dev := start(t, "--no-demo", "--for=1s")
+	dev := start(t, "--no-demo", "--for=1ms")
 	if err := dev.Wait(t); err != nil {
 		t.Error(err)
 	}
@@ -219,14 +213,10 @@ func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 
 func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer taken.Close()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(file, nil, 0o600))
 	for name, c := range map[string]struct{ arg, says string }{
 		"a port that is taken": {"--web.listen-address=" + taken.Addr().String(),
 			"the dashboard cannot listen on " + taken.Addr().String() + ": something else does"},
@@ -244,9 +234,7 @@ func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
 
 func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer taken.Close()
 	a := &address{what: "etcd", value: taken.Addr().String(), asked: func() bool { return false }}
 	got, err := a.free()
@@ -266,9 +254,7 @@ func TestClientsWithoutGRPCCanUseItsEtcd(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	answer, err := client.Post("http://"+endpoint[1]+"/v3/kv/range", "application/json",
 		strings.NewReader(`{"key":"YQ=="}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("the JSON gateway answers with %s", answer.Status)
@@ -301,9 +287,7 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 	bin, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
 	python := "#!/bin/sh\necho Python 3.13.0\n[ $# -gt 1 ] || exit 0\n" +
 		"echo runs >> " + notes + "\nread -r _\necho ended >> " + notes + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700))
 	dev, dashboard := program(t, bin, t.TempDir(), "3") // its parts start one after the other
 	noted := func(want string) func() bool {
 		return func() bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -15,9 +16,7 @@ import (
 // internal/diagnosis/alerttext compares all other texts with it.
 func TestWhatIsNextReadsAsInTheRules(t *testing.T) {
 	b, err := os.ReadFile("../../deploy/prometheus/tests/locks.test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	rules := normal(string(b))
 	inWorld(t, func(w *world) {
 		defer w.start(w.config())()

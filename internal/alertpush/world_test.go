@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -175,9 +176,7 @@ func (w *world) readsTraces(f func(lock, uuid string) (string, error)) {
 func (w *world) start(c alertpush.Config) (stop func()) {
 	w.Helper()
 	p, err := alertpush.New(c)
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	w.pusher = p
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestMountedFindsTheTree(t *testing.T) {
@@ -59,9 +61,7 @@ func TestAGroupThatCannotBeMadeLeavesNothing(t *testing.T) {
 	if g, err := makeBelow(dir, "g"); err == nil { // no cgroup.type
 		t.Errorf("a folder became the group %d", g.ID)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	if _, err := makeBelow(filepath.Join(dir, "file"), "g"); err == nil {
 		t.Error("a group was made below a file")
 	}
@@ -103,15 +103,11 @@ func TestAGroupIsFoundAsLongAsItIsThere(t *testing.T) {
 		t.Errorf("an empty group: %d, %v", n, found)
 	}
 	below := filepath.Join(g.path(), "below")
-	if err := os.Mkdir(below, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.Mkdir(below, 0o755))
 	for _, dir := range []*os.File{g.Dir(), must(os.Open(below))} {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, cmd.Start())
 		defer cmd.Wait()
 	}
 	if n, _ := find(); n != 2 {

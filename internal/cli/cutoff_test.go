@@ -27,17 +27,13 @@ while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer out.Close()
 	cmd = exec.Command("mutexctl", args...)
 	cmd.Dir = filepath.Dir(out.Name())
 	cmd.Stderr = out
 	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint, "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, cmd.Start())
 	return cmd, out.Name()
 }
 
@@ -73,13 +69,9 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 		t.Fatalf("the lock that could not be released is gone: %v", err)
 	}
 	text, err := os.ReadFile(beat)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	last, err := metadata.ParseTime(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if !last.Before(doc.AutoUnlockAt) {
 		t.Errorf("the command lived at %v, the lock could be another's from %v", last, doc.AutoUnlockAt)
 	}
@@ -131,9 +123,7 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	client := server.Client(t)
 	layout := protocol.DefaultLayout()
 	key := layout.Field("l", metadata.FieldUUID)
-	if _, err := client.Put(t.Context(), key, "11111111-2222-4333-8444-555555555555"); err != nil {
-		t.Fatal(err)
-	}
+	etcdtest.Put(t, client, key, "11111111-2222-4333-8444-555555555555")
 	wait, said := background(t, server.Endpoint(), "wait", "l")
 	ended := make(chan error, 1)
 	go func() { ended <- wait.Wait() }()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // old is an etcd that says it is of an old version; what it stores is in another.
@@ -42,15 +43,11 @@ func TestCheckSaysThatEtcdIsTooOld(t *testing.T) {
 	pb.RegisterKVServer(server, o)
 	pb.RegisterMaintenanceServer(server, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	go server.Serve(l)
 	defer server.Stop()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	code := cli.Main(t.Context(), cli.Process{
 		Args:   []string{"check", "--no-unlocker", "--etcd.endpoints", l.Addr().String()},
 		Stdout: out, Stderr: out, Now: time.Now,

@@ -78,9 +78,7 @@ func TestFirstSignalAsksAndTheSecondEnds(t *testing.T) {
 					t.Errorf("it says %q, want %q", got, line)
 				}
 				if i < len(want.signals) {
-					if err := p.Signal(want.signals[i]); err != nil {
-						t.Fatal(err)
-					}
+					proctest.Must(t, p.Signal(want.signals[i]))
 				}
 			}
 			if code := p.Wait(t); code != want.code {

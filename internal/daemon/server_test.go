@@ -25,6 +25,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // serve runs a server on a free port until the returned function ends it.
@@ -33,9 +34,7 @@ func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
 	s.Address = "127.0.0.1:0"
 	s.Log = zerolog.Nop()
 	address, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -50,14 +49,10 @@ func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
 func get(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
 	r, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return r.StatusCode, string(b)
 }
 
@@ -121,9 +116,7 @@ func crowd(t *testing.T, address, path string, connections int) {
 	t.Helper()
 	for range connections {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, address)
 		if _, err := io.WriteString(c, strings.Repeat(request, 50)); err != nil {
@@ -290,13 +283,9 @@ func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
 	// The password is "test".
 	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"
 	text := fmt.Sprintf("tls_server_config:\n  cert_file: %s\n  key_file: %s\n%s", cert, key, users)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	settings := daemon.WebSettings{Address: ":1", ConfigFile: config}
-	if err := settings.Check(); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, settings.Check())
 	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "in")
@@ -310,13 +299,9 @@ func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
 		t.Errorf("with the password: %d %q", code, text)
 	}
 	renewed, newKey := ca.Issue(t, "renewed")
-	if err := errors.Join(os.Rename(renewed, cert), os.Rename(newKey, key)); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, errors.Join(os.Rename(renewed, cert), os.Rename(newKey, key)))
 	r, err := client.Get("https://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	r.Body.Close()
 	if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "renewed" {
 		t.Errorf("the next connection has the certificate of %s", name)
@@ -336,9 +321,7 @@ func (l lines) Write(line []byte) (int, error) {
 
 func TestATakenAddressIsWaitedFor(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer other.Close()
 	go calls(t.Context(), "http://"+other.Addr().String())
 	synctest.Test(t, func(t *testing.T) {
@@ -397,14 +380,10 @@ func TestWhoWaitsForAnAddressStops(t *testing.T) {
 func TestOversizedHeaderIsRefused(t *testing.T) {
 	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
 	r, err := http.NewRequest(http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	r.Header.Set("X", string(bytes.Repeat([]byte("x"), 64<<10)))
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a header of 64 KiB gets %d", answer.StatusCode)

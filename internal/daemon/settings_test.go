@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestWebSettingsThatCannotWorkAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
-	if err := os.WriteFile(junk, []byte("nonsense: true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
 	for says, s := range map[string]daemon.WebSettings{
 		"form host:port":                {Address: "8080"},
 		`"10982" is not of the form`:    {Address: ":80", ProbeAddress: "10982"},
@@ -56,9 +55,7 @@ func TestRoutePrefixComesFromTheExternalURLUnlessGiven(t *testing.T) {
 
 func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer file.Close()
 	log := daemon.Logger(daemon.LogSettings{Level: "info", Format: "auto"}, file)
 	log.Debug().Msg("too quiet")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -98,9 +99,7 @@ func expect(t *testing.T, c prometheus.Collector, want string, others ...string)
 		others = append(others, regexp.MustCompile(`^\w+`).FindString(line))
 	}
 	text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, others...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if diff := cmp.Diff(samples(want), samples(string(text))); diff != "" {
 		t.Error(diff)
 	}

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,9 +34,7 @@ func gather(t *testing.T, c ...prometheus.Collector) map[string]*dto.MetricFamil
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c...)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
@@ -99,9 +98,7 @@ func TestTimesOfAllCenturiesAreShown(t *testing.T) {
 	w := newWorld()
 	for i, at := range []string{"0000000000", "0000000001", "9999999999.999999999", "1700000000.5"} {
 		parsed, err := metadata.ParseTime(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		r := lock(strings.Repeat("x", i+1), 0)
 		r.LockedAt = parsed
 		r.AlertAt = parsed

@@ -138,9 +138,7 @@ func sweep(t *testing.T, v *lockview.View) chan string {
 			return make([]error, len(removals))
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	proctest.Go(t, s.Run)
 	return removed
 }

@@ -142,18 +142,14 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1,
 		Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
 	client := busy(t, admin)
 	compact := func() int64 {
 		resp, err := admin.Get(t.Context(), "now")
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		_, _ = admin.Compact(t.Context(), resp.Header.Revision) // fails if nothing was written since the last one
 		return resp.Header.Revision
 	}

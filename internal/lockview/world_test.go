@@ -236,9 +236,7 @@ func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op
 		c(&d)
 	}
 	fields, err := d.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var ops []op
 	for _, f := range fields {
 		ops = append(ops, put(layout.Field(name, f.Name), f.Value))

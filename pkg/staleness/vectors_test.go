@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -16,13 +17,9 @@ import (
 // package metadata.
 func TestVectorsOfStates(t *testing.T) {
 	file, err := os.ReadFile("../../docs/protocol/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var vectors struct{ Records, Statements []vector }
-	if err := json.Unmarshal(file, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, json.Unmarshal(file, &vectors))
 	seen := map[State]bool{}
 	for _, c := range slices.Concat(vectors.Records, vectors.Statements) {
 		t.Run(c.About, func(t *testing.T) {

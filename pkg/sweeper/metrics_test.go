@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -21,13 +22,9 @@ import (
 func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(n.Sweeper); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, registry.Register(n.Sweeper))
 	gathered, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if problems, err := promlint.NewWithMetricFamilies(gathered).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}

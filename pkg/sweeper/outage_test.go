@@ -149,6 +149,9 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 		s.recover()
 		s.wait(3 * time.Second)
 		n.mustLog(t, 1, "the gap is over", "cause", "etcd takes writes again")
+		s.set(func() { s.readOnly = true })
+		s.wait(time.Second)
+		n.must(t, func(s sweeper.Status) bool { return !s.Writable })
 	})
 }
 

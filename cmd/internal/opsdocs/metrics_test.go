@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 const metricsPage = "docs/metrics.md"
@@ -19,9 +21,7 @@ const metricsPage = "docs/metrics.md"
 func TestTheMetricsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
 	now := page(scrapes(t))
 	if *update {
-		if err := os.WriteFile(top+metricsPage, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(top+metricsPage, []byte(now), 0o644))
 	}
 	if written := read(t, metricsPage); written != now {
 		t.Errorf("%s is out of date: make docs\n%s", metricsPage, firstDifference(written, now))
@@ -207,9 +207,7 @@ func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 	}
 	if found < len(all)/2 {
 		t.Errorf("only %d names are found in the source", found)

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/clustermutex/unlocker/deploy"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // rule is one of the rule file: an alert, or a series that alerts are made of.
@@ -26,9 +27,7 @@ func rules(t *testing.T) (all []rule) {
 	var file struct {
 		Groups []struct{ Rules []rule }
 	}
-	if err := yaml.Unmarshal(deploy.Rules, &file); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, yaml.Unmarshal(deploy.Rules, &file))
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -96,9 +95,7 @@ func TestEveryAlertIsTested(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &tests); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, yaml.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &tests))
 		for _, test := range tests.Tests {
 			for _, a := range test.Alerts {
 				quiet[a.Name] = quiet[a.Name] || len(a.Want) == 0

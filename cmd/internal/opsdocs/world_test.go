@@ -45,9 +45,7 @@ const top = "../../../"
 func read(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(top + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return string(b)
 }
 
@@ -119,9 +117,7 @@ func kubeconfig(t *testing.T) string {
 	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 "contexts": [{"name": "c", "context": {"cluster": "c"}}],
 "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -149,18 +145,14 @@ func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock 
 		_, err = store.Do(t.Context(), protocol.ActionAcknowledge, protocol.Subject{Hold: &held.Record},
 			protocol.Action{ID: "1", Actor: "ann", Source: "cli", At: metadata.Time{Time: time.Now()}, Seconds: 3600})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 }
 
 // cycle writes two overdue holders that wait for each other.
 func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	t.Helper()
 	lease, err := c.Grant(t.Context(), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	uuids := [2]string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
 	for i, lock := range []string{"left", "right"} {
 		hold(t, c, l, lock, uuids[i], -time.Minute, time.Hour)
@@ -175,9 +167,7 @@ func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 func death(t *testing.T, c *clientv3.Client, l protocol.Layout, lock string) {
 	t.Helper()
 	resp, err := c.Get(t.Context(), l.Field(lock, metadata.FieldUUID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	kv := resp.Kvs[0]
 	put(t, c, l.Death(string(kv.Value)), protocol.Marshal(metadata.Statement{Lock: lock, UUID: string(kv.Value),
 		Token: kv.CreateRevision, Cause: metadata.CauseProcessEnded, Witness: metadata.WitnessHost,
@@ -196,9 +186,7 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 		LockedAt: now.Add(min(alert, unlock) - time.Second), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
 	}
 	fields, err := d.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var puts []clientv3.Op
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
@@ -233,9 +221,7 @@ func scrape(t *testing.T, address, prefix string) families {
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for name := range all {
 		if !strings.HasPrefix(name, prefix) {
 			delete(all, name)
@@ -261,9 +247,7 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 			return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0
 		}}))
 	all, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	i := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == unclaimedSince })
 	if i < 0 {
 		t.Fatalf("the collector has no %s", unclaimedSince)

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func cycleOf(owners ...string) deadlock.Cycle {
@@ -35,9 +36,7 @@ func lines(t *testing.T, log *bytes.Buffer) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(log.String()) {
 		var o struct{ Level, Message, Locks string }
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal([]byte(line), &o))
 		all = append(all, o.Level+" "+o.Locks)
 	}
 	log.Reset()

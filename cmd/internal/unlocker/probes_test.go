@@ -17,9 +17,7 @@ func TestAnUnlockerWhoseRoleMayOnlyReadIsNotReadyAndSaysWhy(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	front := start(t, etcd.Endpoint(), "--policy=alert-only", "--etcd.user=reader", "--etcd.password-file="+password)
 	proctest.Answers(t, "http://"+front+"/readyz?exclude=writes", http.StatusOK)
 	body := proctest.Answers(t, "http://"+front+"/readyz?exclude=etcd", http.StatusServiceUnavailable)
@@ -35,9 +33,7 @@ func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// her password is "test"
 	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"
-	if err := os.WriteFile(config, []byte(users), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(config, []byte(users), 0o600))
 	probes := proctest.FreeAddr(t)
 	front := start(t, etcdtest.Start(t).Endpoint(), "--web.probe-address="+probes, "--web.config.file="+config)
 	proctest.Answers(t, "http://"+probes+"/readyz", http.StatusOK)

@@ -65,9 +65,7 @@ func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c",
 "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, api.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	// kubectl reads several files, and does without those that are missing
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+string(os.PathListSeparator)+kubeconfig)
 	address := start(t, etcdtest.Start(t).Endpoint(), "--kubernetes.pods")
@@ -82,9 +80,7 @@ func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	layout := protocol.DefaultLayout()
 	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
-		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), protocol.Marshal(p)); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p))
 	})
 }
 
@@ -131,9 +127,7 @@ func TestAlertsOnlyAndUnlockingTheAbandonedContradictEachOther(t *testing.T) {
 
 func TestRulesAreThoseOfTheRepository(t *testing.T) {
 	want, err := os.ReadFile("../../../deploy/prometheus/unlocker.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var out bytes.Buffer
 	cmd := unlocker.Command()
 	cmd.SetOut(&out)

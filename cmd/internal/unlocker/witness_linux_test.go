@@ -47,9 +47,7 @@ func TestTheBootsOfAMachineAreRememberedUnderItsName(t *testing.T) {
 	}
 	const earlier = "aaaaaaaa-0000-4000-8000-000000000001"
 	text = []byte(strings.Replace(string(text), `"boots":[`, `"boots":["`+earlier+`",`, 1))
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(file, text, 0o600))
 	startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
 	if text, err = os.ReadFile(file); err != nil || !strings.Contains(string(text), earlier) {
 		t.Errorf("the earlier boot is forgotten: %s, %v", text, err)
@@ -58,9 +56,7 @@ func TestTheBootsOfAMachineAreRememberedUnderItsName(t *testing.T) {
 
 func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
 	broken := t.TempDir()
-	if err := os.WriteFile(filepath.Join(broken, "boots.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(broken, "boots.json"), []byte("{"), 0o600))
 	for want, args := range map[string][]string{
 		"no such file or directory":                 {"--witness.state-dir=" + filepath.Join(broken, "missing")},
 		"is not what a witness wrote: delete it":    {"--witness.state-dir=" + broken},

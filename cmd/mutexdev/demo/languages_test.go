@@ -27,17 +27,13 @@ func machine(t *testing.T, programs map[string]string) {
 
 func script(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 }
 
 func find(t *testing.T) *Languages {
 	t.Helper()
 	found, err := FindLanguages(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return found
 }
 
@@ -90,9 +86,7 @@ func TestLanguagesThatAMachineLacksAreSaid(t *testing.T) {
 func TestAProgramThatDoesNotSayItsVersionIsLeftOut(t *testing.T) {
 	machine(t, map[string]string{"python3": "hello"})
 	path, err := filepath.Abs(filepath.Join(os.Getenv("PATH"), "python3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if got := find(t).Missing[0]; got != path+" does not say its version: the demo's Python holder is left out" {
 		t.Error(got)
 	}
@@ -101,14 +95,10 @@ func TestAProgramThatDoesNotSayItsVersionIsLeftOut(t *testing.T) {
 func TestWhatNpmBuiltRunsOnAnyNode(t *testing.T) {
 	machine(t, map[string]string{"node": "v20.0.0"})
 	top, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	dist, below := filepath.Join(top, "clients", "typescript", "dist"), filepath.Join(top, "docs", "images")
 	for _, dir := range []string{dist, below} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.MkdirAll(dir, 0o700))
 	}
 	script(t, filepath.Join(dist, "index.mjs"), "")
 	t.Chdir(below)

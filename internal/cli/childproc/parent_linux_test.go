@@ -6,23 +6,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // As the first process of a container, mutexctl inherits what its command leaves behind.
 func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	cmd := exec.Command("sh", "-c", "sleep 600 & sleep 600 & echo ready; wait")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	c, err := Start(cmd, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if _, err := out.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestCutTextFitsItsColumns(t *testing.T) {
@@ -41,9 +42,7 @@ func TestATableIsCutToTheTerminalStepByStep(t *testing.T) {
 		said = table.Fit(width, []term.Less{term.Cut("WHY", 10), term.Drop("HOST"), term.Cut("LOCK", 12),
 			term.Drop("NONE"), term.Drop("WHY")})
 		var b strings.Builder
-		if err := table.Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, table.Write(&b))
 		return said, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	}
 	for width, want := range map[int][2]string{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -202,9 +203,7 @@ func TestTheRunningProcessIsTheOneThatProcShows(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	out, err := exec.Command("sh", "-c", "exec cat /proc/$PPID/stat").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if stat, ok := holderproc.ParseStat(string(out)); !ok || stat.Start != got.Start || stat.Ended() ||
 		!strings.HasPrefix(string(out), strconv.Itoa(os.Getpid())+" ") {
 		t.Errorf("a child sees %s, %+v, and we see %+v", out, stat, got)

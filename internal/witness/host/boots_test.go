@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // disk is the files of a machine that survive a reboot.
@@ -23,9 +25,7 @@ func newDisk(t testing.TB) disk {
 
 func (d disk) write(name, text string) {
 	d.Helper()
-	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600); err != nil {
-		d.Fatal(err)
-	}
+	proctest.Must(d, os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600))
 }
 
 func (d disk) boot(id, hostname string) (Machine, bool, error) {
@@ -84,9 +84,7 @@ func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
 func TestBootsThatCannotBeRememberedAreAnError(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
-	if err := os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600))
 	if _, _, err := d.boot("a", "host-1"); err == nil || !strings.Contains(err.Error(), "delete it") {
 		t.Errorf("a broken file: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var errNoHandle = errors.New("this kernel has no handles")
@@ -22,23 +24,15 @@ func newFake(t testing.TB) fake { return fake{t, proc{t.TempDir()}} }
 func (f fake) file(text string, parts ...string) {
 	f.Helper()
 	file := f.path(parts...)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		f.Fatal(err)
-	}
+	proctest.Must(f, os.MkdirAll(filepath.Dir(file), 0o755))
+	proctest.Must(f, os.WriteFile(file, []byte(text), 0o644))
 }
 
 func (f fake) link(target string, parts ...string) {
 	f.Helper()
 	file := f.path(parts...)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.Symlink(target, file); err != nil {
-		f.Fatal(err)
-	}
+	proctest.Must(f, os.MkdirAll(filepath.Dir(file), 0o755))
+	proctest.Must(f, os.Symlink(target, file))
 }
 
 // process adds one: its ids from this /proc's namespace to its own, in which namespace it lives (0: that may not be
@@ -181,9 +175,7 @@ func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	for about, spoil := range map[string]func(fake){
 		"no text": func(f fake) {
-			if err := os.Remove(f.path("100", "status")); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, os.Remove(f.path("100", "status")))
 			if err := os.Mkdir(f.path("100", "status"), 0o755); err != nil { // whose read fails
 				t.Fatal(err)
 			}

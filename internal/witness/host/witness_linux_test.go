@@ -24,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -60,18 +61,12 @@ func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
 	c := w.sleeper()
 	name := strconv.Itoa(c.Process.Pid)
 	f := newFake(t)
-	if err := os.MkdirAll(f.path(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(f.path(name, "stat"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.MkdirAll(f.path(name), 0o755))
+	proctest.Must(t, syscall.Mkfifo(f.path(name, "stat"), 0o600))
 	seen := make(chan sight)
 	go func() { seen <- watcher{pid: int64(c.Process.Pid), start: 1}.look(f.proc) }()
 	pipe, err := os.OpenFile(f.path(name, "stat"), os.O_WRONLY, 0) // waits for the look to read it
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	pipe.Close()
@@ -163,9 +158,7 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	one := w.witness()
 	c, h := w.holder("a")
 	w.watches(one, 1)
-	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
-		t.Fatal(err)
-	}
+	etcdtest.Put(t, w.etcd, w.layout.Field("a", metadata.FieldPID), "1")
 	w.eventually("no lock of this process", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
@@ -397,9 +390,7 @@ func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	direct := on(t, server.Client(t))
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer c.Close()
 	far := on(t, c)
 	far.pulse = 300 * time.Millisecond // it is noticed sooner that etcd is away
@@ -435,12 +426,8 @@ func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
 		c := exec.Command("sh", "-c", "echo $$; exec sleep 600")
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
+		proctest.Must(t, c.Start())
 		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "1\n" {
 			t.Fatalf("its own id is %q, %v", line, err)
@@ -453,15 +440,11 @@ func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
 		holds = append(holds, w.hold(lock, 1, self))
 	}
 	w.watches(one, 2)
-	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	w.death(holds[0])
 	w.silent(holds[1])
 	one.stop()
-	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, syscall.Kill(pids[1], syscall.SIGKILL))
 	w.witness()
 	w.death(holds[1])
 }

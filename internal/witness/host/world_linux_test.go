@@ -59,9 +59,7 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	t.Helper()
 	layout := protocol.DefaultLayout()
 	m, err := ReadMachine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.Pulse}
 }
 
@@ -108,9 +106,7 @@ func (w *world) start(name string, args ...string) (*exec.Cmd, io.Closer) {
 	c := exec.Command(name, args...)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
-	if err := errors.Join(err, c.Start()); err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, errors.Join(err, c.Start()))
 	w.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -132,13 +128,9 @@ func (w *world) identity(pid int) metadata.Process {
 	w.Helper()
 	base := fmt.Sprintf("/proc/%d/", pid)
 	text, err := os.ReadFile(base + "stat")
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	link, err := os.Readlink(base + "ns/pid")
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	stat, _ := holderproc.ParseStat(string(text))
 	inode, _ := holderproc.ParseNamespace(link)
 	return metadata.Process{BootID: w.machine.BootID, Start: stat.Start, PIDNamespace: inode}
@@ -155,9 +147,7 @@ func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*m
 		c(&d)
 	}
 	fields, err := d.Fields()
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	take := locktxn.Acquire(w.layout, locktxn.Sole(lock), d.UUID, fields, false)
 	resp, err := take.Commit(context.Background(), w.etcd)
 	if err != nil || !resp.Succeeded {
@@ -177,9 +167,7 @@ func (w *world) commit(t locktxn.Txn) {
 func (w *world) stated(h locktxn.Hold) *metadata.Statement {
 	w.Helper()
 	resp, err := w.etcd.Get(context.Background(), w.layout.Death(h.UUID))
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	if len(resp.Kvs) == 0 {
 		return nil
 	}

@@ -206,16 +206,10 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	config, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c"}}},
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": a.URL}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
+	proctest.Must(t, os.WriteFile(file, config, 0o600))
 	api, err := pod.Connect(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	log := &proctest.Log{}
 	began := time.Now()
 	w := pod.New(pod.Config{
