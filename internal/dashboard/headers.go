@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -144,15 +145,16 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 	})
 }
 
-// assets are the embedded files, compressed once at start.
+// assets are the embedded files. Each is compressed once, when somebody first asks for it.
 type assets struct {
 	fingerprint string
 	files       map[string]asset
 }
 
 type asset struct {
-	kind          string
-	plain, packed []byte
+	kind   string
+	plain  []byte
+	packed func() []byte
 }
 
 // loadAssets reads the files. They share one fingerprint, so that scripts can import each other by name.
@@ -171,7 +173,8 @@ func loadAssets(files fs.FS) (assets, error) {
 		b = []byte(squeezer(e.Name()).Replace(string(compact(b))))
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
-		a.files[e.Name()] = asset{assetType(e.Name()), b, pack(newPacker(gzip.BestCompression), b)}
+		a.files[e.Name()] = asset{assetType(e.Name()), b,
+			sync.OnceValue(func() []byte { return pack(newPacker(gzip.BestCompression), b) })}
 	}
 	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
 	return a, nil
@@ -217,7 +220,7 @@ func (d *Dashboard) asset(r *site.Request) (site.Answer, error) {
 	a := site.Answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
 	if acceptsGzip(r.Request) {
-		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"
+		a.Body, a.Header["Content-Encoding"] = file.packed(), "gzip"
 	}
 	return a, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"iter"
 	"net/http"
 	"slices"
@@ -76,7 +75,7 @@ func checkAll(all []setup.Config) error {
 }
 
 // build makes the server of each cluster, and that of all together.
-func (d *Dashboard) build(all []setup.Config, templates map[string]*template.Template) {
+func (d *Dashboard) build(all []setup.Config, templates site.Templates) {
 	if len(all) == 1 {
 		d.server = *newServer(all[0], d.urls, templates)
 		return
@@ -96,7 +95,7 @@ func (d *Dashboard) build(all []setup.Config, templates map[string]*template.Tem
 }
 
 // newServer makes the server of a cluster.
-func newServer(config setup.Config, u site.URLs, templates map[string]*template.Template) *server {
+func newServer(config setup.Config, u site.URLs, templates site.Templates) *server {
 	if u.Cluster != "" {
 		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
 	}

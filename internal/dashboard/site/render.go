@@ -2,10 +2,10 @@ package site
 
 import (
 	"bytes"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -17,26 +17,28 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ParseTemplates reads all templates, once. Each page is a file that fills the layout.
-func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) {
+// Templates are those of the pages by name. Each is parsed once, when somebody first asks for the page.
+type Templates map[string]func() (*template.Template, error)
+
+// ParseTemplates reads the templates that pages share. Each page is a file that fills the layout.
+func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
 		"rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
 	}
-	parsed := map[string]*template.Template{}
+	pages := Templates{}
 	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
 		"timeline", "owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
-		t, err := shared.Clone()
-		if err == nil {
-			t, err = t.ParseFS(files, name+".html")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("template %s: %w", name, err)
-		}
-		parsed[name] = t
+		pages[name] = sync.OnceValues(func() (*template.Template, error) {
+			t, err := shared.Clone()
+			if err != nil {
+				return nil, err
+			}
+			return t.ParseFS(files, name+".html")
+		})
 	}
-	return parsed, nil
+	return pages, nil
 }
 
 // Render answers with a page, which is filled into a buffer first, so that a template that fails half-way does not
@@ -47,8 +49,12 @@ func (s *Site) Render(name string, view any) (Answer, error) {
 
 // RenderPart answers with a part of a page.
 func (s *Site) RenderPart(name, part string, view any) (Answer, error) {
+	t, err := s.Templates[name]()
+	if err != nil {
+		return Answer{}, err
+	}
 	var b bytes.Buffer
-	err := s.Templates[name].ExecuteTemplate(&b, part, view)
+	err = t.ExecuteTemplate(&b, part, view)
 	return Answer{Type: "text/html; charset=utf-8", Body: b.Bytes()}, err
 }
 

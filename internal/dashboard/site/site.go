@@ -4,7 +4,6 @@ package site
 
 import (
 	"cmp"
-	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ type Site struct {
 	History   *history.Store
 	Intervals intervals.Store
 	Remember  *trends.Remote // asks somebody who remembers who waited before; nil: nobody does
-	Templates map[string]*template.Template
+	Templates Templates
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 
 	// Parts are the sites of several clusters, where this one shows all of them; nil where there is only one.
@@ -63,8 +62,7 @@ func (s *Site) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers(
 // NotRead says that etcd could not be asked.
 func (s *Site) NotRead(err error) error {
 	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + s.Config.Explain(err) + ".",
-		Retry:  history.RereadEvery}
+		Detail: "etcd could not be asked: " + s.Config.Explain(err) + ".", Retry: history.RereadEvery}
 }
 
 // Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.
