@@ -5,7 +5,6 @@ package conformance
 import (
 	"encoding/base64"
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,7 +113,7 @@ func vectorTimes(t *testing.T, _ *scene, c *client) {
 	}
 }
 
-// decodedMembers are what all clients read of a record, to say who holds a lock.
+// decodedMembers are what clients read of a record, to say who holds a lock.
 var decodedMembers = []string{"uuid", "owner", "hostname", "purpose", "alert_at", "auto_unlock_at", "locked_at"}
 
 func vectorRecords(t *testing.T, _ *scene, c *client) {
@@ -134,7 +133,7 @@ func vectorRecords(t *testing.T, _ *scene, c *client) {
 			text, _ := base64.StdEncoding.DecodeString(bytes)
 			r.Decoded["owner"] = string(text)
 		}
-		for _, member := range slices.AppendSeq(slices.Clone(decodedMembers), maps.Keys(a.Decoded)) {
+		for _, member := range decodedMembers {
 			if diff := cmp.Diff(read(r.Decoded[member]), read(a.Decoded[member])); diff != "" {
 				t.Errorf("%s: %s (-want +got):\n%s\nof %.2000s", r.About, member, diff, jsonOf(asks))
 			}

@@ -2,8 +2,8 @@
 
 require_relative "helper"
 
-# What is written as the vectors of docs/protocol say. That they are read so, and all transactions, test/conformance
-# shows.
+# What is written as the vectors of docs/protocol say, and all that is read of a record. The rest, and all transactions,
+# test/conformance shows.
 class VectorsTest < Minitest::Test
   include ClusterMutex
 
@@ -25,6 +25,43 @@ class VectorsTest < Minitest::Test
   def test_times_are_written
     VECTORS.fetch("times").each do |vector|
       assert_equal vector["written"] || vector["text"], Clock.format(Clock.parse(vector["text"])), vector["about"]
+    end
+  end
+
+  def test_records_are_read_whatever_is_wrong_with_them
+    transactions = Transactions.new("/mutexes/")
+    VECTORS.fetch("records").each do |vector|
+      keys = vector["fields"].map do |field|
+        { key: transactions.field("x", field["name"]), created: 7, modified: field["mod_revision"] || 7,
+          value: bytes(field) }
+      end
+      holder = Holder.new(*transactions.fields("x", keys).first(2))
+      facts = holder.facts.transform_values { |fact| one_mark(fact) }
+      assert_equal decoded(vector), facts, vector["about"]
+      assert_equal vector["malformed"], holder.malformed?, vector["about"]
+    end
+  end
+
+  private
+
+  def bytes(vector) = vector["value"] || vector["value_base64"].unpack1("m")
+
+  # What a text is not read as is absent.
+  def decoded(vector)
+    vector["decoded"].to_h do |name, value|
+      next [name, one_mark(value.reject { |_, text| text == "" })] if value.is_a?(Hash)
+      next [name, value] unless name.end_with?("_base64")
+
+      [name.delete_suffix("_base64"), one_mark(value.unpack1("m").force_encoding("UTF-8").scrub("\uFFFD"))]
+    end
+  end
+
+  # U+FFFD stands for bytes in a row that are not UTF-8.
+  def one_mark(value)
+    case value
+    when String then value.gsub(/\uFFFD+/, "\uFFFD")
+    when Hash then value.transform_values { |inner| one_mark(inner) }
+    else value
     end
   end
 end

@@ -204,7 +204,8 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   verdict: (request) => {
     const input = request.input as Input;
     const answer = request.answer as Answer;
-    const { holders, ...said } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    const { holders, ...verdict } = verdictOf(request.step as Step, keysOf(input), input, answer);
+    const said = { ...verdict, lock: undefined }; // an answer's lock is another thing
     if (!holders || said.verdict !== "refused") return said;
     return { ...said, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
   },
